@@ -1,0 +1,88 @@
+"""Every error that a user can meet, in one small tree; each carries where it happened and how to mend it.
+
+    SextonError                  1  anything else (the only code that a scheduled job retries)
+    ├── UsageError               2  an option, a setting or an input is wrong or missing
+    │   └── SetupError           2  this machine lacks something: Java, a jar, a free port
+    ├── DataQualityFailure       3  a critical expectation failed: nothing was published
+    ├── NoCoverage               4  the archive cannot answer for that instant
+    ├── UndecodableInput         5  everything was written, but some bytes could not be decoded
+    ├── Refused                  6  a guard said no
+    ├── BrokerError              1  the cluster did not answer as it should; trying again may help
+    └── DownloadError            1  an artifact could not be fetched; trying again may help
+    LogError (ValueError)           bytes that are not what they should be; becomes a row, never ends a run
+    TransitionError (ValueError)    a group record that the coordinator's replay would throw on
+
+The numbers are the exit codes of the command line and of the Spark jobs.
+"""
+
+
+class SextonError(Exception):
+    """A failure that is told in one line: what happened, where (`place`), and what to do (`fix`)."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, place: object = None, fix: str | None = None) -> None:
+        self.message = message
+        self.place = None if place is None else str(place)
+        self.fix = fix
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        mend = f" ({self.fix})" if self.fix else ""
+        return " ".join(f"{where}{self.message}{mend}".split())
+
+
+class UsageError(SextonError):
+    """An option, a setting or an input is wrong or missing."""
+
+    exit_code = 2
+
+
+class SetupError(UsageError):
+    """This machine lacks something the work needs: a Java, a jar, a free port."""
+
+
+class DataQualityFailure(SextonError):
+    """A critical expectation failed; nothing was published."""
+
+    exit_code = 3
+
+
+class NoCoverage(SextonError):
+    """The archive cannot answer for the instant that was asked for."""
+
+    exit_code = 4
+
+
+class UndecodableInput(SextonError):
+    """Some bytes could not be decoded; everything else was still written."""
+
+    exit_code = 5
+
+
+class Refused(SextonError):
+    """A guard said no."""
+
+    exit_code = 6
+
+
+class BrokerError(SextonError):
+    """The cluster could not be reached or did not answer as it should."""
+
+
+class DownloadError(SextonError):
+    """An artifact could not be fetched or is not the one that was pinned."""
+
+
+class LogError(ValueError):
+    """Bytes that are not what they should be: `reason` is a code that undecodable_records stores, `detail` says more."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason = reason
+        self.detail = detail
+        super().__init__(f"{reason}: {detail}")
+
+
+class TransitionError(ValueError):
+    """A group record on which the coordinator's replay would throw, so that its load would fail."""

@@ -1,0 +1,80 @@
+"""What a deployment can set, read from the environment once (prefix `SEXTON_`); nothing else reads `os.environ`.
+
+Every setting has a default under which the project runs on one machine with no configuration at all.
+"""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Settings(BaseSettings):
+    """Settings of one deployment. Paths may be any pyarrow.fs URI where a field says so."""
+
+    model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
+
+    home: Path = Field(default=PROJECT_ROOT, description="where var/ and .cache/ are kept")
+    archive: str = Field(default="", description="archive of segments, a folder or URI; default <home>/var/archive")
+    warehouse: str = Field(default="", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
+    catalog_uri: str = Field(default="", description="Iceberg JDBC catalog; default SQLite under <home>/var")
+    runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
+    bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
+    kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
+    spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
+    schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC")
+    catchup: bool = False
+    max_active_runs: int = Field(default=1, ge=1)
+    retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")
+    settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
+    inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")
+    chunk_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
+    spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
+    spark_driver_memory: str = "2g"
+
+    @property
+    def var(self) -> Path:
+        """Everything that a run makes."""
+        return self.home / "var"
+
+    @property
+    def cache(self) -> Path:
+        """Downloads and compiled kernels: survives runs, safe to delete."""
+        return self.home / ".cache"
+
+    @property
+    def archive_uri(self) -> str:
+        return self.archive or str(self.var / "archive")
+
+    @property
+    def warehouse_uri(self) -> str:
+        return self.warehouse or str(self.var / "warehouse")
+
+    @property
+    def iceberg_catalog_uri(self) -> str:
+        return self.catalog_uri or f"jdbc:sqlite:{self.var / 'catalog.db'}"
+
+    @property
+    def runs_uri(self) -> str:
+        return self.runs or str(self.var / "runs")
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """A copy of this process's environment for a child process, with `changes` applied (None removes)."""
+    merged: dict[str, str | None] = {**os.environ, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def variable(name: str) -> str | None:
+    """One variable of the environment that is not ours to name, such as JAVA_HOME."""
+    return os.environ.get(name)

@@ -4,6 +4,7 @@ Every setting has a default under which the project runs on one machine with no 
 """
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,6 +74,11 @@ def environment(**changes: str | None) -> dict[str, str]:
     """A copy of this process's environment for a child process, with `changes` applied (None removes)."""
     merged: dict[str, str | None] = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def set_variables(values: Mapping[str, str]) -> None:
+    """Set variables that libraries read from this process's environment, such as PYSPARK_PYTHON."""
+    os.environ.update(values)
 
 
 def variable(name: str) -> str | None:

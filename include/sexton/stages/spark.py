@@ -1,0 +1,144 @@
+"""One way to get a Spark session and one way to spread work over it.
+
+A stage's work is a list of items (chunks of log, or log partitions) and a plain function; the results that travel back
+are small. The data itself stays in the run folder, which executors write and read themselves.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sexton.errors import SetupError
+from sexton.java import find_java
+from sexton.settings import environment, set_variables, settings, variable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SMALL_WORK_BYTES = 64 * 1024 * 1024
+"""Below this much input a stage of small steps works in the driver: a Spark start costs more than the work itself."""
+
+
+def spark_environment() -> dict[str, str]:
+    """The variables under which Spark finds its Java, this Python and the loopback address."""
+    config = settings()
+    java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
+    return {
+        "JAVA_HOME": str(java.home),
+        "PYSPARK_PYTHON": variable("PYSPARK_PYTHON") or sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": variable("SPARK_LOCAL_IP") or "127.0.0.1",
+        "NUMBA_CACHE_DIR": variable("NUMBA_CACHE_DIR") or str(config.cache / "numba"),
+    }
+
+
+def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, iceberg: bool = False) -> "SparkSession":
+    """The session of this process: under spark-submit the submitted one, else a local one with modest settings."""
+    set_variables(spark_environment())
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SetupError(f"pyspark cannot be imported: {error}", fix="run `make install`") from None
+    config = settings()
+    defaults = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
+        "spark.driver.memory": config.spark_driver_memory,
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+        "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
+        "spark.log.level": "ERROR",
+    }
+    if iceberg:
+        from sexton.lake.catalog import spark_conf
+
+        defaults.update(spark_conf())
+    builder = SparkSession.builder.appName(app_name).master(config.spark_master)
+    for name, value in {**defaults, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise SetupError(f"Spark did not start: {line}", fix="`sexton doctor` says what is missing") from error
+
+
+class Engine:
+    """Spreads items over Spark; starts the session only when the first piece of work needs it."""
+
+    def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
+        self._app_name = app_name
+        self._iceberg = iceberg
+        self._session: SparkSession | None = None
+        self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
+
+    @property
+    def session(self) -> "SparkSession":
+        if self._session is None:
+            with self._console.status("Starting Spark"):
+                self._session = spark_session(self._app_name, iceberg=self._iceberg)
+        return self._session
+
+    def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
+        """`work` of every item, in the order of `items`, one Spark task an item.
+
+        With `work_bytes` given and small, the items are worked on here, one after the other.
+        """
+        if not items:
+            return []
+        if work_bytes is not None and work_bytes < SMALL_WORK_BYTES and self._session is None:
+            return [work(item) for item in items]
+        context = self.session.sparkContext
+        with self._progress(label, len(items)):
+            return list(context.parallelize(items, len(items)).map(work).collect())
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @contextmanager
+    def _progress(self, label: str, total: int) -> Iterator[None]:
+        """Draw finished tasks of the running Spark job on a terminal; nothing in a pipe."""
+        if self._console.quiet:
+            yield
+            return
+        tracker = self.session.sparkContext.statusTracker()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        done = threading.Event()
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task(label, total=total)
+
+            def watch() -> None:
+                while not done.wait(0.5):
+                    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+                    progress.update(task, completed=sum(info.numCompletedTasks for info in stages if info))
+
+            watcher = threading.Thread(target=watch, daemon=True)
+            watcher.start()
+            try:
+                yield
+            finally:
+                done.set()
+                watcher.join()
+
+
+def driver_environment() -> dict[str, str]:
+    """This process's environment completed for a child that runs Spark, such as spark-submit."""
+    return environment(**spark_environment())

@@ -3,6 +3,7 @@
     DIR/run.json                              RunRecord, written by replay_groups, completed by later stages
     DIR/<table>/<log_partition>.parquet       one file per table and log partition (0.parquet for the whole-run tables)
     DIR/fold/<log_partition>/                 the checkpoint: the finished fold of that log partition
+    DIR/internal/                             what only later stages read
     DIR/batches/<log_partition>.log           the plan as Kafka record batches
     DIR/dq/  DIR/report.html  DIR/summary.json
 
@@ -71,9 +72,13 @@ class RunFolder:
     def batches_file(self, log_partition: int) -> Path:
         return self.root / "batches" / f"{log_partition}.log"
 
+    def size_bytes(self, *tables: str) -> int:
+        """Bytes on disk of some tables of this run: how much work a stage that reads them has."""
+        return sum(file.stat().st_size for table in tables for file in (self.root / table).glob("*.parquet"))
+
     def reset(self) -> None:
         """Remove what an earlier attempt left, so that no file of it is taken for one of this run."""
-        for name in [*TABLES, "group_tombstones", "fold", "partial", "batches", "dq"]:
+        for name in [*TABLES, "internal", "fold", "partial", "batches", "dq"]:
             shutil.rmtree(self.root / name, ignore_errors=True)
         for name in ("run.json", "report.html", "summary.json"):
             (self.root / name).unlink(missing_ok=True)
@@ -109,6 +114,16 @@ class RunFolder:
         ]
         write_parquet(self.table_file(table, log_partition), pa.table(columns, schema=schema))
         return rows.num_rows
+
+    def write_internal(self, name: str, rows: pa.Table, log_partition: int) -> None:
+        """Write rows that only later stages read, beside the checkpoint."""
+        write_parquet(self.internal_file(name, log_partition), rows)
+
+    def read_internal(self, name: str, log_partition: int) -> pa.Table:
+        return pq.read_table(self.internal_file(name, log_partition), partitioning=None)
+
+    def internal_file(self, name: str, log_partition: int) -> Path:
+        return self.root / "internal" / name / f"{log_partition}.parquet"
 
     def read_table(self, table: str, log_partition: int, columns: list[str] | None = None) -> pa.Table:
         return pq.read_table(self.table_file(table, log_partition), columns=columns, partitioning=None)

@@ -1,0 +1,181 @@
+"""The coordinator's expiry sweep over whole tables of one log partition, as Arrow columns.
+
+The rules are `coordinator.expiry` (spec: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
+told once more without a Python object per offset; the tests hold one against the other.
+
+Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then the stray
+rows of unreachable_offsets (the coordinator sweeps them where they lie). Offsets under a removed group are in no group,
+so no sweep ever meets them.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KEY = ["group_id", "topic", "partition"]
+Mask = npt.NDArray[np.bool_]
+
+
+def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
+    """Offsets that the sweep walks over: what a client can fetch, and stray copies. Keeps the order of both."""
+    stray = unreachable.filter(pc.equal(unreachable["reason"], "stray")).drop_columns(["reason"])
+    return pa.concat_tables([committed, stray.select(committed.column_names)]).combine_chunks()
+
+
+def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_ms: int, now_ms: int) -> pa.Table:
+    """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
+
+    Columns: the key, broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an
+    event can make it expire), base_timestamp_ms (NULL under an explicit expiry).
+    """
+    rows = offsets.num_rows
+    at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
+    of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
+    kind, is_empty, has_protocol = (
+        np.asarray(of_group["group_type"]),
+        _mask(pc.equal(of_group["state"], "Empty")),
+        _mask(pc.is_valid(of_group["protocol_type"])),
+    )
+    classic = kind == "Classic"
+    simple = classic & ~has_protocol
+    since_empty = classic & has_protocol & is_empty & _mask(pc.is_valid(of_group["current_state_timestamp_ms"]))
+    active = (
+        classic
+        & has_protocol
+        & ~is_empty
+        & ~(_mask(pc.equal(of_group["protocol_type"], "consumer")) & _mask(of_group["subscription_known"]))
+    )
+    follows_topics = ~simple & ~active & ~(classic & is_empty) & ~((kind == "Streams") & is_empty)
+    subscribed = follows_topics & _contains(_subscriptions(groups), offsets.select(["group_id", "topic"]))
+    is_pending = _contains(pending.select(KEY), offsets.select(KEY))
+
+    explicit = _mask(pc.is_valid(offsets["expire_timestamp_ms"]))
+    base = np.where(since_empty, _int64(of_group["current_state_timestamp_ms"]), _int64(offsets["commit_timestamp_ms"]))
+    with np.errstate(over="ignore"):  # signed 64-bit, as in Java
+        due_at = np.where(explicit, _int64(offsets["expire_timestamp_ms"]), base + retention_ms)
+        due = np.where(explicit, now_ms >= due_at, now_ms - base >= retention_ms)
+
+    shared = kind == "Share"
+    reason = np.select(
+        [shared, active, subscribed, ~due, is_pending, explicit],
+        ["share_group", "group_active", "subscribed", "not_due", "pending_transaction", "expired_explicit"],
+        default="expired",
+    )
+    expires = np.isin(reason, ["expired", "expired_explicit"])
+    has_instant = expires | (reason == "not_due")
+    return pa.table(
+        {
+            **{name: offsets[name] for name in KEY},
+            "broker_verdict": pa.array(np.where(expires, "expire", "keep"), pa.string()),
+            "broker_reason": pa.array(reason, pa.string()),
+            "broker_expires_at_ms": pa.array(due_at, pa.int64(), mask=~has_instant),
+            "base_timestamp_ms": pa.array(base, pa.int64(), mask=explicit),
+        }
+        if rows
+        else _NO_VERDICTS
+    )
+
+
+def plan(
+    offsets: pa.Table,
+    expires: pa.Array,
+    groups: pa.Table,
+    group_tombstones: pa.Table,
+    *,
+    offset_cause: str = "broker_retention",
+) -> pa.Table:
+    """The tombstones of one log partition, in the order of the table `tombstones`.
+
+    `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
+    no offset and has no transactional offset pending; share groups never go. Columns: record_type, group_id, topic,
+    partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
+    """
+    going = offsets.filter(expires)
+    kept = offsets.filter(pc.invert(expires))["group_id"]
+    bare = pc.and_(pc.equal(groups["state"], "Empty"), pc.equal(groups["pending_count"], 0))
+    bare = pc.and_(bare, pc.not_equal(groups["group_type"], "Share"))
+    bare = pc.and_(bare, pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks())))
+    gone = groups.filter(bare)
+    classic = gone.filter(pc.equal(gone["group_type"], "Classic"))["group_id"]
+    others = gone.filter(pc.not_equal(gone["group_type"], "Classic"))["group_id"]
+    own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
+    rows = pa.concat_tables(
+        [
+            _rows(1, going["group_id"], going, cause=offset_cause),
+            _rows(2, classic, None, cause="group_empty"),
+            _rows(own["record_type"], own["group_id"], None, cause="group_empty", own=own),
+        ]
+    )
+    order = [("group_id", "ascending"), ("rank", "ascending"), ("topic", "ascending"), ("partition", "ascending")]
+    return rows.sort_by(order).drop_columns(["rank"])
+
+
+_GROUP_COLUMNS = ["group_type", "state", "protocol_type", "current_state_timestamp_ms", "subscription_known"]
+_NO_VERDICTS = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("broker_verdict", pa.string()),
+        ("broker_reason", pa.string()),
+        ("broker_expires_at_ms", pa.int64()),
+        ("base_timestamp_ms", pa.int64()),
+    ]
+).empty_table()
+
+
+def _mask(values: pa.Array) -> Mask:
+    """Booleans with NULL as False."""
+    filled = pc.fill_null(values, False)
+    return np.asarray(filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled).astype(bool)
+
+
+def _int64(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Numbers with NULL as 0; whoever asks masks those rows."""
+    return np.asarray(pc.fill_null(values, 0)).astype(np.int64)
+
+
+def _subscriptions(groups: pa.Table) -> pa.Table:
+    """(group_id, topic) for every topic that a group is known to be subscribed to."""
+    lists = groups["subscribed_topics"].combine_chunks()
+    parents = pc.list_parent_indices(lists)
+    return pa.table({"group_id": groups["group_id"].combine_chunks().take(parents), "topic": pc.list_flatten(lists)})
+
+
+def _contains(needles: pa.Table, rows: pa.Table) -> Mask:
+    """For each of `rows`, whether it is among `needles` (same columns)."""
+    found = np.zeros(rows.num_rows, dtype=bool)
+    if needles.num_rows and rows.num_rows:
+        numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
+        hits = numbered.join(needles, keys=rows.column_names, join_type="left semi")
+        found[np.asarray(hits["row"])] = True
+    return found
+
+
+def _rows(
+    record_type: int | pa.Array, group_id: pa.Array, targets: pa.Table | None, *, cause: str, own: pa.Table | None = None
+) -> pa.Table:
+    """Tombstone rows of one kind; `rank` puts a group's own records behind its offsets, in the coordinator's order."""
+    count = len(group_id)
+
+    def column(source: pa.Table | None, name: str, kind: pa.DataType) -> pa.Array:
+        return pa.nulls(count, kind) if source is None else source[name].cast(kind)
+
+    ordinal = pa.repeat(pa.scalar(-1 if targets is not None else 0, pa.int32()), count)
+    return pa.table(
+        {
+            "record_type": pa.repeat(pa.scalar(record_type, pa.int32()), count)
+            if isinstance(record_type, int)
+            else record_type.cast(pa.int32()),
+            "group_id": group_id.cast(pa.string()),
+            "topic": column(targets, "topic", pa.string()),
+            "partition": column(targets, "partition", pa.int32()),
+            "member_id": column(own, "member_id", pa.string()),
+            "regular_expression": column(own, "regular_expression", pa.string()),
+            "cause": pa.repeat(pa.scalar(cause), count),
+            "target_log_offset": column(targets, "log_offset", pa.int64()),
+            "target_committed_offset": column(targets, "committed_offset", pa.int64()),
+            "rank": ordinal if own is None else own["ordinal"].cast(pa.int32()),
+        }
+    )

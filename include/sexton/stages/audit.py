@@ -1,0 +1,28 @@
+"""The stages of one run in one process and one Spark session, without Airflow, broker or lake: `sexton audit`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sexton.stages import find_expired, plan_tombstones, replay_groups, validate_tables
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.spark import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """What to audit (see ReplayRequest) and the folder that receives every table."""
+
+    replay: ReplayRequest
+    out: Path
+
+
+def run_audit(request: AuditRequest, *, quiet: bool = False) -> RunRecord:
+    """Replay, judge, plan and validate into `request.out`; a failed check is told by dq_results, not raised."""
+    folder = RunFolder(request.out)
+    with Engine("sexton audit", quiet=quiet) as engine:
+        replay_groups.run(engine, folder, request.replay)
+        find_expired.run(engine, folder)
+        plan_tombstones.run(engine, folder)
+        validate_tables.run(engine, folder, lake=False)
+    return folder.read_run()

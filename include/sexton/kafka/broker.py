@@ -1,0 +1,324 @@
+"""A real Kafka broker in one process, for the demo, for tests and for looking at other people's segments.
+
+KRaft, broker and controller in one JVM (`kafka.Kafka`), formatted by Kafka's own `StorageTool`, bound to 127.0.0.1
+only, with topics small enough to start in seconds. It runs in a session of its own and leaves a pid file, so that
+another process can find it and stop it. Kafka's own `kafka-dump-log` is here too: it reads what our archive holds.
+
+Not here: which Java and which jars (java.py, jars.py), and anything that speaks to the broker.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sexton.errors import BrokerError, SetupError
+from sexton.java import JavaHome
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+TOOL_TIMEOUT_S = 120
+READY = "Kafka Server started"
+LOG_TAIL_LINES = 6
+
+# Short-lived JVMs on small machines: the quick compiler and the small collector start twice as fast.
+JVM_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+)
+
+DEFAULT_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    """What the pid file says of a broker that is alive."""
+
+    pid: int
+    port: int
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+class EmbeddedBroker:
+    """One broker whose configuration, data, log and pid file lie in `directory`; a context manager.
+
+    `settings` are broker properties that win over ours; their `listeners` are added to our plaintext one on `port`.
+    Opening the same directory again continues the same cluster.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int,
+        java: JavaHome,
+        jars: Sequence[Path],
+        settings: Mapping[str, str] | None = None,
+        heap_mb: int = 700,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.port = port
+        self._java = java
+        self._jars = jars
+        self._settings = dict(settings or {})
+        self._heap_mb = heap_mb
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The broker's log directory: `__consumer_offsets-N/` and its siblings."""
+        return self.directory / "data"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "broker.log"
+
+    @property
+    def cluster_id(self) -> str:
+        """The id given when the directory was formatted."""
+        meta = (self.data / "meta.properties").read_text(encoding="utf-8")
+        found = re.search(r"^cluster\.id=(\S+)", meta, flags=re.MULTILINE)
+        if not found:
+            raise BrokerError("no cluster.id in meta.properties", place=self.data)
+        return found[1]
+
+    def start(self) -> None:
+        """Format the directory if it is new, start, and return when the broker answers.
+
+        SetupError when the port or the directory is taken; BrokerError, with the end of its log, when it dies or is
+        not ready in time.
+        """
+        if running := running_broker(self.directory):
+            raise SetupError(
+                f"a broker already runs here (pid {running.pid}, port {running.port})",
+                place=self.directory,
+                fix="stop it with `sexton broker down`",
+            )
+        _require_free(self.port)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._write_properties(controller_port=free_port())
+        self._format()
+        if self.log_file.exists():
+            self.log_file.replace(self.log_file.with_suffix(".log.1"))
+        self._launch()
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Let the broker close its logs and end; kill it when it does not within 30 s. Nothing when none runs."""
+        stop_broker(self.directory)
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once, as a crash would: logs stay as they are."""
+        if self._process:
+            _signal_group(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        _pid_file(self.directory).unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    def _write_properties(self, *, controller_port: int) -> None:
+        settings = DEFAULT_SETTINGS | self._settings
+        own = [f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{controller_port}"]
+        further = self._settings.get("listeners", "").split(",")
+        settings["listeners"] = ",".join(own + [listener for listener in further if listener])
+        settings["controller.quorum.voters"] = f"1@{HOST}:{controller_port}"
+        settings["log.dirs"] = str(self.data)
+        text = "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+        self._properties_file.touch(mode=0o600)
+        self._properties_file.write_text(text, encoding="utf-8")
+
+    def _format(self) -> None:
+        if (self.data / "meta.properties").exists():
+            return
+        new_id = _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "random-uuid").split()[-1]
+        properties = str(self._properties_file)
+        _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "format", "-t", new_id, "-c", properties)
+
+    def _launch(self) -> None:
+        command = [
+            *_java_command(self._java, self._jars, f"-Xmx{self._heap_mb}m"),
+            "kafka.Kafka",
+            str(self._properties_file),
+        ]
+        with self.log_file.open("wb") as log:
+            # Its own session: Ctrl-C in the terminal must not tear it down under those who stop it in order.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+            )
+        running = RunningBroker(pid=self._process.pid, port=self.port)
+        _pid_file(self.directory).write_text(json.dumps(asdict(running)), encoding="utf-8")
+
+    def _wait_until_ready(self) -> None:
+        assert self._process
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while READY not in self.log_file.read_text(encoding="utf-8", errors="replace"):
+            if self._process.poll() is not None:
+                code = self._process.returncode
+                raise BrokerError(f"the broker ended with code {code}: {self._tail()}", place=self.log_file)
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"the broker is not ready after {START_TIMEOUT_S} s: {self._tail()}", place=self.log_file
+                )
+            time.sleep(0.1)
+
+    def _tail(self) -> str:
+        return _telling(self.log_file.read_text(encoding="utf-8", errors="replace"))
+
+
+def running_broker(directory: Path) -> RunningBroker | None:
+    """The broker that runs in `directory`, whoever started it; None when there is none."""
+    try:
+        said = json.loads(_pid_file(directory).read_text(encoding="utf-8"))
+        broker = RunningBroker(pid=int(said["pid"]), port=int(said["port"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    # A process id is used again some day: only one that runs these properties is ours.
+    return broker if str(directory.resolve() / "server.properties") in _command_line(broker.pid) else None
+
+
+def stop_broker(directory: Path) -> bool:
+    """Stop the broker that runs in `directory`, whoever started it; False when none runs."""
+    broker = running_broker(directory)
+    if broker:
+        _signal_group(broker.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while running_broker(directory) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if running_broker(directory):
+            _signal_group(broker.pid, signal.SIGKILL)
+    _pid_file(directory).unlink(missing_ok=True)
+    return broker is not None
+
+
+def dump_log(files: Sequence[Path], *, java: JavaHome, jars: Sequence[Path]) -> str:
+    """What Kafka's own `kafka-dump-log --offsets-decoder` prints of these segment files."""
+    names = ",".join(str(path) for path in files)
+    return _run_tool(java, jars, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", names)
+
+
+def free_port() -> int:
+    """A port that nothing listens on just now."""
+    with socket.create_server((HOST, 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _require_free(port: int) -> None:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError as error:
+        raise SetupError(
+            f"port {port} cannot be used: {os.strerror(error.errno or 0)}",
+            place=HOST,
+            fix="stop what listens there, or choose another port",
+        ) from None
+
+
+def _java_command(java: JavaHome, jars: Sequence[Path], *options: str) -> list[str]:
+    return [str(java.java), *JVM_OPTIONS, *options, "-cp", os.pathsep.join(str(jar) for jar in jars)]
+
+
+def _run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments: str) -> str:
+    """Run one of Kafka's command line tools and return what it prints."""
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    command = [*_java_command(java, jars, "-Xmx512m", quiet), main_class, *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=TOOL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BrokerError(f"{main_class} could not be run: {error}", place=java.home) from None
+    if done.returncode:
+        raise BrokerError(f"{main_class} ended with code {done.returncode}: {_telling(done.stderr + done.stdout)}")
+    return done.stdout
+
+
+def _telling(text: str) -> str:
+    """The last lines that say why something went wrong: errors when there are any, whatever is last otherwise."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:", line)]
+    return " | ".join((errors or lines)[-LOG_TAIL_LINES:])
+
+
+def _pid_file(directory: Path) -> Path:
+    return directory / "broker.pid"
+
+
+def _command_line(pid: int) -> str:
+    """The command line of a process, empty when it does not run (any more: a zombie has none)."""
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return shown.stdout
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def _escaped(value: str) -> str:
+    """A value as a Java properties file wants it: backslashes doubled, all but ASCII as UTF-16 escapes."""
+    value = value.replace("\\", "\\\\")
+    return "".join(
+        char if " " <= char <= "~" else "".join(f"\\u{unit}" for unit in char.encode("utf-16-be").hex(" ", 2).split())
+        for char in value
+    )

@@ -1,0 +1,230 @@
+"""The jars that Spark and the embedded broker need: pinned in jars.lock, fetched once into the cache, verified.
+
+jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time and a jar that
+was exchanged anywhere on its way is refused. Fetching, and resolving when the lock is made anew (`python -m
+sexton.kafka.jars lock`), is jgo's work. Maven's local repository is looked into first. Where from is jgo's default
+unless the user says otherwise: `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's
+settings.xml; HTTP(S) proxies as usual.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from tenacity import RetryError, Retrying, stop_after_attempt, wait_random_exponential
+
+from sexton.errors import DownloadError, UsageError
+
+if TYPE_CHECKING:
+    from jgo.maven import MavenContext
+
+LOCK_FILE = Path(__file__).with_name("jars.lock")
+CONNECTIONS = 4
+ATTEMPTS = 3
+TIMEOUT_S = 30
+FIX = "check the network, the proxy or the mirror, then run `make install` again"
+
+JarSet = Literal["kafka", "spark"]
+
+ROOTS: dict[JarSet, tuple[str, ...]] = {
+    "kafka": (
+        "org.apache.kafka:kafka_2.13:4.3.1",
+        "org.apache.kafka:kafka-tools:4.3.1",
+        "org.slf4j:slf4j-simple:1.7.36",
+    ),
+    "spark": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "org.xerial:sqlite-jdbc:3.54.1.0",
+    ),
+}
+EXCLUDED = (
+    # kafka-tools brings all of Kafka Connect with a web server, for tools that are not used here.
+    "org.apache.kafka:connect-api",
+    "org.apache.kafka:connect-json",
+    "org.apache.kafka:connect-runtime",
+    "org.apache.kafka:connect-transforms",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jar:
+    """One line of jars.lock. `coordinate` is group:artifact:version."""
+
+    jar_set: str
+    coordinate: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        _, artifact, version = self.coordinate.split(":")
+        return f"{artifact}-{version}.jar"
+
+
+def ensure(cache: Path, jar_set: JarSet, *, lock: Path = LOCK_FILE) -> list[Path]:
+    """The jars of `jar_set`, in class path order, under `<cache>/jars`; missing or damaged ones are fetched first.
+
+    Every byte is hashed when a jar arrives and whenever its size or time stamp has changed since; otherwise a start
+    costs one stat a jar. DownloadError names the coordinate that could not be had.
+    """
+    folder = cache / "jars"
+    folder.mkdir(parents=True, exist_ok=True)
+    jars = [jar for jar in read_lock(lock) if jar.jar_set == jar_set]
+    stamp = folder / f"{jar_set}.verified"
+    if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == _state(folder, jars)):
+        _fetch(folder, [jar for jar in jars if not _is_intact(folder / jar.file_name, jar)])
+        stamp.write_text(_state(folder, jars), encoding="utf-8")
+    return [folder / jar.file_name for jar in jars]
+
+
+def read_lock(lock: Path = LOCK_FILE) -> list[Jar]:
+    """The lines of jars.lock: set, coordinate, size in bytes, SHA-256; `#` opens a comment."""
+    jars = []
+    for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            jar_set, coordinate, size, digest = line.split()
+            _, _, _ = coordinate.split(":")
+            jars.append(Jar(jar_set=jar_set, coordinate=coordinate, size_bytes=int(size), sha256=digest))
+        except ValueError:
+            raise UsageError(
+                f"expected `set group:artifact:version bytes sha256`, got `{line}`", place=f"{lock} line {number}"
+            ) from None
+    return jars
+
+
+def _state(folder: Path, jars: Iterable[Jar]) -> str:
+    """What must stay the same for the jars to count as verified."""
+    lines = []
+    for jar in jars:
+        path = folder / jar.file_name
+        stat = path.stat() if path.is_file() else None
+        lines.append(f"{jar.sha256} {jar.file_name} {(stat.st_size, stat.st_mtime_ns) if stat else 'missing'}")
+    return "\n".join(lines)
+
+
+def _is_intact(path: Path, jar: Jar) -> bool:
+    if not path.is_file() or path.stat().st_size != jar.size_bytes:
+        return False
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest() == jar.sha256
+
+
+def _fetch(folder: Path, jars: Sequence[Jar]) -> None:
+    """Fetch `jars` side by side; each appears in `folder` whole and verified, or not at all."""
+    if not jars:
+        return
+    with (
+        tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch,
+        _progress(sum(jar.size_bytes for jar in jars)) as progress,
+        ThreadPoolExecutor(CONNECTIONS) as pool,
+    ):
+        context = _maven(Path(scratch))
+        task = progress.task_ids[0]
+        waiting = {pool.submit(_fetch_one, context, jar, folder): jar for jar in jars}
+        try:
+            for done in as_completed(waiting):
+                done.result()
+                progress.advance(task, waiting[done].size_bytes)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
+    group, artifact, version = jar.coordinate.split(":")
+    wanted = context.project(group, artifact).at_version(version).artifact()
+    retrying = Retrying(stop=stop_after_attempt(ATTEMPTS), wait=wait_random_exponential(max=5))
+    try:
+        for attempt in retrying:
+            with attempt:
+                # A part that an earlier attempt left would be taken for the whole.
+                if wanted.cached_path and attempt.retry_state.attempt_number > 1:
+                    wanted.cached_path.unlink(missing_ok=True)
+                    context.local_repos.clear()
+                path = wanted.resolve()
+                if not _is_intact(path, jar):
+                    raise DownloadError(f"got {path.stat().st_size} bytes that are not the {jar.size_bytes} pinned")
+    except RetryError as error:
+        cause = error.last_attempt.exception()
+        said = str(cause).split(" in remote repositories")[0].split(" (Caused by")[0]
+        raise DownloadError(f"could not be fetched: {said}", place=jar.coordinate, fix=FIX) from None
+    part = folder / f".{jar.file_name}.part"
+    shutil.copyfile(path, part)
+    part.replace(folder / jar.file_name)
+
+
+def _maven(scratch: Path) -> "MavenContext":
+    """jgo's access to the repositories that the user's own settings name, else to its default one."""
+    from jgo.config import GlobalSettings
+    from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
+    from jgo.maven import MavenContext
+
+    own_repository = default_maven_repo()
+    mirror = central_mirror(own_repository.parent / "settings.xml")
+    return MavenContext(
+        repo_cache=scratch,
+        local_repos=[own_repository] if own_repository.is_dir() else None,
+        remote_repos={"central": mirror or MAVEN_CENTRAL_URL, **GlobalSettings.load().repositories},
+        timeout=TIMEOUT_S,
+    )
+
+
+def central_mirror(settings_xml: Path) -> str | None:
+    """The URL of the mirror of Maven's `central` that a user's settings.xml names, None when it names none."""
+    try:
+        root = ElementTree.parse(settings_xml).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    for mirror in root.iterfind("{*}mirrors/{*}mirror"):
+        mirrored = (mirror.findtext("{*}mirrorOf") or "").replace(" ", "").split(",")
+        if "!central" not in mirrored and {"central", "*", "external:*"} & set(mirrored):
+            return (mirror.findtext("{*}url") or "").strip().rstrip("/") or None
+    return None
+
+
+@contextmanager
+def _progress(total_bytes: int) -> Iterator[Progress]:
+    """A bar on a terminal, silence in a pipe."""
+    console = Console(stderr=True)
+    columns = (TextColumn("fetching jars"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        progress.add_task("", total=total_bytes)
+        yield progress
+
+
+def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
+    """Resolve ROOTS with everything they need and write `lock`; takes the newest of nothing: versions are in ROOTS."""
+    jars = []
+    with tempfile.TemporaryDirectory(prefix="sexton-jars-") as scratch:
+        context = _maven(Path(scratch))
+        excluded = [context.project(*name.split(":")) for name in EXCLUDED]
+        for jar_set, roots in ROOTS.items():
+            dependencies = [context.create_dependency(root, excluded) for root in roots]
+            direct, needed = context.resolver.resolve(dependencies)
+            for artifact in sorted({dep.artifact for dep in [*direct, *needed]}, key=str):
+                data = artifact.resolve().read_bytes()
+                coordinate = f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}"
+                digest = sha256(data).hexdigest()
+                jars.append(Jar(jar_set=jar_set, coordinate=coordinate, size_bytes=len(data), sha256=digest))
+    lines = [f"{jar.jar_set} {jar.coordinate} {jar.size_bytes} {jar.sha256}" for jar in jars]
+    head = "# set, group:artifact:version, bytes, SHA-256. Made by `python -m sexton.kafka.jars lock`.\n"
+    lock.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    return jars
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["lock"]:
+        sys.exit("usage: python -m sexton.kafka.jars lock")
+    sys.stdout.write(f"{len(make_lock())} jars pinned in {LOCK_FILE}\n")

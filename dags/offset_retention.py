@@ -1,0 +1,52 @@
+"""
+### Offset retention
+
+Describes the consumer groups of a Kafka cluster at one instant (**as_of**) and says which committed offsets its group
+coordinator would expire, and why: *snapshot* the offsets topic into the archive, *replay* it as a coordinator does when
+it loads, *judge* each committed offset, *plan* the tombstones of the next sweep, *validate* the tables, *publish* them.
+
+**It never deletes.** The plan is its last word; applying one is another DAG's work.
+
+| parameter | meaning | default |
+|---|---|---|
+| `as_of` | the instant to describe, ISO 8601 or epoch milliseconds | end of the data interval |
+| `retention_minutes` | judge with this retention | what the broker says |
+| `profile` | whose rules | `group_coordinator` (Kafka 4.x) |
+
+Example: `{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}`
+
+Safe to run again and to backfill: a run of a past interval reads the same archived bytes and replaces its own rows.
+An instant that the archive cannot answer for is **skipped**, never an empty table. Bytes that cannot be decoded are
+rows of `undecodable_records`, an alert, and no tombstone for their log partition.
+"""
+
+from airflow.sdk import dag
+
+from sexton.airflow import defaults
+from sexton.airflow.tasks import MACROS, STAGES, spark_job
+from sexton.settings import settings
+
+OUTLETS = {"publish_tables": defaults.table_assets()}
+
+
+@dag(
+    schedule=defaults.timetable(),
+    start_date=defaults.START_DATE,
+    catchup=settings().catchup,
+    max_active_runs=settings().max_active_runs,
+    default_args=defaults.default_args(),
+    params=defaults.retention_params(),
+    user_defined_macros=MACROS,
+    description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
+    tags=defaults.TAGS,
+    doc_md=__doc__,
+)
+def offset_retention() -> None:
+    snapshot, replay, find, plan, validate, publish = (
+        spark_job(name, outlets=OUTLETS.get(name, ())) for name in STAGES
+    )
+    # publish comes only after validate: nobody reads a table that no check has read.
+    snapshot >> replay >> find >> plan >> validate >> publish
+
+
+offset_retention()

@@ -1,0 +1,97 @@
+"""What every DAG of ours has in common: owner, retries, schedule, form fields, the Assets that a run publishes."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Asset, CronDataIntervalTimetable, Param
+
+from sexton.airflow.alerts import AlertOnFailure
+from sexton.settings import settings
+
+OWNER = "kafka-platform"
+TAGS = ["kafka", "consumer-offsets", "sexton"]
+START_DATE = datetime(2025, 1, 1, tzinfo=UTC)
+"""Backfills may reach back to here; whether the archive can answer for an instant is the run's own finding."""
+
+PUBLISH_POOL = "sexton_publish"
+KAFKA_POOL = "sexton_kafka"
+POOLS = {
+    PUBLISH_POOL: "one writer of the published tables at a time",
+    KAFKA_POOL: "one snapshot of a cluster at a time: archive files need no lock beyond this",
+}
+"""Pools of one slot each, which a deployment creates before the first run."""
+
+PUBLISHED_TABLES = (
+    "committed_offsets",
+    "unreachable_offsets",
+    "pending_offsets",
+    "groups",
+    "members",
+    "offset_verdicts",
+    "tombstones",
+    "open_transactions",
+    "undecodable_records",
+    "load_profile",
+    "topic_partitions",
+    "dq_results",
+    "runs",
+)
+
+ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
+
+
+def default_args() -> dict[str, Any]:
+    """Only exit code 1 is retried, see `sexton.airflow.tasks`: what it stands for may pass by itself."""
+    return {
+        "owner": OWNER,
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=10),
+        "execution_timeout": timedelta(hours=2),
+        "on_failure_callback": AlertOnFailure(),
+    }
+
+
+def timetable() -> CronDataIntervalTimetable:
+    """Explicit, because a plain cron string gives empty data intervals in Airflow 3."""
+    return CronDataIntervalTimetable(settings().schedule, timezone="UTC")
+
+
+def retention_params() -> dict[str, Param]:
+    """The trigger form of offset_retention."""
+    return {
+        "as_of": Param(
+            "",
+            type="string",
+            pattern=ISO_OR_MS,
+            title="As of",
+            description="The instant to describe: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds. "
+            "Empty: the end of the run's data interval, or the time of triggering when it has none.",
+            section="What to describe",
+        ),
+        "retention_minutes": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Retention in minutes",
+            description="Judge with this retention instead of the broker's offsets.retention.minutes.",
+            section="How to judge",
+        ),
+        "profile": Param(
+            "group_coordinator",
+            type="string",
+            enum=["group_coordinator"],
+            title="Profile",
+            description="Whose rules: group_coordinator is Kafka 4.x.",
+            section="How to judge",
+        ),
+    }
+
+
+def table_assets() -> list[Asset]:
+    """One Asset a published table, for DAGs that want to run when it has news."""
+    warehouse = settings().warehouse_uri
+    root = (warehouse if "://" in warehouse else Path(warehouse).absolute().as_uri()).rstrip("/")
+    return [Asset(name=f"sexton.{table}", uri=f"{root}/{table}", group="sexton") for table in PUBLISHED_TABLES]

@@ -1,0 +1,176 @@
+"""The pipeline's tasks: one spark-submit a stage, and what each exit code of a job means to Airflow.
+
+    0  success
+    5  success with an alert: everything was written, but some bytes could not be decoded
+    4  skipped: the archive cannot answer for that instant, so nothing downstream may look as if it did
+    2  failed, no retry: usage or input          3  failed, no retry: data quality          6  failed, no retry: refused
+    1  failed, retried: a broker or a network may answer next time
+
+A job leaves its code and its error in `<run-dir>/outcome/<stage>.json`, because what spark-submit ends with differs
+between masters and deploy modes. A job that died before it could write one counts as what spark-submit ended with.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from sexton.airflow.alerts import raise_alert
+from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
+from sexton.airflow.defaults import KAFKA_POOL, PUBLISH_POOL
+from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
+from sexton.settings import settings
+
+STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
+"""The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
+
+ANY_ERROR = 1
+NEVER_RETRIED = {
+    UsageError.exit_code: "usage or input is wrong or missing",
+    DataQualityFailure.exit_code: "a critical expectation failed, nothing was published",
+    Refused.exit_code: "a guard said no",
+}
+RUN_DIR = "--run-dir={{ run_folder(dag_run) }}"
+AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
+    """The instant that a run describes: its parameter, else the end of its data interval, else when it was triggered.
+
+    A manual run may have neither logical date nor data interval; `run_after` is always there and never moves, so that
+    a retry describes the same instant.
+    """
+    asked = str(params.get("as_of") or "").strip()
+    if asked.isdecimal():
+        return int(asked)
+    if not asked:
+        return _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after)
+    try:
+        return _ms(datetime.fromisoformat(asked.upper()))
+    except ValueError:
+        raise AirflowFailException(f"as_of {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
+
+
+def run_folder(dag_run: Any) -> str:
+    """Where the stages of one DAG run hand their work to each other; a cleared run fills the same folder again."""
+    return f"{settings().runs_uri.rstrip('/')}/{dag_run.dag_id}/{re.sub(r'[^A-Za-z0-9_.-]+', '_', dag_run.run_id)}"
+
+
+MACROS: dict[str, Any] = {"as_of_ms": as_of_ms, "run_folder": run_folder}
+"""What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
+
+ARGUMENTS: dict[str, list[str]] = {
+    "snapshot_log": [
+        f"--archive={settings().archive_uri}",
+        AS_OF,
+        f"--settle-ms={settings().settle_ms}",
+        "--topic=__consumer_offsets",
+        RUN_DIR,
+    ],
+    "replay_groups": [
+        f"--archive={settings().archive_uri}",
+        AS_OF,
+        "--profile={{ params.profile }}",
+        "--retention-minutes={{ params.retention_minutes or '' }}",
+        "--run-id={{ run_id }}.{{ ti.try_number }}",
+        RUN_DIR,
+    ],
+}
+"""Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""
+
+
+class SparkStage(SparkSubmitOperator):
+    """Runs `spark_jobs/<task_id>.py` of this project and turns its exit code into what Airflow should do."""
+
+    def execute(self, context: Any) -> None:
+        self.application_args = [text for text in self.application_args or [] if not text.endswith("=")]
+        outcome_file = Path(run_folder(context["dag_run"])) / "outcome" / f"{self.task_id}.json"
+        outcome_file.unlink(missing_ok=True)  # what an earlier attempt said must not speak for this one
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            self._settle(context, error, read_outcome(outcome_file))
+        self._describe(context["outlet_events"], context)
+
+    def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:
+        """Return when the job's work is done after all; else raise what its exit code asks for."""
+        code = outcome.get("exit_code") or self._exit_code()
+        line = str(outcome.get("error") or f"spark-submit ended with {code}")
+        if code == UndecodableInput.exit_code:
+            raise_alert(context, severity="warning", message="some bytes could not be decoded: see undecodable_records")
+        elif code == NoCoverage.exit_code:
+            raise AirflowSkipException(f"no coverage: {line}") from None
+        elif code in NEVER_RETRIED:
+            raise AirflowFailException(f"{NEVER_RETRIED[code]}: {line}") from None
+        else:
+            raise error
+
+    def _exit_code(self) -> int:
+        """What the submit process ended with. The hook keeps the process and puts its code into no field of its own."""
+        code = getattr(getattr(self._hook, "_submit_sp", None), "returncode", None)
+        return code if isinstance(code, int) else ANY_ERROR
+
+    def _describe(self, outlet_events: Any, context: Any) -> None:
+        """Tell consumers of the Assets which instant the news is about."""
+        for asset in self.outlets:
+            outlet_events[asset].extra = {
+                "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
+                "run_folder": run_folder(context["dag_run"]),
+            }
+
+
+def read_outcome(file: Path) -> dict[str, Any]:
+    """What a job said about its own end; empty when it could not say anything."""
+    try:
+        outcome = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return outcome if isinstance(outcome, dict) else {}
+
+
+class SnapshotStage(SparkStage):
+    """A stage that talks to the cluster of an Airflow connection."""
+
+    def __init__(self, *, kafka_conn_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kafka_conn_id = kafka_conn_id
+
+    def execute(self, context: Any) -> None:
+        config = client_config(self.kafka_conn_id)
+        with config_file(config) as file:
+            broker = [f"--bootstrap-servers={config[BOOTSTRAP]}", f"--client-config={file or ''}"]
+            self.application_args = [*(self.application_args or []), *broker]
+            super().execute(context)
+
+
+def spark_job(stage: str, *, outlets: Sequence[Asset] = ()) -> SparkStage:
+    """The task of one stage. Publishing and snapshots go through a pool of one slot each."""
+    config = settings()
+    common: dict[str, Any] = {
+        "task_id": stage,
+        "application": str(config.home / "spark_jobs" / f"{stage}.py"),
+        "application_args": ARGUMENTS.get(stage, [RUN_DIR]),
+        "conn_id": config.spark_conn_id,
+        "name": f"sexton-{stage}",
+        "driver_memory": config.spark_driver_memory,
+        "outlets": list(outlets),
+        "doc_md": f"`spark-submit spark_jobs/{stage}.py --help` says what it does and runs it alone.",
+    }
+    if stage == "snapshot_log":
+        return SnapshotStage(kafka_conn_id=config.kafka_conn_id, pool=KAFKA_POOL, **common)
+    if stage == "publish_tables":
+        return SparkStage(pool=PUBLISH_POOL, **common)
+    return SparkStage(**common)
+
+
+def _ms(instant: datetime) -> int:
+    """Epoch milliseconds; a time without a zone is UTC."""
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return (aware - EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,140 @@
+"""Rules that every DAG file keeps, and the shape of offset_retention."""
+
+import itertools
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import CronDataIntervalTimetable
+from airflow.sdk.exceptions import ParamValidationError
+
+from sexton.airflow.defaults import POOLS, PUBLISHED_TABLES
+from sexton.airflow.tasks import STAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+DAGS = ROOT / "dags"
+
+
+@pytest.fixture(scope="module")
+def bag():
+    return DagBag(dag_folder=str(DAGS))
+
+
+@pytest.fixture(scope="module")
+def dag(bag):
+    return bag.dags["offset_retention"]
+
+
+def test_dag_files_import(bag) -> None:
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {path.stem for path in DAGS.glob("*.py")}
+
+
+def test_every_dag_tells_who_what_and_how(bag) -> None:
+    for dag in bag.dags.values():
+        assert dag.tags
+        assert dag.description
+        assert len(dag.doc_md) > 200
+        assert not dag.catchup
+        for task in dag.tasks:
+            assert task.owner != "airflow"
+            assert task.retries >= 1
+            assert task.retry_exponential_backoff
+            assert task.execution_timeout is not None
+            assert task.on_failure_callback
+            assert task.pool == "default_pool" or task.pool in POOLS
+
+
+def test_stages_are_one_chain(dag) -> None:
+    assert [task.task_id for task in dag.topological_sort()] == list(STAGES)
+    for stage, following in itertools.pairwise(STAGES):
+        assert dag.get_task(stage).downstream_task_ids == {following}
+        assert dag.get_task(stage).trigger_rule == "all_success"
+
+
+def test_stems_name_job_and_stage(dag) -> None:
+    for stage in STAGES:
+        application = Path(dag.get_task(stage).application)
+        assert application == ROOT / "spark_jobs" / f"{stage}.py"
+        assert application.is_file()
+        assert (ROOT / "include" / "sexton" / "stages" / f"{stage}.py").is_file()
+
+
+def test_intervals_are_not_empty(dag) -> None:
+    assert isinstance(dag.timetable, CronDataIntervalTimetable)
+    assert dag.max_active_runs == 1
+
+
+def test_pools(dag) -> None:
+    assert dag.get_task("snapshot_log").pool == "sexton_kafka"
+    assert dag.get_task("publish_tables").pool == "sexton_publish"
+
+
+def test_outlets_are_the_published_tables(dag) -> None:
+    from sexton.tables import TABLES
+
+    assert set(PUBLISHED_TABLES) == set(TABLES) - {"offset_changes", "apply_ledger"}
+    outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets}
+    assert set(outlets) == {f"sexton.{table}" for table in PUBLISHED_TABLES}
+    assert all(uri.endswith(name.removeprefix("sexton.")) and "://" in uri for name, uri in outlets.items())
+    assert not any(dag.get_task(stage).outlets for stage in STAGES[:-1])
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"as_of": "yesterday"},
+        {"as_of": 5},
+        {"retention_minutes": 0},
+        {"retention_minutes": "7"},
+        {"profile": "mine"},
+    ],
+)
+def test_the_form_refuses(dag, conf) -> None:
+    ((name, value),) = conf.items()
+    with pytest.raises(ParamValidationError):
+        dag.params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"as_of": ""},
+        {"as_of": "1795228111458"},
+        {"as_of": "2026-11-21"},
+        {"as_of": "2026-11-21T06:00:00Z"},
+        {"as_of": "2026-11-21 06:00:00.123+02:00"},
+        {"retention_minutes": None},
+        {"retention_minutes": 10080},
+    ],
+)
+def test_the_form_takes(dag, conf) -> None:
+    for name, value in conf.items():
+        assert dag.params.get_param(name).resolve(value) == value
+
+
+def test_every_field_of_the_form_is_explained(dag) -> None:
+    for name in dag.params:
+        param = dag.params.get_param(name)
+        assert param.description
+        assert param.schema["title"]
+        assert param.schema["section"]
+
+
+def test_parsing_is_quick_and_light() -> None:
+    """A DAG file costs the processor little, and brings no Spark, numba or Kafka client with it."""
+    program = (
+        "import sys, time, airflow.sdk, airflow.providers.apache.spark.operators.spark_submit\n"
+        "start = time.perf_counter()\n"
+        "import offset_retention\n"
+        "print(time.perf_counter() - start)\n"
+        "print(sorted({'pyspark', 'numba', 'kafka', 'confluent_kafka', 'pandas', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", program], cwd=DAGS, capture_output=True, text=True, check=True)
+    seconds, heavy = done.stdout.strip().splitlines()[-2:]
+    assert float(seconds) < 1.0, f"parsed in {seconds} s of {time.perf_counter() - start:.1f}"
+    assert heavy == "[]"

@@ -1,0 +1,221 @@
+"""What a task does with its job: arguments, exit codes, secrets, alerts. spark-submit is a stand-in, the hook real."""
+
+import json
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from sexton.airflow import alerts, brokers, tasks
+from sexton.airflow.alerts import AlertOnFailure
+from sexton.airflow.tasks import as_of_ms, run_folder, spark_job
+from sexton.settings import Settings
+
+SUBMIT = """#!/usr/bin/env python3
+import json, os, pathlib, sys
+pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
+for argument in sys.argv:
+    name, _, value = argument.partition("=")
+    if name == "--client-config":
+        file = pathlib.Path(value)
+        pathlib.Path({log!r} + ".config").write_text(f"{{file.stat().st_mode & 0o777:o}}\\n" + file.read_text())
+    if name == "--run-dir" and {outcome!r}:
+        told = pathlib.Path(value) / "outcome" / {stage!r}
+        told.parent.mkdir(parents=True, exist_ok=True)
+        told.with_suffix(".json").write_text({outcome!r})
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    config = Settings(home=tmp_path)
+    for module in (tasks, alerts):
+        monkeypatch.setattr(module, "settings", lambda: config)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    return tmp_path
+
+
+def submit_that(home, monkeypatch, code: int, *, stage: str = "find_expired", outcome: dict | None = None) -> Path:
+    """Put a spark-submit first in the path that ends with `code` and leaves `outcome`; returns its note of arguments."""
+    log = home / "submitted.json"
+    told = json.dumps(outcome) if outcome else ""
+    program = home / "bin" / "spark-submit"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(SUBMIT.format(log=str(log), stage=stage, code=code, outcome=told))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return log
+
+
+def dag_run(**fields):
+    fallback = {"dag_id": "offset_retention", "run_id": "manual__2026-11-21T06:00:00+00:00", "data_interval_end": None}
+    return SimpleNamespace(**{**fallback, "run_after": datetime(2026, 11, 21, 6, tzinfo=UTC), **fields})
+
+
+def context_of(task, **params):
+    run = dag_run()
+    ti = SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id, task_id=task.task_id, try_number=1)
+    events = {asset: SimpleNamespace(extra={}) for asset in task.outlets}
+    return {"dag_run": run, "params": params, "ti": ti, "task": task, "outlet_events": events}
+
+
+def execute(stage: str, *, arguments: list[str] | None = None, **options):
+    task = spark_job(stage, **options)
+    context = context_of(task)
+    task.application_args = [f"--run-dir={run_folder(context['dag_run'])}"] if arguments is None else arguments
+    task.execute(context)
+    return context
+
+
+@pytest.mark.parametrize(
+    "code, raises",
+    [
+        (0, None),
+        (1, AirflowException),
+        (2, AirflowFailException),
+        (3, AirflowFailException),
+        (4, AirflowSkipException),
+        (5, None),
+        (6, AirflowFailException),
+        (137, AirflowException),
+    ],
+)
+@pytest.mark.parametrize("way", ["by spark-submit", "by the outcome file"])
+def test_exit_codes(home, monkeypatch, code, raises, way) -> None:
+    outcome = {"exit_code": code, "error": "the archive says no"} if way == "by the outcome file" else None
+    submit_that(home, monkeypatch, min(code, 1) if outcome else code, outcome=outcome)
+    if raises is None:
+        execute("find_expired")
+    else:
+        with pytest.raises(raises) as caught:
+            execute("find_expired")
+        assert type(caught.value) is raises
+        if outcome and code in (2, 3, 4, 6):
+            assert "the archive says no" in str(caught.value)
+    assert len(list((home / "var" / "alerts").glob("*.json"))) == (1 if code == 5 else 0)
+
+
+def test_an_earlier_outcome_does_not_speak_for_this_attempt(home, monkeypatch) -> None:
+    submit_that(home, monkeypatch, 4)
+    with pytest.raises(AirflowSkipException):
+        execute("find_expired")
+    told = Path(run_folder(dag_run())) / "outcome" / "find_expired.json"
+    told.parent.mkdir(parents=True)
+    told.write_text(json.dumps({"exit_code": 4, "error": "old"}))
+    submit_that(home, monkeypatch, 1)
+    with pytest.raises(AirflowException) as caught:
+        execute("find_expired")
+    assert type(caught.value) is AirflowException
+
+
+def test_a_job_that_died_after_success_failed(home, monkeypatch) -> None:
+    submit_that(home, monkeypatch, 137, outcome={"exit_code": 0})
+    with pytest.raises(AirflowException):
+        execute("find_expired")
+
+
+def test_empty_options_are_not_passed(home, monkeypatch) -> None:
+    log = submit_that(home, monkeypatch, 0)
+    execute("replay_groups", arguments=["--as-of=5", "--retention-minutes=", "--run-dir=x"])
+    submitted = json.loads(log.read_text())
+    assert submitted[-3:] == [str(home / "spark_jobs" / "replay_groups.py"), "--as-of=5", "--run-dir=x"]
+    assert submitted[submitted.index("--master") + 1] == "local[1]"
+
+
+def test_secrets_go_by_a_private_file(home, monkeypatch) -> None:
+    extra = {"bootstrap.servers": "a:1,b:2", "sasl.password": "p=:#\\ss\n", "check.crcs": True, "client.id": "x"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    log = submit_that(home, monkeypatch, 0, stage="snapshot_log")
+    execute("snapshot_log")
+    submitted = json.loads(log.read_text())
+    assert "--bootstrap-servers=a:1,b:2" in submitted
+    assert not any("p=" in argument for argument in submitted)
+    mode, *lines = Path(f"{log}.config").read_text().splitlines()
+    assert mode == "600"
+    assert lines == ["check.crcs=true", "client.id=x", r"sasl.password=p\=\:#\\ss\n"]
+    (file,) = [argument.partition("=")[2] for argument in submitted if argument.startswith("--client-config=")]
+    assert not Path(file).exists()
+
+
+def test_the_private_file_goes_also_when_the_job_fails(home, monkeypatch) -> None:
+    seen = []
+
+    def fail() -> None:
+        with brokers.config_file({"sasl.password": "x"}) as file:
+            seen.append((file, stat.S_IMODE(file.stat().st_mode)))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    ((file, mode),) = seen
+    assert mode == 0o600
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("connection", [None, {"conn_type": "kafka"}], ids=["missing", "without address"])
+def test_no_cluster_is_guessed(home, monkeypatch, connection) -> None:
+    if connection:
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    log = submit_that(home, monkeypatch, 0, stage="snapshot_log")
+    with pytest.raises(AirflowFailException, match="kafka_default"):
+        execute("snapshot_log")
+    assert not log.exists()
+
+
+def test_assets_say_which_instant(home, monkeypatch) -> None:
+    submit_that(home, monkeypatch, 0)
+    asset = Asset(name="sexton.groups", uri="file:///w/groups")
+    context = execute("publish_tables", outlets=[asset])
+    assert context["outlet_events"][asset].extra["as_of_ms"] == 1795240800000
+
+
+@pytest.mark.parametrize(
+    "params, fields, expected",
+    [
+        ({"as_of": "1795228111458"}, {}, 1795228111458),
+        ({"as_of": "2026-11-21T06:00:00.123Z"}, {}, 1795240800123),
+        ({"as_of": "2026-11-21t06:00:00z"}, {}, 1795240800000),
+        ({"as_of": "2026-11-21 08:00:00+02:00"}, {}, 1795240800000),
+        ({"as_of": "2026-11-21T06:00"}, {}, 1795240800000),
+        ({"as_of": ""}, {"data_interval_end": datetime(2026, 11, 21, 5, tzinfo=UTC)}, 1795237200000),
+        ({"as_of": None}, {}, 1795240800000),
+        ({}, {}, 1795240800000),
+    ],
+)
+def test_as_of(params, fields, expected) -> None:
+    assert as_of_ms(dag_run(**fields), params) == expected
+
+
+def test_an_as_of_that_is_none_fails_for_good() -> None:
+    with pytest.raises(AirflowFailException, match="yesterday"):
+        as_of_ms(dag_run(), {"as_of": "yesterday"})
+
+
+def test_run_folders_have_tame_names(home) -> None:
+    folder = Path(run_folder(dag_run(run_id="manual__2026/../x y")))
+    assert folder.parent == home / "var" / "runs" / "offset_retention"
+    assert folder.name == "manual__2026_.._x_y"
+
+
+def test_alert_of_a_failure(home, caplog) -> None:
+    task = spark_job("find_expired")
+    AlertOnFailure().notify({**context_of(task), "exception": ValueError("first line\nsecond")})
+    (file,) = (home / "var" / "alerts").glob("*.json")
+    alert = json.loads(file.read_text())
+    assert alert["severity"] == "error"
+    assert (alert["dag_id"], alert["task_id"]) == ("offset_retention", "find_expired")
+    assert alert["message"] == "first line\nsecond"
+    assert "first line" in caplog.text
+    assert "second" not in caplog.text
+
+
+def test_an_alert_that_cannot_be_kept_is_still_told(home, caplog) -> None:
+    (home / "var").write_text("not a folder")
+    assert alerts.raise_alert(context_of(spark_job("find_expired")), severity="warning", message="careful") is None
+    assert "careful" in caplog.text

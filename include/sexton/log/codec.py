@@ -1,0 +1,155 @@
+"""The codecs of Kafka's log, inflated into bounded memory: what a batch claims to hold is never believed.
+
+Snappy comes raw or in the framing of xerial's snappy-java, which Java clients write; lz4 frames of message formats v0
+and v1 carry a header checksum that Kafka once computed wrongly (KAFKA-3160), which is not looked at there.
+Follows Kafka's Compression classes (GzipCompression, SnappyCompression, Lz4Compression, ZstdCompression).
+"""
+
+import zlib
+from typing import Any
+
+import cramjam
+import numpy as np
+
+from sexton.errors import LogError
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16  # magic, version, compatible version
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_FIRST_GUESS_BYTES = 64 * 1024
+_GROWTH = 8
+_BUFFER_IS_FULL = "failed to write whole buffer"  # what cramjam says when the output does not fit
+
+
+class BadCodec(LogError):
+    """Compressed bytes that cannot be inflated, or a codec that the format does not know."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("bad_codec", detail)
+
+
+class InflatedTooLarge(LogError):
+    """Compressed bytes that hold more than the cap."""
+
+    def __init__(self, codec: int, cap_bytes: int) -> None:
+        super().__init__("inflated_too_large", f"{NAMES[codec]} of more than {cap_bytes} bytes once inflated")
+
+
+def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int) -> bytes:
+    """Inflate `data` as a batch of format `magic` would hold it, into at most `cap_bytes`.
+
+    Raises BadCodec or InflatedTooLarge; no buffer above the cap is ever asked for, whatever the bytes claim.
+    """
+    if codec == NONE:
+        return bytes(data)
+    if not NONE < codec < len(NAMES) or (codec == ZSTD and magic < 2):
+        raise BadCodec(f"codec {codec} in format v{magic}")
+    if codec == SNAPPY:
+        return _inflate_snappy(memoryview(data), cap_bytes)
+    if codec == LZ4 and magic < 2:
+        data = _with_lz4_header_checksum(bytes(data))
+    return _inflate_growing(codec, data, cap_bytes)
+
+
+def _inflate_growing(codec: int, data: bytes | memoryview, cap_bytes: int) -> bytes:
+    """Inflate into buffers that grow to the cap: small batches are the rule, and sizes in headers may lie."""
+    module: Any = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
+    source = np.frombuffer(data, dtype=np.uint8)
+    size = min(cap_bytes, max(_FIRST_GUESS_BYTES, 4 * len(source)))
+    while True:
+        out = np.empty(size, dtype=np.uint8)
+        try:
+            return out[: module.decompress_into(source, out)].tobytes()
+        except cramjam.DecompressionError as error:
+            if _BUFFER_IS_FULL not in str(error):
+                raise BadCodec(f"{NAMES[codec]}: {error}") from None
+            if size == cap_bytes:
+                raise InflatedTooLarge(codec, cap_bytes) from None
+        del out
+        size = min(cap_bytes, size * _GROWTH)
+
+
+def _inflate_snappy(data: memoryview, cap_bytes: int) -> bytes:
+    blocks = _xerial_blocks(data) if bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [data]
+    try:
+        sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
+        if sum(sizes) > cap_bytes:
+            raise InflatedTooLarge(SNAPPY, cap_bytes)
+        out = np.empty(sum(sizes), dtype=np.uint8)
+        at = 0
+        for block, size in zip(blocks, sizes, strict=True):
+            cramjam.snappy.decompress_raw_into(block, out.data[at : at + size])
+            at += size
+    except cramjam.DecompressionError as error:
+        raise BadCodec(f"snappy: {error}") from None
+    return out.tobytes()
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    """The raw snappy blocks of xerial's framing; streams one after another are one, as snappy-java reads them."""
+    blocks: list[memoryview] = []
+    at = 0
+    while at < len(data):
+        if bytes(data[at : at + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            at += _XERIAL_HEADER_BYTES
+            continue
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        if not 0 <= size <= len(data) - at:
+            raise BadCodec(f"snappy: a block of {size} bytes where {max(len(data) - at, 0)} are left")
+        blocks.append(data[at : at + size])
+        at += size
+    return blocks
+
+
+def deflate(codec: int, data: bytes, *, magic: int = 2) -> bytes:
+    """Deflate as a Java client of that format frames it; deterministic."""
+    if codec == NONE:
+        return data
+    if codec == GZIP:
+        deflater = zlib.compressobj(wbits=31)  # unlike gzip.compress, stamps no time
+        return deflater.compress(data) + deflater.flush()
+    if codec == SNAPPY:
+        parts = [_XERIAL_MAGIC, (1).to_bytes(4, "big"), (1).to_bytes(4, "big")]
+        for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+            block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+            parts += [len(block).to_bytes(4, "big"), block]
+        return b"".join(parts)
+    if codec == LZ4:
+        frame = bytes(cramjam.lz4.compress(data))
+        return frame if magic > 0 else _with_lz4_header_checksum(frame, is_wrong=True)
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    raise BadCodec(f"codec {codec}")
+
+
+def _with_lz4_header_checksum(frame: bytes, *, is_wrong: bool = False) -> bytes:
+    """`frame` with the right header checksum, or with the wrong one of KAFKA-3160, which took in the frame's magic."""
+    if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
+        return frame
+    flags = frame[4]
+    at = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
+    if at >= len(frame):
+        return frame
+    checksum = _short_xxh32(frame[0 if is_wrong else 4 : at]) >> 8 & 0xFF
+    return frame[:at] + bytes([checksum]) + frame[at + 1 :]
+
+
+def _short_xxh32(data: bytes) -> int:
+    """xxHash32 with seed 0 without its loop over stripes of 16 bytes, which no header of ours is long enough for."""
+    mask = 0xFFFFFFFF
+    state = 374761393 + len(data)
+    words = len(data) // 4
+    for word in range(words):
+        state = (state + int.from_bytes(data[4 * word : 4 * word + 4], "little") * 3266489917) & mask
+        state = ((state << 17 | state >> 15) & mask) * 668265263 & mask
+    for byte in data[4 * words :]:
+        state = (state + byte * 374761393) & mask
+        state = ((state << 11 | state >> 21) & mask) * 2654435761 & mask
+    state = (state ^ state >> 15) * 2246822519 & mask
+    state = (state ^ state >> 13) * 3266489917 & mask
+    return state ^ state >> 16

@@ -1,0 +1,109 @@
+"""What reading a segment yields, in order: batches, the bytes between them that are none, and the records inside.
+
+The names and the header fields are those of Kafka's DefaultRecordBatch (record format v2, KIP-98). An entry of the
+older message formats v0 and v1 (KIP-32) is a `Batch` too: a message of its own, or a compressed wrapper of many.
+"""
+
+from dataclasses import dataclass
+
+NO_PRODUCER_ID = -1
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record of a batch; a `value` of None is a tombstone."""
+
+    log_offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """Bytes of a batch that are no record, or a batch none of whose records can be read (`raw` is then empty).
+
+    `log_offset` is None where it could not be told. `reason` is a code of the table undecodable_records.
+    """
+
+    log_offset: int | None
+    reason: str
+    detail: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A record batch whose frame is whole; its records may still turn out to be bad.
+
+    `position` and `size_bytes` place it in the bytes that were read, and `data` is all of it, header included.
+    Message formats v0 and v1 have fewer fields: `base_offset` is then the entry's own offset (for a wrapper, that of
+    its last record), `record_count` is -1 for a wrapper, and epochs, sequence and producer are -1, as is the timestamp
+    of v0.
+    """
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    attributes: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    crc_ok: bool
+    data: memoryview
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic >= 2 and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """The batch bit, which 2.x and 3.x go by; 4.x goes by `producer_id`."""
+        return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """`base_timestamp_ms` is when its tombstones may go (KIP-534); deltas are still counted from it."""
+        return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.magic >= 1 and bool(self.attributes & TIMESTAMP_TYPE_BIT)
+
+    @property
+    def next_offset(self) -> int:
+        """The log_offset after this batch, also where compaction left fewer records or none."""
+        return self.last_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes between batches that are no batch, or a batch out of order; a row of undecodable_records."""
+
+    position: int
+    size_bytes: int
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TornTail:
+    """A last batch that was not written to its end, or a tail of zeros: what a broker leaves, no damage."""
+
+    position: int
+    size_bytes: int

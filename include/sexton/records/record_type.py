@@ -1,0 +1,42 @@
+"""What is known of one record type of `__consumer_offsets`: its number, its layouts, and which brokers read it."""
+
+from dataclasses import dataclass
+
+from sexton.records.schema import Schema
+
+Release = tuple[int, ...]  # (4, 1) or (4, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """The Kafka releases from `first` to `last`, each (major, minor); `last` None means up to the newest."""
+
+    first: tuple[int, int]
+    last: tuple[int, int] | None = None
+
+    def __contains__(self, release: Release) -> bool:
+        minor = release[:2]
+        return self.first <= minor and (self.last is None or minor <= self.last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordType:
+    """One record type.
+
+    `name` is Kafka's, `versions` the versions of the value that are accepted, `since` the release that first wrote it.
+    `read_by` tells which releases' coordinators decode it; to any other it is an unknown record type, which it skips
+    or chokes on by the rules for those (None: no release ever read it). Decoding here does not look at `read_by`.
+    """
+
+    number: int
+    name: str
+    key: Schema
+    value: Schema
+    versions: range
+    since: str
+    read_by: Releases | None
+    note: str = ""
+
+    def is_read_by(self, release: Release) -> bool:
+        """Say whether the coordinator of Kafka `release`, such as (4, 3) or (4, 0, 1), decodes this type."""
+        return self.read_by is not None and release in self.read_by

@@ -1,0 +1,123 @@
+"""All record types by number, and the four functions that decode and encode them.
+
+Follows CoordinatorRecordSerde and GroupCoordinatorRecordSerde: a key is an INT16 type and the key message, a value an
+INT16 version and the value message of that version. Nothing is kept or skipped here: what a coordinator does with a
+record that cannot be read is its own affair.
+"""
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sexton.errors import LogError
+from sexton.records import wire
+from sexton.records.classic import GROUP_METADATA, read_subscription
+from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
+from sexton.records.record_type import RecordType
+
+RECORD_TYPES: Mapping[int, RecordType] = MappingProxyType(
+    {record_type.number: record_type for record_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA)}
+)
+
+
+class UnknownRecordType(LogError):
+    """A key of a type that is not declared; `number` is the type, which may be negative."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__("unknown_record_type", f"Unknown record type {number}")
+
+
+class MalformedRecord(LogError):
+    """A key, value or subscription that cannot be read; `reason` is a reason code of undecodable_records."""
+
+
+def decode_key(key: bytes) -> tuple[int, dict[str, Any]]:
+    """Decode a record's key to its type and its fields.
+
+    Raises UnknownRecordType, or MalformedRecord with reason short_key or malformed_key.
+    """
+    try:
+        number, pos = wire.read_i16(key, 0)
+    except wire.Unreadable as error:
+        raise MalformedRecord("short_key", f"Could not read version from key's buffer: {error}") from error
+    record_type = _record_type(number)
+    try:
+        fields, _ = record_type.key.reader(0)(key, pos)
+    except wire.Unreadable as error:
+        raise MalformedRecord("malformed_key", _could_not_read(number, "key", error)) from error
+    return number, fields
+
+
+def decode_value(record_type: int, value: bytes) -> tuple[int, dict[str, Any]]:
+    """Decode the value of a record of `record_type` to its version and its fields.
+
+    Coordinators up to 4.0 accept under type 0 what is legal under type 1: decode it as type 1 to follow them. Raises
+    UnknownRecordType, or MalformedRecord with reason malformed_value or unknown_value_version.
+    """
+    declared = _record_type(record_type)
+    try:
+        version, pos = wire.read_i16(value, 0)
+    except wire.Unreadable as error:
+        raise MalformedRecord("malformed_value", f"Could not read version from value's buffer: {error}") from error
+    if version not in declared.versions:
+        raise MalformedRecord(
+            "unknown_value_version", f"Found an unknown record version {version} for {record_type} type"
+        )
+    try:
+        fields, _ = declared.value.reader(version)(value, pos)
+    except wire.Unreadable as error:
+        raise MalformedRecord("malformed_value", _could_not_read(version, "value", error)) from error
+    return version, fields
+
+
+def encode_key(record_type: int, fields: Mapping[str, Any]) -> bytes:
+    """Encode the key of a record; raises UnknownRecordType, or ValueError for fields that the key does not have."""
+    return _encode(record_type, _record_type(record_type).key.writer(0), fields)
+
+
+def encode_value(record_type: int, version: int, fields: Mapping[str, Any]) -> bytes:
+    """Encode the value of a record at `version`; fields with an `absent` value may be left out.
+
+    Raises UnknownRecordType, or ValueError for an unknown version, an unknown or missing field, or a value that does
+    not fit.
+    """
+    declared = _record_type(record_type)
+    if version not in declared.versions:
+        raise ValueError(f"version {version} of {declared.name}: only {list(declared.versions)} are known")
+    return _encode(version, declared.value.writer(version), fields)
+
+
+def decode_subscription(data: bytes) -> list[str] | None:
+    """Decode the topics of a classic consumer member's `subscription`, in its order, whatever version it claims.
+
+    None where the bytes end inside a number (the version, a length, a count), which the coordinator takes as
+    "subscription not known". Raises MalformedRecord (malformed_subscription) for anything else, on which its load
+    fails.
+    """
+    try:
+        return read_subscription(data)
+    except wire.Unreadable as error:
+        raise MalformedRecord("malformed_subscription", str(error)) from error
+
+
+def _record_type(number: int) -> RecordType:
+    try:
+        return RECORD_TYPES[number]
+    except KeyError:
+        raise UnknownRecordType(number) from None
+
+
+def _could_not_read(version: int, which: str, error: wire.Unreadable) -> str:
+    return f"Could not read record with version {version} from {which}'s buffer due to: {error}."
+
+
+def _encode(prefix: int, write: wire.Writer, fields: Mapping[str, Any]) -> bytes:
+    out = bytearray()
+    wire.write_i16(prefix, out)
+    try:
+        write(fields, out)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+    return bytes(out)

@@ -1,0 +1,32 @@
+"""UTF-8 as Java reads it: `new String(bytes, UTF_8)`, which Kafka calls for every string of a record.
+
+Broken bytes become U+FFFD, one for each longest piece that could have begun a character. Python cuts the same pieces
+with one exception: a surrogate encoded in three bytes (CESU-8, as old JVM tools write it) is three errors to Python
+and one to Java.
+"""
+
+import codecs
+
+_HANDLER = "sexton.replace_like_java"
+
+
+def decode_utf8(data: bytes) -> str:
+    """Decode `data` exactly as Java's `new String(data, UTF_8)`; never raises."""
+    return data.decode("utf-8", _HANDLER)
+
+
+def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start, end = error.object, error.start, error.end
+    # Java takes the whole encoded surrogate, ED A0..BF and one more continuation byte when there is one, as one error.
+    if data[start] == 0xED and _is_continuation(data, start + 1):
+        end = start + (3 if _is_continuation(data, start + 2) else 2)
+    return "\ufffd", end
+
+
+def _is_continuation(data: bytes, index: int) -> bool:
+    return index < len(data) and data[index] & 0xC0 == 0x80
+
+
+codecs.register_error(_HANDLER, _replace_like_java)

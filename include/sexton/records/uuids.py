@@ -1,0 +1,21 @@
+"""Kafka's text of a topic id: base64url without padding, where the zero UUID stands for "none"."""
+
+import base64
+from uuid import UUID
+
+from sexton.records.schema import ZERO_UUID
+
+
+def kafka_uuid(value: UUID) -> str | None:
+    """Write a UUID as Kafka's tools do (22 characters); None for the zero UUID."""
+    if value == ZERO_UUID:
+        return None
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_kafka_uuid(text: str) -> UUID:
+    """Read Kafka's text of a UUID; raises ValueError for anything but 16 bytes of base64url."""
+    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if len(data) != 16:
+        raise ValueError(f"{text!r} is not a Kafka id: {len(data)} bytes, 16 expected")
+    return UUID(bytes=data)

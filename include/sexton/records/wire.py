@@ -1,0 +1,224 @@
+"""Kafka's primitive encodings: readers `(buf, pos) -> (value, next pos)` and writers `(value, out)`.
+
+Follows ByteBufferAccessor, ByteUtils and the readers that Kafka's MessageDataGenerator generates (KIP-482 for the
+compact ones), down to which lengths they refuse and how a varint wraps. A length is held against what is left before
+anything is allocated for it. How the pieces make a record is in schema.py.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from sexton.records.utf8 import decode_utf8
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+LengthReader = Callable[[bytes, int], tuple[int, int]]
+Writer = Callable[[Any, bytearray], None]
+
+MAX_STRING_BYTES = 0x7FFF
+
+
+class Unreadable(Exception):
+    """Bytes that do not hold what the schema says; the text says what was expected, where, and what was there.
+
+    Private to this package: decode_key, decode_value and decode_subscription turn it into a MalformedRecord.
+    """
+
+
+class Underflow(Unreadable):
+    """The bytes end inside a value of fixed size: Java's BufferUnderflowException, which some callers forgive."""
+
+
+def fixed_reader(layout: str, what: str) -> Reader:
+    """Make the reader of a number of fixed size; `layout` is a struct format."""
+    packed = struct.Struct(layout)
+    unpack, size = packed.unpack_from, packed.size
+
+    def read_fixed(buf: bytes, pos: int) -> tuple[Any, int]:
+        end = pos + size
+        if end > len(buf):
+            raise Underflow(f"{what} at byte {pos}, where {max(len(buf) - pos, 0)} bytes are left")
+        return unpack(buf, pos)[0], end
+
+    return read_fixed
+
+
+def fixed_writer(layout: str) -> Writer:
+    """Make the writer of a number of fixed size; it raises struct.error for a number that does not fit."""
+    pack = struct.Struct(layout).pack
+
+    def write_fixed(value: Any, out: bytearray) -> None:
+        out += pack(value)
+
+    return write_fixed
+
+
+read_i8: LengthReader = fixed_reader(">b", "int8")
+read_i16: LengthReader = fixed_reader(">h", "int16")
+read_i32: LengthReader = fixed_reader(">i", "int32")
+write_i8 = fixed_writer(">b")
+write_i16 = fixed_writer(">h")
+write_i32 = fixed_writer(">i")
+
+
+def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
+    """Decode an unsigned varint of at most 5 bytes into a Java int, which wraps to negative from 2**31 on."""
+    value = 0
+    for index in range(5):
+        if pos + index >= len(buf):
+            raise Underflow(f"varint at byte {pos}, where {max(len(buf) - pos, 0)} bytes are left")
+        byte = buf[pos + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return _as_java_int(value), pos + index + 1
+    raise Unreadable(
+        f"Varint is too long, the most significant bit in the 5th byte is set, converted value: {value & 0xFFFFFFFF:x}"
+    )
+
+
+def write_uvarint(value: int, out: bytearray) -> None:
+    """Encode a number from 0 to 2**32 - 1 in as few bytes as it takes."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def read_compact_length(buf: bytes, pos: int) -> tuple[int, int]:
+    """Decode a KIP-482 length, stored as one more than it is; negative means null."""
+    stored, pos = read_uvarint(buf, pos)
+    return _as_java_int(stored - 1), pos
+
+
+def read_slice(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
+    """Take `size` bytes at `pos`; refuse a size that is negative or beyond the end."""
+    end = pos + size
+    if size < 0 or end > len(buf):
+        raise Unreadable(f"Error reading byte array of {size} byte(s): only {len(buf) - pos} byte(s) available")
+    return buf[pos:end], end
+
+
+def read_uuid(buf: bytes, pos: int) -> tuple[UUID, int]:
+    """Decode 16 bytes, most significant first; all zero is Kafka's ZERO_UUID and stays as it is."""
+    if pos + 16 > len(buf):
+        raise Underflow(f"uuid at byte {pos}, where {max(len(buf) - pos, 0)} bytes are left")
+    return UUID(bytes=buf[pos : pos + 16]), pos + 16
+
+
+def write_uuid(value: UUID, out: bytearray) -> None:
+    """Encode a UUID in 16 bytes, most significant first."""
+    out += value.bytes
+
+
+def string_reader(wire_name: str, *, compact: bool, nullable: bool) -> Reader:
+    """Make the reader of a string; `wire_name` is Kafka's name of the field, for its error texts."""
+    read_length = read_compact_length if compact else read_i16
+
+    def read_string(buf: bytes, pos: int) -> tuple[str | None, int]:
+        size, pos = read_length(buf, pos)
+        if size < 0:
+            _check_null(wire_name, nullable=nullable)
+            return None, pos
+        if size > MAX_STRING_BYTES:
+            raise Unreadable(f"string field {wire_name} had invalid length {size}")
+        data, pos = read_slice(buf, pos, size)
+        return decode_utf8(data), pos
+
+    return read_string
+
+
+def bytes_reader(wire_name: str, *, compact: bool, nullable: bool) -> Reader:
+    """Make the reader of a byte string."""
+    read_length = read_compact_length if compact else read_i32
+
+    def read_bytes(buf: bytes, pos: int) -> tuple[bytes | None, int]:
+        size, pos = read_length(buf, pos)
+        if size < 0:
+            _check_null(wire_name, nullable=nullable)
+            return None, pos
+        return read_slice(buf, pos, size)
+
+    return read_bytes
+
+
+def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: bool) -> Reader:
+    """Make the reader of a list; as in Kafka, more items than bytes left are refused before the first is read."""
+    read_length = read_compact_length if compact else read_i32
+
+    def read_array(buf: bytes, pos: int) -> tuple[list[Any] | None, int]:
+        count, pos = read_length(buf, pos)
+        if count < 0:
+            _check_null(wire_name, nullable=nullable)
+            return None, pos
+        if count > len(buf) - pos:
+            raise Unreadable(
+                f"Tried to allocate a collection of size {count}, but there are only {len(buf) - pos} bytes remaining."
+            )
+        items = []
+        for _ in range(count):
+            item, pos = read_item(buf, pos)
+            items.append(item)
+        return items, pos
+
+    return read_array
+
+
+def sized_writer(*, compact: bool, nullable: bool, write_classic_length: Writer) -> Writer:
+    """Make the writer of a length, or of None as null where the field may be null."""
+
+    def write_size(size: int | None, out: bytearray) -> None:
+        if size is None and not nullable:
+            raise ValueError("null in a field that cannot be null")
+        if compact:
+            write_uvarint(0 if size is None else size + 1, out)
+        else:
+            write_classic_length(-1 if size is None else size, out)
+
+    return write_size
+
+
+def string_writer(*, compact: bool, nullable: bool) -> Writer:
+    """Make the writer of a string; it raises ValueError for one longer than Kafka can read back."""
+    write_size = sized_writer(compact=compact, nullable=nullable, write_classic_length=write_i16)
+
+    def write_string(value: str | None, out: bytearray) -> None:
+        data = None if value is None else value.encode()
+        if data is not None and len(data) > MAX_STRING_BYTES:
+            raise ValueError(f"string of {len(data)} bytes: at most {MAX_STRING_BYTES} can be encoded")
+        write_size(None if data is None else len(data), out)
+        out += data or b""
+
+    return write_string
+
+
+def bytes_writer(*, compact: bool, nullable: bool) -> Writer:
+    """Make the writer of a byte string."""
+    write_size = sized_writer(compact=compact, nullable=nullable, write_classic_length=write_i32)
+
+    def write_bytes(value: bytes | None, out: bytearray) -> None:
+        write_size(None if value is None else len(value), out)
+        out += value or b""
+
+    return write_bytes
+
+
+def array_writer(write_item: Writer, *, compact: bool, nullable: bool) -> Writer:
+    """Make the writer of a list."""
+    write_size = sized_writer(compact=compact, nullable=nullable, write_classic_length=write_i32)
+
+    def write_array(items: list[Any] | None, out: bytearray) -> None:
+        write_size(None if items is None else len(items), out)
+        for item in items or ():
+            write_item(item, out)
+
+    return write_array
+
+
+def _check_null(wire_name: str, *, nullable: bool) -> None:
+    if not nullable:
+        raise Unreadable(f"non-nullable field {wire_name} was serialized as null")
+
+
+def _as_java_int(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31

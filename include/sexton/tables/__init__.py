@@ -1,0 +1,57 @@
+"""Every table, declared once. `TABLES` is the contract with whoever reads the Parquet files or the Iceberg tables."""
+
+from sexton.tables.outcome import (
+    APPLY_LEDGER,
+    DQ_RESULTS,
+    FATES,
+    LOAD_PROFILE,
+    OFFSET_CHANGES,
+    OFFSET_VERDICTS,
+    RUNS,
+    TOMBSTONES,
+)
+from sexton.tables.state import (
+    COMMITTED_OFFSETS,
+    GROUPS,
+    MEMBERS,
+    OPEN_TRANSACTIONS,
+    PENDING_OFFSETS,
+    TOPIC_PARTITIONS,
+    UNDECODABLE_RECORDS,
+    UNREACHABLE_OFFSETS,
+)
+from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        COMMITTED_OFFSETS,
+        UNREACHABLE_OFFSETS,
+        PENDING_OFFSETS,
+        GROUPS,
+        MEMBERS,
+        OFFSET_VERDICTS,
+        TOMBSTONES,
+        OPEN_TRANSACTIONS,
+        UNDECODABLE_RECORDS,
+        LOAD_PROFILE,
+        OFFSET_CHANGES,
+        TOPIC_PARTITIONS,
+        APPLY_LEDGER,
+        DQ_RESULTS,
+        RUNS,
+    )
+}
+SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
+"""What every run writes anew, in its run folder and in the lake."""
+
+__all__ = [
+    "FATES",
+    "PARTITION_COLUMNS",
+    "RUN_COLUMNS",
+    "SNAPSHOT_TABLES",
+    "TABLES",
+    "Column",
+    "Severity",
+    "Table",
+]

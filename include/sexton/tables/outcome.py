@@ -1,0 +1,236 @@
+"""Tables of what follows from the state: verdicts, the plan, what happened, and how well all of it was checked."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sexton.tables.columns import COMMITTED_OFFSET, LOG_PARTITION, OFFSET_KEY, PARTITION, TEXTS, TOPIC
+from sexton.tables.columns import GROUP_ID as _GROUP_ID
+from sexton.tables.columns import LOG_OFFSET as _LOG_OFFSET
+from sexton.tables.table import Column, Table
+
+BROKER_REASONS = (
+    "expired",
+    "expired_explicit",
+    "not_due",
+    "subscribed",
+    "group_active",
+    "pending_transaction",
+    "share_group",
+)
+FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
+"""What became of the values of record types 0 and 1: each has exactly one fate, so they add up to read_values."""
+
+_VERDICTS = ("keep", "expire")
+_POSITION = Column(name="position", type=pa.int64(), doc="place in the plan of its log partition", minimum=0)
+_PLAN_ID = Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan")
+
+
+def _count(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name=name, type=pa.int64(), doc=doc, unit="count", minimum=0, nullable=nullable)
+
+
+OFFSET_VERDICTS = Table(
+    name="offset_verdicts",
+    grain="a committed offset, or a stray copy that the broker would sweep",
+    key=("log_partition", "group_id", "topic", "partition"),
+    columns=(
+        *OFFSET_KEY,
+        Column(name="broker_verdict", type=pa.string(), doc="what the broker would do at as_of", allowed=_VERDICTS),
+        Column(name="broker_reason", type=pa.string(), doc="why", allowed=BROKER_REASONS),
+        Column(
+            name="broker_expires_at_ms",
+            type=pa.int64(),
+            doc="when it is due; NULL while only an event can make it so",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
+            name="policy_verdict",
+            type=pa.string(),
+            doc="what the owner's rules want; NULL without a policy",
+            nullable=True,
+            allowed=(*_VERDICTS, "hold"),
+        ),
+        Column(name="policy_reason", type=pa.string(), doc="why", nullable=True),
+        Column(name="policy_rule", type=pa.string(), doc="the rule that decided", nullable=True),
+        Column(name="policy_expires_at_ms", type=pa.int64(), doc="when the rule is due", nullable=True, unit="ms"),
+        Column(
+            name="base_timestamp_ms",
+            type=pa.int64(),
+            doc="from when retention counts; NULL under an explicit expiry",
+            nullable=True,
+            unit="ms",
+        ),
+        LOG_PARTITION,
+    ),
+)
+
+TOMBSTONES = Table(
+    name="tombstones",
+    grain="a planned tombstone",
+    key=("log_partition", "position"),
+    columns=(
+        _PLAN_ID,
+        LOG_PARTITION,
+        _POSITION,
+        Column(name="record_type", type=pa.int32(), doc="of the key", minimum=0),
+        _GROUP_ID,
+        replace(TOPIC, nullable=True, doc="NULL for a group's own record"),
+        replace(PARTITION, nullable=True, doc="NULL for a group's own record"),
+        Column(name="member_id", type=pa.string(), doc="of a member's record", nullable=True),
+        Column(name="regular_expression", type=pa.string(), doc="of a resolved regex's record", nullable=True),
+        Column(name="key", type=pa.binary(), doc="the record's key"),
+        Column(name="cause", type=pa.string(), doc="broker_retention, rule:<name> or group_empty"),
+        replace(_LOG_OFFSET, name="target_log_offset", nullable=True, doc="log_offset of the offset that goes"),
+        replace(COMMITTED_OFFSET, name="target_committed_offset", nullable=True, doc="the offset that goes"),
+    ),
+    doc=(
+        "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, then "
+        "the group's own records in the coordinator's order. The broker's order between groups is not claimed."
+    ),
+)
+
+LOAD_PROFILE = Table(
+    name="load_profile",
+    grain="a log partition",
+    key=("log_partition",),
+    columns=(
+        LOG_PARTITION,
+        Column(name="bytes", type=pa.int64(), doc="log read", unit="bytes", minimum=0),
+        _count("batches", "record batches read"),
+        _count("records", "records read, control records included"),
+        _count("live_records", "records that a coordinator still needs"),
+        _count("tombstones", "records without a value"),
+        _count("control_records", "transaction markers and the like"),
+        Column(name="largest_batch_bytes", type=pa.int64(), doc="largest batch", unit="bytes", minimum=0),
+        Column(name="first_log_offset", type=pa.int64(), doc="first record read", nullable=True, minimum=0),
+        Column(name="next_log_offset", type=pa.int64(), doc="log_offset behind the last record read", minimum=0),
+        _count("stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True),
+        Column(name="load_would_fail", type=pa.bool_(), doc="whether a coordinator's load of it would fail"),
+        Column(name="load_failure", type=pa.string(), doc="why it would", nullable=True),
+        Column(name="predicted_load_ms", type=pa.int64(), doc="how long a load takes", nullable=True, unit="ms"),
+        _count("read_values", "values of record types 0 and 1 read: the sum of their fates"),
+        _count("live", "fate: a client can fetch it"),
+        _count("superseded", "fate: a newer value of its key came"),
+        _count("tombstoned", "fate: a tombstone of its key came"),
+        _count("aborted", "fate: its transaction was aborted"),
+        _count("pending", "fate: its transaction is open"),
+        _count("cancelled", "fate: its transaction is open, but a tombstone of its key came"),
+        _count("unreachable", "fate: in the log, but no client can fetch it"),
+        _count("undecodable", "fate: could not be decoded"),
+        _count("unknown_types", "records of types that nobody knows, skipped as the coordinator does"),
+        _count("future_batches", "batches stamped over an hour after the snapshot, passed over in finding the cut"),
+    ),
+)
+
+OFFSET_CHANGES = Table(
+    name="offset_changes",
+    grain="a change of one offset in an interval",
+    key=("group_id", "topic", "partition", "log_offset"),
+    columns=(
+        *OFFSET_KEY,
+        replace(COMMITTED_OFFSET, name="old_committed_offset", nullable=True, doc="before"),
+        replace(COMMITTED_OFFSET, name="new_committed_offset", nullable=True, doc="after"),
+        Column(
+            name="kind",
+            type=pa.string(),
+            doc="what changed it",
+            allowed=("set", "expired", "deleted", "group_deleted", "topic_deleted", "restored", "ambiguous"),
+        ),
+        Column(name="candidates", type=TEXTS, doc="what an ambiguous change may have been", nullable=True),
+        replace(_PLAN_ID, name="by_plan_id", nullable=True, doc="the plan of ours that did it"),
+        _LOG_OFFSET,
+        Column(name="timestamp_ms", type=pa.int64(), doc="when it was written", unit="ms"),
+    ),
+    kind="interval",
+    doc="Declared for readers to count on; no stage writes it yet.",
+)
+
+APPLY_LEDGER = Table(
+    name="apply_ledger",
+    grain="an attempt at one planned tombstone",
+    key=("plan_id", "log_partition", "position", "attempt"),
+    columns=(
+        _PLAN_ID,
+        LOG_PARTITION,
+        _POSITION,
+        Column(name="attempt", type=pa.int32(), doc="from 1", minimum=1),
+        Column(name="intent_at_ms", type=pa.int64(), doc="written before the call", unit="ms", minimum=0),
+        Column(name="outcome_at_ms", type=pa.int64(), doc="written after it", nullable=True, unit="ms", minimum=0),
+        Column(name="outcome", type=pa.string(), doc="what came of it", nullable=True),
+        Column(name="error", type=pa.string(), doc="what the cluster answered", nullable=True),
+        Column(
+            name="before",
+            type=pa.struct(
+                [
+                    ("committed_offset", pa.int64()),
+                    ("leader_epoch", pa.int32()),
+                    ("metadata", pa.string()),
+                    ("commit_timestamp_ms", pa.int64()),
+                ]
+            ),
+            doc="the value removed, enough to put it back",
+            nullable=True,
+        ),
+        Column(name="approved_by", type=pa.string(), doc="who approved the plan"),
+    ),
+    kind="append",
+    doc="Declared for readers to count on; no stage writes it yet.",
+)
+
+DQ_RESULTS = Table(
+    name="dq_results",
+    grain="an expectation of a run",
+    key=("table", "expectation"),
+    columns=(
+        Column(name="table", type=pa.string(), doc="the table it is about"),
+        Column(name="expectation", type=pa.string(), doc="what is expected, as a sentence"),
+        Column(
+            name="severity",
+            type=pa.string(),
+            doc="critical stops publication, warning is told",
+            allowed=("critical", "warning"),
+        ),
+        Column(name="success", type=pa.bool_(), doc="whether it was met"),
+        Column(name="observed", type=pa.string(), doc="what was there", nullable=True),
+    ),
+    per_log_partition=False,
+)
+
+RUNS = Table(
+    name="runs",
+    grain="a published run",
+    key=("cluster_id", "as_of_ms"),
+    columns=(
+        Column(name="topic_id", type=pa.string(), doc="topic id of `__consumer_offsets`, or `unknown`"),
+        Column(name="taken_at_ms", type=pa.int64(), doc="when the log was read", unit="ms"),
+        Column(name="profile", type=pa.string(), doc="whose rules"),
+        Column(name="retention_ms", type=pa.int64(), doc="retention judged by", unit="ms", minimum=0),
+        Column(
+            name="cuts",
+            type=pa.list_(pa.struct([("log_partition", pa.int32()), ("cut", pa.int64())])),
+            doc="log_offset per log partition where reading stopped",
+        ),
+        Column(name="coverage", type=pa.string(), doc="complete or partial"),
+        Column(name="missing_log_partitions", type=pa.list_(pa.int32()), doc="log partitions that were not there"),
+        Column(
+            name="snapshots",
+            type=pa.list_(pa.struct([("table", pa.string()), ("snapshot_id", pa.int64())])),
+            doc="Iceberg snapshot per table: what belongs to this run is read there",
+        ),
+        Column(name="checkpoint_sha256", type=pa.string(), doc="hash of the fold kept for the next run", nullable=True),
+        Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan", nullable=True),
+        Column(name="policy_sha256", type=pa.string(), doc="hash of the policy; NULL without one", nullable=True),
+        Column(name="code_version", type=pa.string(), doc="version of Sexton"),
+        Column(
+            name="counts",
+            type=pa.list_(pa.struct([("table", pa.string()), ("rows", pa.int64())])),
+            doc="rows per table",
+        ),
+        Column(name="warnings", type=TEXTS, doc="what a reader should know"),
+    ),
+    kind="index",
+    per_log_partition=False,
+    doc="Written last: a run that is not here is not published.",
+)

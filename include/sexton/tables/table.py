@@ -1,0 +1,84 @@
+"""What a table and a column are, and the Arrow schema that follows from their declaration.
+
+A declaration is the only place where a table's grain, key, columns and rules are written down. What else a table needs
+is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in docs.py, the checks in sexton.quality.
+Record formats and what fills a table are not here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+Severity = Literal["critical", "warning"]
+"""Whether a broken rule stops publication, or is only told."""
+
+Kind = Literal["snapshot", "interval", "append", "index"]
+"""How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index
+names the published runs and is replaced like a snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column and the rules its values keep.
+
+    A rule about what a client or broker wrote is a warning: we report such values, we do not own them. `absent` is what
+    stands on the wire where Kafka means "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a
+    log_offset that must have been read, so it lies below the cut of its log partition.
+    """
+
+    name: str
+    type: pa.DataType
+    doc: str
+    nullable: bool = False
+    unit: str | None = None
+    absent: int | str | None = None
+    minimum: int | None = None
+    allowed: tuple[str, ...] = ()
+    below_cut: bool = False
+    severity: Severity = "critical"
+
+    @property
+    def field(self) -> pa.Field:
+        # Nullable in Arrow whatever the declaration says: a NULL where none may be is a finding of the checks, which
+        # tell it with its table and count, and not a writer's crash.
+        return pa.field(self.name, self.type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table: the grain says what one row is, `key` which columns no two rows of a run share."""
+
+    name: str
+    grain: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    kind: Kind = "snapshot"
+    per_log_partition: bool = True
+    doc: str = ""
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names in order, without the run's own columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The run's columns, then the table's own."""
+        return (*RUN_COLUMNS, *self.columns)
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.all_columns if column.name == name)
+
+    def arrow_schema(self, *, with_run: bool = True) -> pa.Schema:
+        """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front."""
+        return pa.schema([column.field for column in (self.all_columns if with_run else self.columns)])
+
+
+RUN_COLUMNS = (
+    Column(name="cluster_id", type=pa.string(), doc="Kafka's cluster id, `unknown` where nothing told it"),
+    Column(name="as_of_ms", type=pa.int64(), doc="the instant that the run describes", unit="ms", minimum=0),
+    Column(name="run_id", type=pa.string(), doc="the attempt that wrote the row; new per attempt"),
+)
+PARTITION_COLUMNS = ("cluster_id", "as_of_ms")
+"""What every Iceberg table is partitioned by, and what a run replaces."""

@@ -1,0 +1,183 @@
+"""What the log cannot tell: the cluster, its topics with ids and offsets, and the broker's `offsets.*` settings.
+
+Also the few reads of group state that checks compare replayed state with: groups with type and state, and committed
+offsets as OffsetFetch by name answers them, plain or stable only (KIP-447).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sexton.kafka.session import ClusterSession, check
+from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
+from sexton.log.archive import FactsRecord
+
+OFFSETS_TOPIC = "__consumer_offsets"
+BROKER_RESOURCE = 4
+UNKNOWN_OFFSET = -1
+GROUP_COORDINATOR = 0
+OFFSET_FETCH_BY_NAME = 9
+"""The last version that names topics; the answer to it is what clients call the committed offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """Where one log partition begins and ends, and who leads it."""
+
+    log_partition: int
+    leader_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group as ListGroups answers it: Kafka's words (Classic, Consumer, Share, Streams; Empty, Stable, ...)."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """A committed offset as OffsetFetch answers it: -1 where the wire has -1, "" where metadata is empty."""
+
+    committed_offset: int
+    leader_epoch: int
+    metadata: str
+    error_code: int = 0
+
+
+def collect_facts(session: ClusterSession, *, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
+    """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
+    cluster = describe_cluster(session)
+    offsets_topic = (
+        cluster.topics.get(OFFSETS_TOPIC) or describe_cluster(session, [OFFSETS_TOPIC]).topics[OFFSETS_TOPIC]
+    )
+    settings, warnings = offsets_settings(session)
+    record = FactsRecord(
+        taken_at_ms=taken_at_ms,
+        cluster_id=cluster.cluster_id,
+        broker_version=session.broker_version,
+        settings=settings,
+        offsets_topic={"topic_id": offsets_topic.topic_id, "partitions": len(offsets_topic.leaders)},
+        topics=_topic_rows(session, cluster),
+    )
+    return record, warnings
+
+
+def offsets_settings(session: ClusterSession) -> tuple[dict[str, str], list[str]]:
+    """The `offsets.*` settings of one broker (they are the cluster's in practice), and a warning when not allowed."""
+    broker = str(session.broker_ids[0])
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=broker, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
+    (result,) = session.call(request, node_id=int(broker)).results
+    if result.error_code:
+        error = kafka_errors.for_code(result.error_code)
+        name = error.__name__.removesuffix("Error")
+        return {}, [
+            f"the broker's settings are not known ({name}): allow this principal DESCRIBE_CONFIGS on the cluster"
+        ]
+    settings = {item.name: item.value for item in result.configs if item.name.startswith("offsets.") and item.value}
+    return dict(sorted(settings.items())), []
+
+
+def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
+    """Begin and end of every partition that has a leader, in order."""
+    starts = list_offsets(session, [topic], timestamp=EARLIEST)
+    ends = list_offsets(session, [topic], timestamp=LATEST)
+    stable = list_offsets(session, [topic], timestamp=LATEST, isolation=READ_COMMITTED)
+    return [
+        LogEnds(
+            log_partition=partition,
+            leader_epoch=leader.epoch,
+            log_start_offset=starts[topic.name, partition],
+            high_watermark=ends[topic.name, partition],
+            last_stable_offset=stable[topic.name, partition],
+        )
+        for partition, leader in topic.leaders.items()
+        if (topic.name, partition) in starts and (topic.name, partition) in ends and (topic.name, partition) in stable
+    ]
+
+
+def list_groups(session: ClusterSession) -> list[ListedGroup]:
+    """Every group of the cluster that this principal may see, by group id."""
+
+    def ask() -> list[ListedGroup]:
+        found = []
+        for broker in session.broker_ids:
+            answer = session.call(ListGroupsRequest(states_filter=[], types_filter=[]), node_id=broker)
+            check(answer.error_code, place=session.config.bootstrap_servers)
+            found += [
+                ListedGroup(
+                    group_id=group.group_id,
+                    group_type=group.group_type,
+                    state=group.group_state,
+                    protocol_type=group.protocol_type,
+                )
+                for group in answer.groups
+            ]
+        return sorted(found, key=lambda group: group.group_id)
+
+    return session.retrying(ask)
+
+
+def committed_offsets(
+    session: ClusterSession, group_id: str, *, require_stable: bool = False
+) -> dict[tuple[str, int], CommittedOffset]:
+    """All committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
+    transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value."""
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable, max_version=OFFSET_FETCH_BY_NAME)
+
+    def ask() -> dict[tuple[str, int], CommittedOffset]:
+        (group,) = session.call(request, node_id=find_coordinator(session, group_id)).groups
+        check(group.error_code, place=f"group {group_id}")
+        return {
+            (topic.name, partition.partition_index): CommittedOffset(
+                committed_offset=partition.committed_offset,
+                leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata or "",
+                error_code=partition.error_code,
+            )
+            for topic in group.topics
+            for partition in topic.partitions
+        }
+
+    return session.retrying(ask)
+
+
+def find_coordinator(session: ClusterSession, group_id: str) -> int:
+    """The broker that coordinates a group; TransientError while the coordinator is not there yet."""
+    request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
+    (found,) = session.call(request).coordinators
+    check(found.error_code, place=f"group {group_id}")
+    node_id: int = found.node_id
+    return node_id
+
+
+def _topic_rows(session: ClusterSession, cluster: Cluster) -> list[dict[str, Any]]:
+    """One row a topic, by name: {"topic", "id", "partitions": [[log start, log end], ...]}; -1 is an unknown offset."""
+    topics = [cluster.topics[name] for name in sorted(cluster.topics)]
+    starts = list_offsets(session, topics, timestamp=EARLIEST)
+    ends = list_offsets(session, topics, timestamp=LATEST)
+    return [
+        {
+            "topic": topic.name,
+            "id": topic.topic_id,
+            "partitions": [
+                [starts.get((topic.name, partition), UNKNOWN_OFFSET), ends.get((topic.name, partition), UNKNOWN_OFFSET)]
+                for partition in topic.leaders
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,193 @@
+"""One connection to a cluster for requests in Kafka's own protocol, and what its errors mean to a user.
+
+Stands on kafka-python 3's connection manager (`kafka.net`), which is not promised stable: it is pinned, and nothing
+outside this module knows it. Every call has a deadline. What may pass (a broker restarting, a leader moving) is tried
+again with growing, jittered waits and a fresh look at the cluster; what will not pass is told in one line.
+"""
+
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import kafka.errors as kafka_errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from sexton.errors import BrokerError, SextonError, UsageError
+from sexton.kafka.client import ClientConfig
+
+CONNECT_TIMEOUT_MS = 10_000
+REQUEST_TIMEOUT_MS = 30_000
+RETRY_FOR_S = 60
+RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
+
+T = TypeVar("T")
+
+REFUSED_LOGINS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
+UNREACHABLE = (
+    kafka_errors.KafkaTimeoutError,
+    kafka_errors.RequestTimedOutError,
+    kafka_errors.KafkaConnectionError,
+    kafka_errors.NodeNotReadyError,
+)
+
+# Its own words on failed connections go to whoever configured logging; ours say the same once, at the end.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+
+
+class ClusterSession:
+    """An open connection to the cluster of `config`; a context manager, for one thread.
+
+    Raises UsageError when the credentials are refused, BrokerError when no broker answers in time.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        retry_for_s: float = RETRY_FOR_S,
+    ) -> None:
+        self.config = config
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_for_s = retry_for_s
+        self._net = NetworkSelector()
+        self._manager = KafkaConnectionManager(
+            self._net,
+            receive_message_max_bytes=RESPONSE_LIMIT_BYTES,
+            request_timeout_ms=request_timeout_ms,
+            **config.for_kafka_python(),
+        )
+        try:
+            self._run(lambda: self._bootstrap(connect_timeout_ms))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._manager.close()
+        self._net.close()
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
+    @property
+    def broker_version(self) -> str | None:
+        """The newest release that kafka-python knows and the broker's request versions fit; None if none does."""
+        version = self._manager.broker_version
+        return ".".join(str(part) for part in version) if version else None
+
+    def call(self, request: Any, *, node_id: int | None = None) -> Any:
+        """Send one request (to any broker, or to `node_id`); error codes inside the response are the caller's."""
+
+        async def send() -> Any:
+            future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
+            return await self._manager.wait_for(future, self._request_timeout_ms)
+
+        return self._run(send)
+
+    def refresh(self) -> None:
+        """Learn the brokers anew: addresses change when they restart."""
+        self._run(self._manager.cluster.refresh_metadata)
+
+    def retrying(self, work: Callable[[], T]) -> T:
+        """The result of `work()`, tried again while it fails with a TransientError, until the time for it is up."""
+        earlier_attempts = count()
+
+        def attempt() -> T:
+            if next(earlier_attempts):
+                self.refresh()
+            return work()
+
+        return Retrying(
+            retry=retry_if_exception_type(TransientError),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            stop=stop_after_delay(self._retry_for_s),
+            reraise=True,
+        )(attempt)
+
+    async def _bootstrap(self, timeout_ms: int) -> None:
+        """Connect. The manager would go on trying with refused credentials until the time is up: look at them first."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        for broker in self._manager.cluster.bootstrap_brokers():
+            left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+            try:
+                connection = self._manager.get_connection(broker.node_id, left_ms, refresh_metadata_on_err=False)
+                await self._manager.wait_for(connection.init_future, left_ms)
+                break
+            except REFUSED_LOGINS:
+                raise
+            except kafka_errors.KafkaError:
+                continue
+        await self._manager.bootstrap_async(max(0, int((deadline - time.monotonic()) * 1000)))
+
+    def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        async def awaited() -> Any:
+            return await work()
+
+        try:
+            return self._manager.run(awaited)
+        except kafka_errors.KafkaError as error:
+            raise explain(error, place=self.config.bootstrap_servers) or self._unreachable(error) from None
+
+    def _unreachable(self, error: kafka_errors.KafkaError) -> SextonError:
+        """Tell a host where nobody listens from one that listens and does not talk Kafka as we do."""
+        host, _, port = self.config.bootstrap_servers.split(",")[0].strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+        except (OSError, ValueError) as reason:
+            said = getattr(reason, "strerror", None) or str(reason)
+            fix = "is the broker running, and is this its address?"
+            return TransientError(f"no broker answers: {said}", place=self.config.bootstrap_servers, fix=fix)
+        return TransientError(
+            f"the broker gives no answer in time ({error})",
+            place=self.config.bootstrap_servers,
+            fix=f"is security.protocol {self.config.security_protocol} right? is the broker overloaded?",
+        )
+
+
+class TransientError(BrokerError):
+    """A failure that may pass by itself: a leader that moves, a coordinator that loads, a connection that broke."""
+
+
+def explain(error: kafka_errors.KafkaError, *, place: object, topic: str | None = None) -> SextonError | None:
+    """What an error of Kafka means, None when it is about the connection and says nothing by itself."""
+    name = type(error).__name__.removesuffix("Error")
+    if isinstance(error, REFUSED_LOGINS):
+        return UsageError(
+            "the cluster refuses these credentials", place=place, fix="check user name, password, mechanism"
+        )
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+        allow = "allow this principal READ and DESCRIBE on it"
+        return UsageError(f"not allowed to read topic {topic}", place=place, fix=allow)
+    if isinstance(error, kafka_errors.ClusterAuthorizationFailedError | kafka_errors.GroupAuthorizationFailedError):
+        return UsageError(f"not allowed: {name}", place=place, fix="allow this principal DESCRIBE on it")
+    if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
+        fix = "the cluster makes __consumer_offsets with its first group" if topic == "__consumer_offsets" else None
+        return UsageError(f"topic {topic} does not exist", place=place, fix=fix)
+    if isinstance(error, UNREACHABLE):
+        return None
+    kind = TransientError if error.retriable else BrokerError
+    return kind(f"{name}: {error}", place=place)
+
+
+def check(error_code: int, *, place: object, topic: str | None = None) -> None:
+    """Raise what the error code of a response means; nothing for 0."""
+    if error_code:
+        error = kafka_errors.for_code(error_code)()
+        raise explain(error, place=place, topic=topic) or TransientError(str(error), place=place)

@@ -1,0 +1,116 @@
+"""Which topics a cluster has, who leads their partitions, where their logs begin and end (Metadata, ListOffsets)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from sexton.kafka.session import ClusterSession, check
+from sexton.records import kafka_uuid
+
+NO_LEADER = -1
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ORDINARY_CONSUMER = -1
+PARTITIONS_A_REQUEST = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLeader:
+    """Who leads one partition: `node_id` is -1 when nobody does, `epoch` -1 when the broker does not tell."""
+
+    node_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as the cluster knows it now. `topic_id` is Kafka's text form, None before Kafka 2.8."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    leaders: Mapping[int, PartitionLeader]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The answer to one Metadata request."""
+
+    cluster_id: str
+    controller_id: int
+    topics: Mapping[str, Topic]
+
+
+def describe_cluster(session: ClusterSession, topics: Iterable[str] | None = None) -> Cluster:
+    """The cluster and the named topics, or all that this principal may see; absent topics raise UsageError.
+
+    A topic that is being deleted or has no leader yet is left out of a listing of all.
+    """
+    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    answer = session.call(request)
+    found = {}
+    for topic in answer.topics:
+        if wanted is not None:
+            check(topic.error_code, place=session.config.bootstrap_servers, topic=topic.name)
+        if topic.error_code == 0:
+            found[topic.name] = _topic(topic)
+    return Cluster(cluster_id=answer.cluster_id or "unknown", controller_id=answer.controller_id, topics=found)
+
+
+def describe_topic(session: ClusterSession, name: str) -> Topic:
+    """One topic; UsageError when it is absent or may not be described."""
+    return describe_cluster(session, [name]).topics[name]
+
+
+def list_offsets(
+    session: ClusterSession, topics: Iterable[Topic], *, timestamp: int, isolation: int = READ_UNCOMMITTED
+) -> dict[tuple[str, int], int]:
+    """An offset of every partition: EARLIEST (log start) or LATEST (high watermark; last stable offset when committed).
+
+    Partitions whose leader cannot answer just now are left out.
+    """
+    by_leader: dict[int, list[tuple[str, int]]] = {}
+    for topic in topics:
+        for partition, leader in topic.leaders.items():
+            if leader.node_id != NO_LEADER:
+                by_leader.setdefault(leader.node_id, []).append((topic.name, partition))
+    offsets = {}
+    for node_id, partitions in by_leader.items():
+        for some in _batched(partitions, PARTITIONS_A_REQUEST):
+            request = ListOffsetsRequest(
+                replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=_offset_topics(some, timestamp)
+            )
+            for topic in session.call(request, node_id=node_id).topics:
+                for partition in topic.partitions:
+                    if partition.error_code == 0:
+                        offsets[(topic.name, partition.partition_index)] = partition.offset
+    return offsets
+
+
+def _topic(answer: Any) -> Topic:
+    leaders = {
+        partition.partition_index: PartitionLeader(node_id=partition.leader_id, epoch=partition.leader_epoch)
+        for partition in answer.partitions
+    }
+    topic_id = kafka_uuid(answer.topic_id) if answer.topic_id else None
+    return Topic(
+        name=answer.name, topic_id=topic_id, is_internal=answer.is_internal, leaders=dict(sorted(leaders.items()))
+    )
+
+
+def _offset_topics(partitions: Sequence[tuple[str, int]], timestamp: int) -> list[Any]:
+    ListedTopic = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
+    by_topic: dict[str, list[Any]] = {}
+    for name, partition in partitions:
+        by_topic.setdefault(name, []).append(
+            ListedTopic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+        )
+    return [ListedTopic(name=name, partitions=listed) for name, listed in by_topic.items()]
+
+
+def _batched(items: Sequence[tuple[str, int]], size: int) -> list[Sequence[tuple[str, int]]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -1,0 +1,132 @@
+"""Client settings: both families of names give the same client, and nothing is ignored or shown that must not be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.errors import UsageError
+from sexton.kafka.client import ClientConfig, client_config, read_properties
+
+BROKER = {"bootstrap.servers": "a:1, b:2"}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.mark.parametrize(
+    "properties, fields",
+    [
+        ({}, {"security_protocol": "PLAINTEXT", "client_id": "sexton"}),
+        ({"client.id": "me", "kafka.security.protocol": "SSL"}, {"client_id": "me", "security_protocol": "SSL"}),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"},
+            {"sasl_mechanism": "PLAIN", "username": "u", "password": "p"},
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": f'{SCRAM} required username="u" password="p\\"; x=\\\\y";',
+            },
+            {"sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": 'p"; x=\\y'},
+        ),
+        ({"ssl.truststore.location": "/ca.pem"}, {"ca_file": "/ca.pem"}),
+        ({"ssl.truststore.location": "/ca", "ssl.truststore.type": "PEM"}, {"ca_file": "/ca"}),
+        ({"ssl.ca.location": "/ca.pem"}, {"ca_file": "/ca.pem"}),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"check_hostname": False}),
+        ({"ssl.endpoint.identification.algorithm": "https"}, {"check_hostname": True}),
+    ],
+)
+def test_names_of_both_families(properties: dict[str, str], fields: dict[str, Any]) -> None:
+    config = client_config(BROKER | properties)
+    assert {name: getattr(config, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    "properties, said",
+    [
+        ({"sasl.oauthbearer.token.endpoint.url": "x", "max.poll.records": "1"}, "max.poll.records, sasl.oauth"),
+        ({"security.protocol": "TLS"}, "security.protocol is TLS: expected one of PLAINTEXT"),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs a name and a password"),
+        ({"ssl.truststore.location": "/x.jks"}, "is a JKS store, which only Java reads"),
+        ({"ssl.keystore.location": "/x.p12", "ssl.keystore.type": "PKCS12"}, "is a PKCS12 store"),
+        ({"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "not understood"),
+        ({"sasl.jaas.config": f"{PLAIN} required;"}, "not understood"),
+        ({"bootstrap.servers": " "}, "bootstrap.servers is empty"),
+    ],
+)
+def test_what_is_not_understood_is_refused(properties: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        client_config(BROKER | properties)
+
+
+def test_no_broker_named() -> None:
+    with pytest.raises(UsageError, match=r"no bootstrap\.servers"):
+        client_config({})
+
+
+def test_bootstrap_servers_of_the_command_line_win() -> None:
+    assert client_config(BROKER, bootstrap_servers="c:3").bootstrap_servers == "c:3"
+
+
+def test_secrets_are_not_shown() -> None:
+    config = ClientConfig(
+        bootstrap_servers="a:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        username="user",
+        password="canary-1",
+        key_password="canary-2",
+    )
+    assert "canary" not in repr(config) + str(config)
+    assert config.for_confluent()["sasl.password"] == config.for_kafka_python()["sasl_plain_password"] == "canary-1"
+
+
+def test_a_refused_jaas_line_does_not_show_its_secret() -> None:
+    with pytest.raises(UsageError) as caught:
+        client_config(BROKER | {"sasl.jaas.config": 'x.Krb5LoginModule required username="u" password="canary";'})
+    assert "canary" not in str(caught.value)
+
+
+def test_words_of_the_two_clients() -> None:
+    config = client_config(
+        BROKER | {"security.protocol": "SSL", "ssl.keystore.location": "/me.pem", "ssl.ca.location": "/ca.pem"}
+    )
+    assert config.for_confluent() == {
+        "bootstrap.servers": "a:1, b:2",
+        "client.id": "sexton",
+        "security.protocol": "SSL",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.location": "/me.pem",
+    }
+    assert config.for_kafka_python()["bootstrap_servers"] == ["a:1", "b:2"]
+    assert config.for_kafka_python()["ssl_certfile"] == "/me.pem"
+
+
+def test_properties_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# comment\n! another\n\nbootstrap.servers = a:1\n  client.id:me\nsasl.username\tu\n"
+        'sasl.jaas.config=x.PlainLoginModule required \\\n   username="u" \\\n   password="p=1:2";\n'
+        "ssl.ca.location=C:\\\\ca.pem\nempty=\n",
+        encoding="utf-8",
+    )
+    assert read_properties(file) == {
+        "bootstrap.servers": "a:1",
+        "client.id": "me",
+        "sasl.username": "u",
+        "sasl.jaas.config": 'x.PlainLoginModule required username="u" password="p=1:2";',
+        "ssl.ca.location": "C:\\ca.pem",
+        "empty": "",
+    }
+
+
+def test_unreadable_properties_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent.properties: cannot be read: No such file"):
+        read_properties(tmp_path / "absent.properties")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_properties(tmp_path / "binary")

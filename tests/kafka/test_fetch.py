@@ -1,0 +1,115 @@
+"""Framing of raw answers, and deadlines against a broker that accepts and then says nothing."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.errors import BrokerError
+from sexton.kafka.client import client_config
+from sexton.kafka.fetch import Frames, frame
+from sexton.kafka.session import ClusterSession
+
+
+def batch(base_offset: int, last_delta: int = 0, *, body: int = 61, magic: int = 2) -> bytes:
+    """The frame of a batch; what is inside does not matter here."""
+    head = struct.pack(">qiib", base_offset, body - 12, 0, magic)
+    return (head + bytes(6) + struct.pack(">i", last_delta)).ljust(body, b"x")
+
+
+LOG = [batch(10, 4), batch(15), batch(20, 9, body=200)]
+DATA = b"".join(LOG)
+
+
+@pytest.mark.parametrize(
+    "data, start, end, framed",
+    [
+        (DATA, 10, 30, (0, len(DATA), 10, 30, False)),
+        (DATA, 10, 20, (0, 122, 10, 16, True)),
+        (DATA, 12, 30, (61, len(DATA), 15, 30, False)),
+        (DATA, 16, 18, (122, 122, 0, 16, True)),
+        (DATA[:-1], 10, 30, (0, 122, 10, 16, False)),
+        (DATA[:62], 10, 30, (0, 61, 10, 15, False)),
+        (DATA[:60], 10, 30, (0, 0, 0, None, False)),
+        (b"", 10, 30, (0, 0, 0, None, False)),
+        (LOG[0], 12, 30, (61, 61, 0, 15, False)),
+        (batch(3, magic=1) + batch(4, magic=0), 3, 9, (0, 122, 3, 5, False)),
+        (struct.pack(">qi", 3, -7) + bytes(60), 3, 9, (0, 0, 0, None, False)),
+    ],
+    ids=[
+        "all",
+        "range-end",
+        "mid-batch",
+        "between",
+        "cut",
+        "cut-in-header",
+        "cut-first",
+        "empty",
+        "earlier-only",
+        "legacy",
+        "nonsense",
+    ],
+)
+def test_frames(data: bytes, start: int, end: int, framed: tuple[int, int, int, int | None, bool]) -> None:
+    first, stop, base, following, last = framed
+    assert frame(data, start=start, end=end) == Frames(
+        start_byte=first, end_byte=stop, base_offset=base, next_offset=following, is_last=last
+    )
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20),
+    cuts=st.lists(st.integers(0, 150), max_size=4),
+)
+@settings(max_examples=100, deadline=None)
+def test_neighbouring_ranges_hold_every_batch_once(sizes: list[tuple[int, int]], cuts: list[int]) -> None:
+    offset, log = 0, []
+    for delta, hole in sizes:
+        log.append(batch(offset, delta, body=61 + delta))
+        offset += delta + 1 + hole
+    data = b"".join(log)
+    borders = [0, *sorted(cuts), max([offset, *cuts])]
+    parts = [frame(data, start=a, end=b) for a, b in pairwise(borders)]
+    assert b"".join(data[part.start_byte : part.end_byte] for part in parts) == data
+
+
+@pytest.fixture
+def stalled_port() -> Iterator[int]:
+    """Accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    held.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in held:
+        connection.close()
+
+
+def test_a_stalled_broker_meets_the_deadline(stalled_port: int) -> None:
+    config = client_config({}, bootstrap_servers=f"127.0.0.1:{stalled_port}")
+    begin = time.monotonic()
+    with pytest.raises(BrokerError, match=r"gives no answer in time.*is security\.protocol PLAINTEXT right"):
+        ClusterSession(config, connect_timeout_ms=1000)
+    assert time.monotonic() - begin < 1.1 + 0.3  # the tenth is promised, the rest is a busy machine's
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
+    with pytest.raises(BrokerError, match=f"127.0.0.1:{port}: no broker answers: Connection refused"):
+        ClusterSession(config, connect_timeout_ms=300)

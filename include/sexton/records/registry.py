@@ -13,11 +13,21 @@ from typing import Any
 from sexton.errors import LogError
 from sexton.records import wire
 from sexton.records.classic import GROUP_METADATA, read_subscription
+from sexton.records.consumer import CONSUMER_GROUP_TYPES
 from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
 from sexton.records.record_type import RecordType
+from sexton.records.share import SHARE_GROUP_TYPES
+from sexton.records.streams import STREAMS_GROUP_TYPES
+
+_DECLARED = (
+    *(LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA),
+    *CONSUMER_GROUP_TYPES,
+    *SHARE_GROUP_TYPES,
+    *STREAMS_GROUP_TYPES,
+)
 
 RECORD_TYPES: Mapping[int, RecordType] = MappingProxyType(
-    {record_type.number: record_type for record_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA)}
+    {record_type.number: record_type for record_type in sorted(_DECLARED, key=lambda declared: declared.number)}
 )
 
 

@@ -1,0 +1,160 @@
+"""Consumer groups of the protocol of KIP-848: types 3 to 8 and 16 (Kafka 4.3: ConsumerGroup, ConsumerGroupMember)."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from uuid import UUID
+
+from sexton.coordinator.group import (
+    LEAVE_EPOCH,
+    Fields,
+    GroupTombstone,
+    Member,
+    ModernGroup,
+    partitions_by_topic,
+)
+from sexton.errors import TransitionError
+from sexton.records import kafka_uuid
+
+_REGEX_TYPE = 16
+Claim = tuple[UUID, int]
+
+
+class ConsumerGroup(ModernGroup):
+    """A KIP-848 group: its members, and who owns which partition since which epoch."""
+
+    group_type = "Consumer"
+    word = "Consumer"
+    metadata_type = 3
+    member_tombstone_types = (8, 7, 6, 5)
+    group_tombstone_types = (4, 3)
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.resolved_regexes: dict[str, frozenset[str]] = {}
+        self._owned_since: dict[Claim, int] = {}
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_reconciled() else "Reconciling"
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return frozenset(super().subscribed_topics or ()).union(*self.resolved_regexes.values())
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        match record_type:
+            case 3:
+                self.set_group(value)
+            case 4:
+                pass  # topics of a 4.0 coordinator; 4.1 keeps a hash with the epoch instead (KIP-1101)
+            case 5:
+                self._describe_member(key["member_id"], value)
+            case 6:
+                self.set_target_epoch(value)
+            case 7:
+                self.set_target(key["member_id"], value)
+            case 8:
+                self._assign(key["member_id"], value)
+            case 16:
+                self.resolved_regexes[key["regular_expression"]] = frozenset(value["topics"])
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        match record_type:
+            case 3:
+                self.check_removable()
+            case 5:
+                self.delete_member(key["member_id"])
+            case 6:
+                self.delete_target_epoch()
+            case 7:
+                self.delete_target(key["member_id"])
+            case 8:
+                self._delete_assignment(key["member_id"])
+            case 16:
+                self.resolved_regexes.pop(key["regular_expression"], None)
+
+    def further_tombstones(self) -> list[GroupTombstone]:
+        return [
+            GroupTombstone(record_type=_REGEX_TYPE, regular_expression=regex) for regex in sorted(self.resolved_regexes)
+        ]
+
+    def delete_member(self, member_id: str) -> None:
+        old = self.members.get(member_id)
+        super().delete_member(member_id)
+        if old is not None:
+            self._release(old)
+
+    def _describe_member(self, member_id: str, value: Fields) -> None:
+        classic = value["classic_member_metadata"]
+        self._update(
+            replace(
+                self._member(member_id),
+                group_instance_id=value["instance_id"],
+                rack_id=value["rack_id"],
+                client_id=value["client_id"],
+                client_host=value["client_host"],
+                session_timeout_ms=None if classic is None else classic["session_timeout_ms"],
+                rebalance_timeout_ms=value["rebalance_timeout_ms"],
+                subscribed_topics=frozenset(value["subscribed_topic_names"]),
+            )
+        )
+
+    def _assign(self, member_id: str, value: Fields) -> None:
+        self._update(
+            replace(
+                self._member(member_id),
+                member_epoch=value["member_epoch"],
+                state=value["state"],
+                assigned=partitions_by_topic(value["assigned_partitions"]),
+                revoking=partitions_by_topic(value["partitions_pending_revocation"]),
+            )
+        )
+
+    def _delete_assignment(self, member_id: str) -> None:
+        if member_id in self.members:
+            self._update(replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={}, revoking={}))
+
+    def _member(self, member_id: str) -> Member:
+        return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)
+
+    def _update(self, new: Member) -> None:
+        """Put `new` in place of the member of its id, and move the ownership of partitions with it.
+
+        Of two members that claim a partition only the one with the higher epoch may come second: else Kafka throws.
+        """
+        old = self.members.get(new.member_id)
+        released = set(self._held(old)) if old is not None else set()
+        claimed = set[Claim]()
+        epoch = new.member_epoch
+        for claim in _claims(new):
+            since = epoch if claim in claimed else None if claim in released else self._owned_since.get(claim)
+            if since is not None and epoch is not None and since >= epoch:
+                topic_id, partition = claim
+                raise TransitionError(
+                    f"Cannot set the epoch of {kafka_uuid(topic_id)}-{partition} to {epoch} because the partition is "
+                    f"still owned at epoch {since}"
+                )
+            claimed.add(claim)
+        if old is not None:
+            self._release(old)
+        if epoch is not None:
+            self._owned_since.update(dict.fromkeys(claimed, epoch))
+        self.members[new.member_id] = new
+
+    def _held(self, member: Member) -> Iterator[Claim]:
+        """What the member owns and no other has taken over at a higher epoch."""
+        return (claim for claim in _claims(member) if self._owned_since.get(claim) == member.member_epoch)
+
+    def _release(self, member: Member) -> None:
+        for claim in list(self._held(member)):
+            self._owned_since.pop(claim, None)
+
+
+def _claims(member: Member) -> Iterator[Claim]:
+    for part in (member.assigned, member.revoking):
+        for topic_id, partitions in part.items():
+            yield from ((topic_id, partition) for partition in partitions)

@@ -1,0 +1,146 @@
+"""From the bytes of a record to what a coordinator replays, or to the reason why it cannot (spec 3.5).
+
+The judge of what is undecodable: the kernels come here, too, for records they are not sure of. Follows Kafka 4.3's
+GroupCoordinatorRecordSerde and CoordinatorRecordSerde.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.coordinator.groups import GROUP_RECORD_TYPES
+from sexton.errors import LogError
+from sexton.log.batch import BadRecord, Batch, Damage, Record
+from sexton.records import decode_key, decode_value
+
+OFFSET_TYPES = frozenset({0, 1})
+REPLAYED_TYPES = OFFSET_TYPES | GROUP_RECORD_TYPES
+BAD_CRC = "bad_crc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A record of a type that the coordinator replays; a `value` of None is a tombstone."""
+
+    log_offset: int
+    record_type: int
+    key: Mapping[str, Any]
+    value: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownType:
+    """A record of a type that the coordinator warns about and skips: left over from an aborted upgrade, say."""
+
+    record_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecodable:
+    """Bytes that could not be decoded: a row of undecodable_records. What could not be told is None."""
+
+    base_offset: int | None
+    log_offset: int | None
+    record_type: int | None
+    reason: str
+    detail: str
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def fails_load(self) -> bool:
+        """Whether a coordinator would fail its load here: on anything but a bad CRC, which it does not check."""
+        return self.reason != BAD_CRC
+
+    @property
+    def is_offset_value(self) -> bool:
+        return self.record_type in OFFSET_TYPES and self.value is not None
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "base_offset": self.base_offset,
+            "log_offset": self.log_offset,
+            "record_type": self.record_type,
+            "reason": self.reason,
+            "detail": self.detail,
+            "key": self.key,
+            "value": self.value,
+        }
+
+    def __str__(self) -> str:
+        place = "" if self.log_offset is None else f"log_offset {self.log_offset}: "
+        batch = f"batch {self.base_offset}: " if self.log_offset is None and self.base_offset is not None else ""
+        return f"{place}{batch}{self.reason}: {self.detail}"
+
+
+def decode(record: Record, *, base_offset: int) -> Decoded | UnknownType | Undecodable:
+    """Decode a record of a data batch. The type is looked at before anything else, as Kafka does."""
+    if record.key is None:
+        return undecodable(record, "null_key", "expected a key, got none", base_offset=base_offset)
+    if len(record.key) < 2:
+        detail = f"expected a record type of 2 bytes, got {len(record.key)}"
+        return undecodable(record, "short_key", detail, base_offset=base_offset)
+    (record_type,) = struct.unpack_from(">h", record.key)
+    if record_type not in REPLAYED_TYPES:
+        return UnknownType(record_type=record_type)
+    try:
+        _, key = decode_key(record.key)
+        value = None if record.value is None else decode_value(record_type, record.value)[1]
+    except LogError as error:
+        return undecodable(record, error.reason, error.detail, base_offset=base_offset, record_type=record_type)
+    return Decoded(log_offset=record.log_offset, record_type=record_type, key=key, value=value)
+
+
+def undecodable(
+    record: Record, reason: str, detail: str, *, base_offset: int, record_type: int | None = None
+) -> Undecodable:
+    """The row for a record whose frame was good but whose content was not."""
+    return Undecodable(
+        base_offset=base_offset,
+        log_offset=record.log_offset,
+        record_type=record_type,
+        reason=reason,
+        detail=detail,
+        key=record.key,
+        value=record.value,
+    )
+
+
+def bad_record(record: BadRecord, *, base_offset: int) -> Undecodable:
+    """The row for bytes in a batch that are no record."""
+    return Undecodable(
+        base_offset=base_offset,
+        log_offset=record.log_offset,
+        record_type=None,
+        reason=record.reason,
+        detail=record.detail,
+        key=None,
+        value=record.raw or None,
+    )
+
+
+def bad_crc(batch: Batch) -> Undecodable:
+    """The row for a batch that does not match its CRC and could be read all the same."""
+    return Undecodable(
+        base_offset=batch.base_offset,
+        log_offset=None,
+        record_type=None,
+        reason=BAD_CRC,
+        detail=f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are",
+        key=None,
+        value=None,
+    )
+
+
+def damage(found: Damage) -> Undecodable:
+    """The row for bytes between batches."""
+    return Undecodable(
+        base_offset=None,
+        log_offset=None,
+        record_type=None,
+        reason=found.reason,
+        detail=found.detail,
+        key=None,
+        value=None,
+    )

@@ -1,0 +1,131 @@
+"""What the broker's expiry sweep does with an offset, and with a group that holds none any more (KIP-211).
+
+Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
+.cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; spec 5.1 to 5.4.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from sexton.coordinator.classic import CONSUMER, ClassicGroup
+from sexton.coordinator.group import Group
+from sexton.coordinator.group_coordinator import Loaded
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.share import ShareGroup
+from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
+
+_INT64_RANGE = range(-(1 << 63), 1 << 63)
+BROKER_RETENTION = "broker_retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What happens to an offset, and why.
+
+    `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
+    has come), not_due, subscribed, group_active (a classic group with members whose subscription nobody knows),
+    pending_transaction or share_group. `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the
+    instant when the offset is due, None while no instant alone can make it expire.
+    """
+
+    decision: Literal["keep", "expire"]
+    reason: str
+    base_timestamp_ms: int | None
+    expires_at_ms: int | None
+
+
+def verdict(
+    offset: StoredOffset, topic: str, group: Group, *, is_pending: bool, retention_ms: int, now_ms: int
+) -> Verdict:
+    """Say what the coordinator does with `offset` of `topic` at `now_ms`.
+
+    `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition.
+    """
+    base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group)
+    is_due, due_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms)
+    kept_by = _kept_by(group, topic)
+    if kept_by is None and not is_due:
+        return Verdict(decision="keep", reason="not_due", base_timestamp_ms=base_ms, expires_at_ms=due_at_ms)
+    if kept_by is None and is_pending:
+        kept_by = "pending_transaction"
+    if kept_by is not None:
+        return Verdict(decision="keep", reason=kept_by, base_timestamp_ms=base_ms, expires_at_ms=None)
+    reason = "expired" if offset.expire_timestamp_ms is None else "expired_explicit"
+    return Verdict(decision="expire", reason=reason, base_timestamp_ms=base_ms, expires_at_ms=due_at_ms)
+
+
+def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
+    """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
+
+    It walks over groups, so offsets under a removed group are never met; a stray group's are, and their tombstones go
+    to the log partition that they lie in. A group goes when it is empty and its last offset does, at once if it has
+    none, unless a transaction holds any of its offsets.
+    """
+    offsets_of: dict[str, dict[OffsetKey, StoredOffset]] = {}
+    for key, offset in loaded.offsets.items():
+        offsets_of.setdefault(key[0], {})[key] = offset
+    pending = loaded.state.pending_keys()
+    held_groups = {key[0] for key in pending}
+    planned: list[Tombstone] = []
+    for group_id, group in loaded.groups.by_id.items():
+        offsets = offsets_of.get(group_id, {})
+        expired = _expired(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms)
+        planned += expired
+        is_bare = len(expired) == len(offsets) and group_id not in held_groups
+        if is_bare and group.is_empty and not isinstance(group, ShareGroup):
+            planned += group_tombstones(group)
+    return in_plan_order(planned)
+
+
+def _expired(
+    offsets: Mapping[OffsetKey, StoredOffset],
+    group: Group,
+    pending: Set[OffsetKey],
+    *,
+    retention_ms: int,
+    now_ms: int,
+) -> list[Tombstone]:
+    return [
+        offset_tombstone(key, offset, cause=BROKER_RETENTION)
+        for key, offset in offsets.items()
+        if verdict(offset, key[1], group, is_pending=key in pending, retention_ms=retention_ms, now_ms=now_ms).decision
+        == "expire"
+    ]
+
+
+def _base_timestamp_ms(offset: StoredOffset, group: Group) -> int:
+    """When the offset's retention begins: for an empty classic group when it became empty, else at the commit."""
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.is_empty:
+        since = group.current_state_timestamp_ms
+        return offset.commit_timestamp_ms if since is None else since
+    return offset.commit_timestamp_ms
+
+
+def _kept_by(group: Group, topic: str) -> str | None:
+    """Why the group keeps its offsets of `topic`, whatever their age; None when it does not."""
+    if isinstance(group, ShareGroup):
+        return "share_group"  # offsets cannot come under its id; were there any, Kafka's sweep would throw
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None and not group.is_empty:
+        is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
+        if not is_known:
+            return "group_active"
+    return "subscribed" if group.is_subscribed(topic) else None
+
+
+def _due(offset: StoredOffset, base_ms: int | None, *, retention_ms: int, now_ms: int) -> tuple[bool, int | None]:
+    """Whether the offset is due, and since or from which instant; in Java's signed 64 bits.
+
+    Timestamps so far out that the sum overflows give no instant: by it the answer would never change.
+    """
+    if base_ms is None:
+        assert offset.expire_timestamp_ms is not None
+        return now_ms >= offset.expire_timestamp_ms, offset.expire_timestamp_ms
+    is_due = _as_int64(now_ms - base_ms) >= retention_ms
+    due_at_ms = base_ms + retention_ms
+    is_true = due_at_ms in _INT64_RANGE and is_due == (now_ms >= due_at_ms)
+    return is_due, due_at_ms if is_true else None
+
+
+def _as_int64(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,300 @@
+"""What all groups have in common, and what a failed transition looks like.
+
+The group types follow Kafka 4.3: ClassicGroup (classic.py), and on top of `ModernGroup` here ConsumerGroup (KIP-848,
+consumer.py), ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). Only what a load keeps is kept:
+no timers, no pending joins, no metadata images.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+from sexton.errors import TransitionError
+from sexton.records import kafka_uuid
+
+Fields = Mapping[str, Any]
+"""The decoded fields of a key or a value, as `records` names them."""
+
+LEAVE_EPOCH = -1
+"""Epoch of a member whose current assignment has been deleted (LEAVE_GROUP_MEMBER_EPOCH), of a deleted target too."""
+
+_INITIAL_EPOCH = 1
+_STABLE = 0  # MemberState.STABLE of consumer and share members; streams members say 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTombstone:
+    """One of the tombstones that delete a group: `record_type` with the parts of its key besides the group id."""
+
+    record_type: int
+    member_id: str | None = None
+    regular_expression: str | None = None
+
+
+class Group(ABC):
+    """A group as a coordinator holds it after a load.
+
+    `log_offset` is that of the group's last record of its own, None for a group that only offsets have made.
+    """
+
+    group_type: ClassVar[str]
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.log_offset: int | None = None
+
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """The state, as ListGroups names it."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str | None:
+        """None for a simple group: one that only offsets have made, or whose metadata names no protocol type."""
+
+    @property
+    @abstractmethod
+    def member_count(self) -> int: ...
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state == "Empty"
+
+    @property
+    @abstractmethod
+    def subscribed_topics(self) -> Collection[str] | None:
+        """The topics that the group is subscribed to; None when the coordinator does not know."""
+
+    @abstractmethod
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the coordinator keeps the group's offsets of `topic` for its subscription."""
+
+    @abstractmethod
+    def tombstones(self) -> list[GroupTombstone]:
+        """The records that delete this group, in the order of createGroupTombstoneRecords."""
+
+    @abstractmethod
+    def to_member_rows(self) -> list[dict[str, Any]]:
+        """The group's rows of the table `members`, by member id."""
+
+    def to_group_row(self) -> dict[str, Any]:
+        """The group's row of the table `groups`, without the columns that are not the group's own to know."""
+        topics = self.subscribed_topics
+        return {
+            "group_id": self.group_id,
+            "group_type": self.group_type,
+            "state": self.state,
+            "protocol_type": self.protocol_type,
+            "protocol": None,
+            "generation": None,
+            "leader": None,
+            "current_state_timestamp_ms": None,
+            "member_count": self.member_count,
+            "subscribed_topics": sorted(topics or ()),
+            "subscription_known": topics is not None,
+            "log_offset": self.log_offset,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A member of a modern group; the defaults are those of a member that no metadata record has described yet."""
+
+    member_id: str
+    member_epoch: int | None = 0
+    state: int | None = _STABLE
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str | None = ""
+    client_host: str | None = ""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    subscribed_topics: frozenset[str] | None = frozenset()
+    assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
+    revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
+
+
+class ModernGroup(Group):
+    """Members, target assignment and epochs as KIP-848, KIP-932 and KIP-1071 share them (Kafka: ModernGroup).
+
+    The methods are the transitions; each checks all that may throw before it changes anything, so a record that a
+    coordinator would throw on leaves no trace.
+    """
+
+    word: ClassVar[str]
+    """What Kafka's messages and record names call the type."""
+    stable_state: ClassVar[int] = _STABLE
+    member_tombstone_types: ClassVar[tuple[int, int, int, int]]
+    """Record types of a member's assignment and target, of the target's epoch, of a member: the order of deletion."""
+    group_tombstone_types: ClassVar[tuple[int, int]]
+    metadata_type: ClassVar[int]
+    """The record type whose tombstone removes the group."""
+    replaces_simple: ClassVar[bool] = True
+    """Whether its records take over a simple classic group of the same id; else they throw."""
+    targets_hold: ClassVar[bool] = True
+    """Whether a target assignment that is left forbids to delete the group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.group_epoch = _INITIAL_EPOCH
+        self.assignment_epoch = _INITIAL_EPOCH
+        self.members: dict[str, Member] = {}
+        self.targets: set[str] = set()
+
+    @abstractmethod
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        """Apply one of the group's records; TransitionError, and nothing changed, where Kafka's replay throws."""
+
+    @abstractmethod
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        """Apply a tombstone of one of the group's records, in the same way."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self.word.lower()
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return frozenset[str]().union(*(member.subscribed_topics or () for member in self.members.values()))
+
+    def is_subscribed(self, topic: str) -> bool:
+        return topic in (self.subscribed_topics or ())
+
+    def set_group(self, value: Fields) -> None:
+        self.group_epoch = value["epoch"]
+
+    def set_target_epoch(self, value: Fields) -> None:
+        epoch = value["assignment_epoch"]
+        if epoch < LEAVE_EPOCH:
+            raise TransitionError("The assignment epoch must be non-negative or -1.")
+        if value.get("assignment_timestamp", 0) < 0:
+            raise TransitionError("The assignment timestamp must be non-negative.")
+        self.assignment_epoch = epoch
+
+    def delete_target_epoch(self) -> None:
+        if self.targets:
+            raise TransitionError(
+                f"Received a tombstone record to delete target assignment of {self.group_id} but the assignment still "
+                f"has {len(self.targets)} members."
+            )
+        self.assignment_epoch = LEAVE_EPOCH
+
+    def set_target(self, member_id: str, value: Fields) -> None:
+        refuse_duplicates(part["topic_id"] for part in value["topic_partitions"])
+        self.targets.add(member_id)
+
+    def delete_target(self, member_id: str) -> None:
+        self.targets.discard(member_id)
+
+    def check_deletable(self, member_id: str) -> None:
+        """Throw unless the member's assignment and target have been deleted before it."""
+        if self.members[member_id].member_epoch != LEAVE_EPOCH:
+            raise TransitionError(self.epoch_message(member_id))
+        if member_id in self.targets:
+            raise TransitionError(self.target_message(member_id))
+
+    def delete_member(self, member_id: str) -> None:
+        if member_id in self.members:
+            self.check_deletable(member_id)
+            del self.members[member_id]
+
+    def check_removable(self) -> None:
+        """Throw unless the group may be deleted."""
+        start = f"Received a tombstone record to delete group {self.group_id} but "
+        if self.members:
+            raise TransitionError(f"{start}the group still has {len(self.members)} members.")
+        if self.targets and self.targets_hold:
+            raise TransitionError(f"{start}the target assignment still has {len(self.targets)} members.")
+        if self.assignment_epoch != LEAVE_EPOCH:
+            raise TransitionError(f"{start}{self.assignment_epoch_message}")
+
+    @property
+    def assignment_epoch_message(self) -> str:
+        return f"did not receive {self.word}GroupTargetAssignmentMetadataValue tombstone."
+
+    def epoch_message(self, member_id: str) -> str:
+        return (
+            f"Received a tombstone record to delete member {member_id} but did not receive "
+            f"{self.word}GroupCurrentMemberAssignmentValue tombstone."
+        )
+
+    def target_message(self, member_id: str) -> str:
+        return (
+            f"Received a tombstone record to delete member {member_id} but did not receive "
+            f"{self.word}GroupTargetAssignmentMetadataValue tombstone."
+        )
+
+    def is_reconciled(self) -> bool:
+        return all(
+            member.state == self.stable_state and member.member_epoch == self.assignment_epoch
+            for member in self.members.values()
+        )
+
+    def tombstones(self) -> list[GroupTombstone]:
+        assignment, target, epoch, member = self.member_tombstone_types
+        ids = sorted(self.members)
+        return [
+            *(GroupTombstone(record_type=assignment, member_id=member_id) for member_id in ids),
+            *(GroupTombstone(record_type=target, member_id=member_id) for member_id in ids),
+            GroupTombstone(record_type=epoch),
+            *(GroupTombstone(record_type=member, member_id=member_id) for member_id in ids),
+            *self.further_tombstones(),
+            *(GroupTombstone(record_type=record_type) for record_type in self.group_tombstone_types),
+        ]
+
+    def further_tombstones(self) -> list[GroupTombstone]:
+        return []
+
+    def to_group_row(self) -> dict[str, Any]:
+        return {**super().to_group_row(), "generation": self.group_epoch}
+
+    def to_member_rows(self) -> list[dict[str, Any]]:
+        return [self._member_row(member) for _, member in sorted(self.members.items())]
+
+    def _member_row(self, member: Member) -> dict[str, Any]:
+        topics = member.subscribed_topics
+        return {
+            "group_id": self.group_id,
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "rack_id": member.rack_id,
+            "session_timeout_ms": member.session_timeout_ms,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "member_epoch": member.member_epoch,
+            "subscribed_topics": None if topics is None else sorted(topics),
+            "assignment": assignment_text(member.assigned),
+        }
+
+
+def refuse_duplicates(keys: Iterable[object]) -> None:
+    """Throw as Java's Collectors.toMap does when a key comes twice."""
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise TransitionError(f"Duplicate key {_text(key)}")
+        seen.add(key)
+
+
+def partitions_by_topic(parts: Iterable[Fields]) -> dict[UUID, frozenset[int]]:
+    """Topic partitions of a record by topic id; of a topic that comes twice the last holds."""
+    return {part["topic_id"]: frozenset(part["partitions"]) for part in parts}
+
+
+def assignment_text(assigned: Mapping[Any, Collection[int]]) -> list[str]:
+    """What a member has, one `<topic, topic id or subtopology>-<partition>` each, in order."""
+    items = sorted((_text(owner), number) for owner, numbers in assigned.items() for number in numbers)
+    return [f"{owner}-{number}" for owner, number in items]
+
+
+def _text(key: object) -> str:
+    """A topic id as Kafka writes it; anything else as it is."""
+    return kafka_uuid(key) or "zero" if isinstance(key, UUID) else str(key)

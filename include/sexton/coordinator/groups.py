@@ -1,0 +1,86 @@
+"""The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay; spec 3.4).
+
+Offsets create groups here too, but live elsewhere: removing a group leaves its offsets where they are, out of reach
+until something makes the group anew.
+"""
+
+from typing import TypeVar
+
+from sexton.coordinator.classic import ClassicGroup
+from sexton.coordinator.consumer import ConsumerGroup
+from sexton.coordinator.group import Fields, Group, ModernGroup
+from sexton.coordinator.share import ShareGroup
+from sexton.coordinator.streams import StreamsGroup
+from sexton.errors import TransitionError
+
+CLASSIC_TYPE = 2
+_KINDS: dict[int, type[ModernGroup]] = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
+    **dict.fromkeys((10, 11, 12, 13, 14, 15), ShareGroup),
+    **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
+}
+GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS})
+"""The record types that `Groups.replay` knows: those a 4.3 coordinator replays, besides offsets."""
+
+_REFUSALS: dict[type[ModernGroup], str] = {
+    ConsumerGroup: "Group {} is not a consumer group",
+    ShareGroup: "Group {} is not a share group.",
+    StreamsGroup: "Group {} is not a streams group.",
+}
+Modern = TypeVar("Modern", bound=ModernGroup)
+
+
+class Groups:
+    """Groups by id. Feed it the records of one log partition in log order."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Group] = {}
+
+    def touch(self, group_id: str) -> None:
+        """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
+        if group_id not in self.by_id:
+            self.by_id[group_id] = ClassicGroup(group_id)
+
+    def replay(self, record_type: int, key: Fields, value: Fields | None, *, log_offset: int | None = None) -> None:
+        """Apply a group record; a `value` of None is a tombstone.
+
+        Raises TransitionError, with Kafka's message, where the coordinator's replay throws, and MalformedRecord for a
+        subscription that it cannot parse. The groups are then as they were before.
+        """
+        group_id = key["group_id"]
+        if record_type == CLASSIC_TYPE:
+            self._replay_classic(group_id, value, log_offset)
+            return
+        kind = _KINDS[record_type]
+        group = self._find(kind, group_id, create=value is not None)
+        if group is None:  # a tombstone of a group that is not there
+            return
+        if value is None:
+            group.replay_tombstone(record_type, key)
+        else:
+            group.replay_value(record_type, key, value)
+        if value is None and record_type == kind.metadata_type:
+            self.by_id.pop(group_id, None)
+            return
+        group.log_offset = log_offset
+        self.by_id[group_id] = group
+
+    def _replay_classic(self, group_id: str, value: Fields | None, log_offset: int | None) -> None:
+        """Type 2 replaces or removes whatever group has that id, of any type."""
+        if value is None:
+            self.by_id.pop(group_id, None)
+        else:
+            group = ClassicGroup.from_value(group_id, value)
+            group.log_offset = log_offset
+            self.by_id[group_id] = group
+
+    def _find(self, kind: type[Modern], group_id: str, *, create: bool) -> Modern | None:
+        """getOrMaybeCreatePersisted...Group: a simple classic group gives way even to a tombstone."""
+        found = self.by_id.get(group_id)
+        if found is None:
+            return kind(group_id) if create else None
+        if isinstance(found, kind):
+            return found
+        if isinstance(found, ClassicGroup) and found.is_simple and kind.replaces_simple:
+            return kind(group_id)
+        raise TransitionError(_REFUSALS[kind].format(group_id))

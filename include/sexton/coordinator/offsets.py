@@ -1,0 +1,172 @@
+"""Committed and pending offsets of one log partition (Kafka 4.3: OffsetMetadataManager.replay and
+replayEndTransactionMarker; spec 3.3), and what became of every offset value that was read.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sexton.log.entry import NO_PRODUCER_ID
+from sexton.records import kafka_uuid
+
+OffsetKey = tuple[str, str, int]
+"""(group_id, topic, partition)."""
+
+FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
+"""What becomes of an offset value; every one that is read has exactly one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOffset:
+    """An offset as the coordinator keeps it; `producer_id` is None for a plain commit."""
+
+    log_offset: int
+    committed_offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    topic_id: str | None
+    producer_id: int | None
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any], *, log_offset: int, producer_id: int) -> "StoredOffset":
+        """OffsetAndMetadata.fromRecord: what is -1 or zero on the wire is absent."""
+        leader_epoch = value.get("leader_epoch", -1)
+        expire = value.get("expire_timestamp_ms", -1)
+        topic_id = value.get("topic_id")
+        return cls(
+            log_offset=log_offset,
+            committed_offset=value["committed_offset"],
+            leader_epoch=None if leader_epoch == -1 else leader_epoch,
+            metadata=value["metadata"],
+            commit_timestamp_ms=value["commit_timestamp_ms"],
+            expire_timestamp_ms=None if expire == -1 else expire,
+            topic_id=None if topic_id is None else kafka_uuid(topic_id),
+            producer_id=None if producer_id == NO_PRODUCER_ID else producer_id,
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of committed_offsets that are the offset's own."""
+        return {
+            "committed_offset": self.committed_offset,
+            "leader_epoch": self.leader_epoch,
+            "metadata": self.metadata,
+            "commit_timestamp_ms": self.commit_timestamp_ms,
+            "expire_timestamp_ms": self.expire_timestamp_ms,
+            "topic_id": self.topic_id,
+            "log_offset": self.log_offset,
+            "producer_id": self.producer_id,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenTransaction:
+    """The offset values of a producer since its last marker, also those that a tombstone has cancelled."""
+
+    producer_epoch: int
+    first_log_offset: int
+    last_log_offset: int
+    first_timestamp_ms: int
+
+
+@dataclass(slots=True)
+class _Read:
+    """An offset value that was read, for the account of fates; `marker` is its producer's first one after it."""
+
+    log_offset: int
+    producer_id: int
+    marker: str | None = None
+
+
+@dataclass(slots=True)
+class Offsets:
+    """The offsets of one log partition. Feed it values, tombstones and markers in log order."""
+
+    committed: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, StoredOffset]] = field(default_factory=dict)
+    open_transactions: dict[int, OpenTransaction] = field(default_factory=dict)
+    _history: dict[OffsetKey, list[_Read]] = field(default_factory=dict)
+    _unmarked: dict[int, list[_Read]] = field(default_factory=dict)
+    _last_tombstones: dict[OffsetKey, int] = field(default_factory=dict)
+
+    def put(
+        self,
+        key: OffsetKey,
+        value: Mapping[str, Any],
+        *,
+        log_offset: int,
+        producer_id: int,
+        producer_epoch: int,
+        timestamp_ms: int,
+    ) -> None:
+        """A value: stored at once, or, from a producer, kept until that producer's marker.
+
+        The producer id decides, not the transactional bit: values of an idempotent producer wait for ever.
+        """
+        stored = StoredOffset.from_value(value, log_offset=log_offset, producer_id=producer_id)
+        read = _Read(log_offset, producer_id)
+        self._history.setdefault(key, []).append(read)
+        if producer_id == NO_PRODUCER_ID:
+            self.committed[key] = stored
+            return
+        self.pending.setdefault(producer_id, {})[key] = stored
+        self._unmarked.setdefault(producer_id, []).append(read)
+        transaction = self.open_transactions.setdefault(
+            producer_id,
+            OpenTransaction(
+                producer_epoch=producer_epoch,
+                first_log_offset=log_offset,
+                last_log_offset=log_offset,
+                first_timestamp_ms=timestamp_ms,
+            ),
+        )
+        transaction.producer_epoch = producer_epoch
+        transaction.last_log_offset = log_offset
+
+    def remove(self, key: OffsetKey, *, log_offset: int) -> None:
+        """A tombstone, of any producer and whatever becomes of its transaction: the key is gone, pending ones too."""
+        self.committed.pop(key, None)
+        for entries in self.pending.values():
+            entries.pop(key, None)
+        self._last_tombstones[key] = log_offset
+
+    def end_transaction(self, producer_id: int, marker: str) -> None:
+        """A marker settles all that its producer has pending; epochs are never compared, nor are markers missed.
+
+        COMMIT stores an entry unless what is stored came later in the log.
+        """
+        for read in self._unmarked.pop(producer_id, ()):
+            read.marker = marker
+        self.open_transactions.pop(producer_id, None)
+        for key, entry in self.pending.pop(producer_id, {}).items():
+            stored = self.committed.get(key)
+            if marker == "COMMIT" and (stored is None or entry.log_offset > stored.log_offset):
+                self.committed[key] = entry
+
+    def pending_keys(self) -> set[OffsetKey]:
+        """Keys that an open transaction holds."""
+        return {key for entries in self.pending.values() for key in entries}
+
+    def fates(self, unreachable: set[OffsetKey]) -> Counter[str]:
+        """How many of the values that were put ended in each of FATES; `unreachable` are committed keys."""
+        fates = Counter[str]()
+        for key, reads in self._history.items():
+            fates.update(self._fate(key, read, unreachable) for read in reads)
+        return fates
+
+    def _fate(self, key: OffsetKey, read: _Read, unreachable: set[OffsetKey]) -> str:
+        is_tombstoned = self._last_tombstones.get(key, -1) > read.log_offset
+        if read.marker == "ABORT":
+            return "aborted"
+        if read.producer_id != NO_PRODUCER_ID and read.marker is None:
+            if is_tombstoned:
+                return "cancelled"
+            is_newest = self.pending[read.producer_id][key].log_offset == read.log_offset
+            return "pending" if is_newest else "superseded"
+        if is_tombstoned:
+            return "tombstoned"
+        if self.committed[key].log_offset != read.log_offset:
+            return "superseded"
+        return "unreachable" if key in unreachable else "live"

@@ -1,0 +1,145 @@
+"""Streams groups of KIP-1071: types 17 and 19 to 23 (Kafka 4.3: StreamsGroup, StreamsGroupMember, StreamsTopology)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sexton.coordinator.group import LEAVE_EPOCH, Fields, Member, ModernGroup, refuse_duplicates
+from sexton.errors import TransitionError
+
+_TASK_KINDS = ("active_tasks", "standby_tasks", "warmup_tasks")
+_NO_EPOCH = (
+    'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
+    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.memberEpoch()" is null'
+)
+
+
+class StreamsGroup(ModernGroup):
+    """A streams group: it is subscribed to the source topics of its topology, and only while it has members."""
+
+    group_type = "Streams"
+    word = "Streams"
+    stable_state = 1
+    metadata_type = 17
+    member_tombstone_types = (22, 21, 20, 19)
+    group_tombstone_types = (17, 23)
+    targets_hold = False
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.validated_topology_epoch = 0
+        self.topology_epoch: int | None = None
+        self.source_topics: frozenset[str] | None = None
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.topology_epoch is None or self.topology_epoch != self.validated_topology_epoch:
+            return "NotReady"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_reconciled() else "Reconciling"
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return self.source_topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        return not self.is_empty and super().is_subscribed(topic)
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        match record_type:
+            case 17:
+                self.set_group(value)
+            case 19:
+                self._describe_member(key["member_id"], value)
+            case 20:
+                self.set_target_epoch(value)
+            case 21:
+                self.set_target(key["member_id"], value)
+            case 22:
+                self._assign(key["member_id"], value)
+            case 23:
+                self._set_topology(value)
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        match record_type:
+            case 17:
+                self.check_removable()
+            case 19:
+                self.delete_member(key["member_id"])
+            case 20:
+                self.delete_target_epoch()
+            case 21:
+                self.delete_target(key["member_id"])
+            case 22:
+                self._delete_assignment(key["member_id"])
+            case 23:
+                self.topology_epoch = self.source_topics = None
+
+    def set_group(self, value: Fields) -> None:
+        refuse_duplicates(config["key"] for config in value["last_assignment_configs"] or ())
+        super().set_group(value)
+        self.validated_topology_epoch = value["validated_topology_epoch"]
+
+    def set_target(self, member_id: str, value: Fields) -> None:
+        for kind in _TASK_KINDS:
+            refuse_duplicates(task["subtopology_id"] for task in value[kind])
+        self.targets.add(member_id)
+
+    def check_deletable(self, member_id: str) -> None:
+        if self.members[member_id].member_epoch is None:
+            raise TransitionError(_NO_EPOCH)
+        super().check_deletable(member_id)
+
+    def _set_topology(self, value: Fields) -> None:
+        if value["epoch"] < 0:
+            raise TransitionError("Topology epoch must be non-negative.")
+        subtopologies = value["subtopologies"]
+        refuse_duplicates(subtopology["subtopology_id"] for subtopology in subtopologies)
+        self.topology_epoch = value["epoch"]
+        self.source_topics = frozenset[str]().union(
+            *(subtopology["source_topics"] for subtopology in subtopologies),
+            *([topic["name"] for topic in subtopology["repartition_source_topics"]] for subtopology in subtopologies),
+        )
+
+    def _describe_member(self, member_id: str, value: Fields) -> None:
+        refuse_duplicates(tag["key"] for tag in value["client_tags"])
+        self.members[member_id] = replace(
+            self._member(member_id),
+            group_instance_id=value["instance_id"],
+            rack_id=value["rack_id"],
+            client_id=value["client_id"],
+            client_host=value["client_host"],
+            rebalance_timeout_ms=value["rebalance_timeout_ms"],
+        )
+
+    def _assign(self, member_id: str, value: Fields) -> None:
+        self.members[member_id] = replace(
+            self._member(member_id),
+            member_epoch=value["member_epoch"],
+            state=value["state"],
+            assigned=_tasks(value),
+        )
+
+    def _delete_assignment(self, member_id: str) -> None:
+        if member_id in self.members:
+            self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
+
+    def _member(self, member_id: str) -> Member:
+        """The member; a new one is blank until its records come (getOrCreateUninitializedMember)."""
+        blank = Member(
+            member_id=member_id, member_epoch=None, state=None, client_id=None, client_host=None, subscribed_topics=None
+        )
+        return self.members.get(member_id) or blank
+
+
+def _tasks(value: Fields) -> Mapping[Any, frozenset[int]]:
+    """Tasks by subtopology; those that do not process records are told apart by their name."""
+    tasks: dict[str, frozenset[int]] = {}
+    for kind in _TASK_KINDS:
+        suffix = "" if kind == "active_tasks" else f" ({kind.removesuffix('_tasks')})"
+        for task in value[kind]:
+            tasks[task["subtopology_id"] + suffix] = frozenset(task["partitions"])
+    return tasks

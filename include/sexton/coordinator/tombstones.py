@@ -1,0 +1,168 @@
+"""The plan: tombstones in their order, the record batches a coordinator would write for them, and the plan's identity.
+
+Follows createGroupTombstoneRecords of Kafka 4.3's groups and GroupCoordinatorRecordHelpers; spec 5.4 and 9.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sexton.coordinator.group import Group
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.log.batch import encode_batch
+from sexton.records import encode_key
+
+OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
+MAX_BATCH_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes."""
+GROUP_EMPTY = "group_empty"
+
+_BATCH_OVERHEAD_BYTES = 61
+_RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
+_TYPE_ORDER = {
+    record_type: rank
+    for order in ((1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 15, 11), (22, 21, 20, 19, 17, 23))
+    for rank, record_type in enumerate(order)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """A planned record without a value. The fields of other record types' keys are None, as is what it targets."""
+
+    record_type: int
+    group_id: str
+    topic: str | None = None
+    partition: int | None = None
+    member_id: str | None = None
+    regular_expression: str | None = None
+    cause: str
+    target_log_offset: int | None = None
+    target_committed_offset: int | None = None
+
+    @property
+    def key(self) -> bytes:
+        """The key's bytes, as the coordinator writes them."""
+        fields = {
+            "group_id": self.group_id,
+            "topic": self.topic,
+            "partition": self.partition,
+            "member_id": self.member_id,
+            "regular_expression": self.regular_expression,
+        }
+        return encode_key(self.record_type, {name: value for name, value in fields.items() if value is not None})
+
+
+def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str) -> Tombstone:
+    """The tombstone of a committed offset."""
+    group_id, topic, partition = key
+    return Tombstone(
+        record_type=OFFSET_TYPE,
+        group_id=group_id,
+        topic=topic,
+        partition=partition,
+        cause=cause,
+        target_log_offset=offset.log_offset,
+        target_committed_offset=offset.committed_offset,
+    )
+
+
+def group_tombstones(group: Group, *, cause: str = GROUP_EMPTY) -> list[Tombstone]:
+    """The tombstones of a group itself; they come after those of its offsets."""
+    return [
+        Tombstone(
+            record_type=part.record_type,
+            group_id=group.group_id,
+            member_id=part.member_id,
+            regular_expression=part.regular_expression,
+            cause=cause,
+        )
+        for part in group.tombstones()
+    ]
+
+
+def in_plan_order(tombstones: Iterable[Tombstone]) -> list[Tombstone]:
+    """By group id, then offsets by topic and partition, then the group's own types in the order they are written.
+
+    Strings go by their UTF-8 bytes.
+    """
+    return sorted(
+        tombstones,
+        key=lambda item: (
+            item.group_id.encode(),
+            item.record_type != OFFSET_TYPE,
+            _TYPE_ORDER[item.record_type],
+            (item.topic or item.member_id or item.regular_expression or "").encode(),
+            item.partition or 0,
+        ),
+    )
+
+
+def encode_plan(
+    tombstones: Sequence[Tombstone], *, base_offset: int, as_of_ms: int, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> bytes:
+    """The record batches of one log partition's tombstones, in the order given."""
+    keys = [item.key for item in tombstones]
+    return encode_batches(keys, base_offset=base_offset, as_of_ms=as_of_ms, max_batch_bytes=max_batch_bytes)
+
+
+def encode_batches(
+    keys: Sequence[bytes], *, base_offset: int, as_of_ms: int, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> bytes:
+    """Batches of records without values, offsets from `base_offset` on, uncompressed, each within `max_batch_bytes`.
+
+    A key too large for any batch still gets one of its own.
+    """
+    batches = []
+    for some in _fitting(keys, max_batch_bytes):
+        batches.append(encode_batch([(key, None) for key in some], base_offset=base_offset, timestamp_ms=as_of_ms))
+        base_offset += len(some)
+    return b"".join(batches)
+
+
+def plan_id(
+    *,
+    cluster_id: str,
+    topic_id: str,
+    as_of_ms: int,
+    cuts: Mapping[int, int],
+    profile: str,
+    retention_ms: int,
+    policy_sha256: str | None,
+    tombstones: Iterable[tuple[int, bytes, str]],
+) -> str:
+    """SHA-256 of what a plan says: where and when it was made, by which rules, and its tombstones.
+
+    `tombstones` are (log_partition, key, cause) by log partition and position. Neither the run nor the code's version
+    nor a compressor is part of it. The hashed text is one line of JSON, then `<log partition> <key in hex> <cause>`
+    for each tombstone.
+    """
+    head = {
+        "as_of_ms": as_of_ms,
+        "cluster_id": cluster_id,
+        "cuts": sorted(cuts.items()),
+        "policy_sha256": policy_sha256,
+        "profile": profile,
+        "retention_ms": retention_ms,
+        "topic_id": topic_id,
+    }
+    digest = hashlib.sha256((json.dumps(head, sort_keys=True, separators=(",", ":")) + "\n").encode())
+    for log_partition, key, cause in tombstones:
+        digest.update(f"{log_partition} {key.hex()} {cause}\n".encode())
+    return digest.hexdigest()
+
+
+def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:
+    """Runs of keys that fit a batch, by the largest size that their records can have."""
+    some: list[bytes] = []
+    size_bytes = _BATCH_OVERHEAD_BYTES
+    for key in keys:
+        record_bytes = len(key) + _RECORD_OVERHEAD_BYTES
+        if some and size_bytes + record_bytes > max_batch_bytes:
+            yield some
+            some, size_bytes = [], _BATCH_OVERHEAD_BYTES
+        some.append(key)
+        size_bytes += record_bytes
+    if some:
+        yield some

@@ -1,0 +1,91 @@
+"""What the tables must hold, row by row, by the plain replay: the kernels are held against these rows."""
+
+from collections import Counter
+from typing import Any
+
+from sexton.coordinator.group_coordinator import Loaded
+from sexton.coordinator.offsets import FATES, OffsetKey
+from sexton.coordinator.partitioner import partition_of
+
+Rows = list[dict[str, Any]]
+
+
+def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Rows]:
+    """The rows of one log partition by table, each sorted by its key, without cluster_id, as_of_ms and run_id."""
+    unreachable = loaded.unreachable(log_partition=log_partition, partition_count=partition_count)
+    here = {"log_partition": log_partition}
+    offsets = {key: {**_key_row(key), **offset.to_row(), **here} for key, offset in loaded.offsets.items()}
+    return {
+        "committed_offsets": [offsets[key] for key in sorted(offsets) if key not in unreachable],
+        "unreachable_offsets": [{**offsets[key], "reason": unreachable[key]} for key in sorted(unreachable)],
+        "pending_offsets": [
+            {**_key_row(key), **offset.to_row(), **here}
+            for _, entries in sorted(loaded.pending.items())
+            for key, offset in sorted(entries.items())
+        ],
+        "groups": _groups(loaded, log_partition),
+        "members": [row for _, group in sorted(loaded.groups.by_id.items()) for row in group.to_member_rows()],
+        "open_transactions": _open_transactions(loaded, log_partition),
+        "undecodable_records": [{**row.to_row(), **here} for row in loaded.undecodable],
+        "load_profile": [_load_profile(loaded, log_partition, partition_count)],
+    }
+
+
+def _key_row(key: OffsetKey) -> dict[str, Any]:
+    return dict(zip(("group_id", "topic", "partition"), key, strict=True))
+
+
+def _groups(loaded: Loaded, log_partition: int) -> Rows:
+    committed = Counter(group_id for group_id, _, _ in loaded.offsets)
+    pending = Counter(group_id for entries in loaded.pending.values() for group_id, _, _ in entries)
+    return [
+        {
+            **group.to_group_row(),
+            "offset_count": committed[group_id],
+            "pending_count": pending[group_id],
+            "log_partition": log_partition,
+        }
+        for group_id, group in sorted(loaded.groups.by_id.items())
+    ]
+
+
+def _open_transactions(loaded: Loaded, log_partition: int) -> Rows:
+    return [
+        {
+            "producer_id": producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "log_partition": log_partition,
+            "first_log_offset": transaction.first_log_offset,
+            "last_log_offset": transaction.last_log_offset,
+            "first_timestamp_ms": transaction.first_timestamp_ms,
+            "group_ids": sorted({group_id for group_id, _, _ in loaded.pending.get(producer_id, {})}),
+        }
+        for producer_id, transaction in sorted(loaded.open_transactions.items())
+    ]
+
+
+def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Any]:
+    counters = loaded.counters
+    fates = loaded.fates(log_partition=log_partition, partition_count=partition_count)
+    stray = None
+    if partition_count is not None:
+        stray = sum(partition_of(group_id, partition_count) != log_partition for group_id in loaded.groups.by_id)
+    return {
+        "log_partition": log_partition,
+        "bytes": counters["bytes"],
+        "batches": counters["batches"],
+        "records": counters["records"],
+        "live_records": loaded.live_record_count,
+        "tombstones": counters["tombstones"],
+        "control_records": counters["control_records"],
+        "largest_batch_bytes": counters["largest_batch_bytes"],
+        "first_log_offset": loaded.first_log_offset,
+        "next_log_offset": loaded.next_log_offset,
+        "stray_groups": stray,
+        "load_would_fail": loaded.load_would_fail,
+        "load_failure": loaded.failures[0] if loaded.failures else None,
+        "unknown_types": loaded.unknown_types.total(),
+        "predicted_load_ms": loaded.predicted_load_ms,
+        "offset_values": counters["offset_values"],
+        **{fate: fates[fate] for fate in FATES},
+    }

@@ -1,0 +1,154 @@
+"""What the log cannot tell, recorded beside it: `<archive>/<cluster_id>/facts/<taken_at_ms>.json`, one per snapshot.
+
+A run reads the record that speaks for its instant, so that today's cluster never leaks into yesterday's answer. The
+same lines about topics can come from a file (`--topics`) where no broker is at hand.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.errors import UsageError
+from sexton.log.store import child_folders, read_json, safe_name, write_whole
+
+FACTS_FOLDER = "facts"
+_FACTS_FILE = re.compile(r"(\d{1,19})\.json")
+_TOPIC_LINE = '{"topic": name, "id": topic id, "partitions": [[log start, log end], ...]}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsRecord:
+    """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}."""
+
+    taken_at_ms: int
+    cluster_id: str
+    broker_version: str | None
+    settings: Mapping[str, str]
+    offsets_topic: Mapping[str, Any]
+    """{"topic_id": Kafka's text form, "partitions": count}"""
+    topics: list[dict[str, Any]]
+
+
+def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
+    """Write one record, whole or not at all; returns its path."""
+    path = f"{_folder(root, record.cluster_id)}/{record.taken_at_ms}.json"
+    write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode())
+    return path
+
+
+def newest_facts(
+    fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, at_ms: int | None = None
+) -> FactsRecord | None:
+    """The newest record taken at or before `at_ms` (None: the newest of all), or None.
+
+    Without `cluster_id` the archive must hold one cluster only, else UsageError.
+    """
+    taken = [ms for ms in _instants(fs, root, cluster_id) if at_ms is None or ms <= at_ms]
+    return _read(fs, root, cluster_id, max(taken)) if taken else None
+
+
+def oldest_facts_after(
+    fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, at_ms: int
+) -> FactsRecord | None:
+    """The oldest record taken after `at_ms`, or None; `cluster_id` as in `newest_facts`."""
+    taken = [ms for ms in _instants(fs, root, cluster_id) if ms > at_ms]
+    return _read(fs, root, cluster_id, min(taken)) if taken else None
+
+
+def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str | None:
+    """`cluster_id`, or else the one cluster of the archive; None when it is empty, UsageError when it holds several."""
+    if cluster_id is not None:
+        return safe_name(cluster_id, what="cluster id")
+    clusters = child_folders(fs, root)
+    if len(clusters) > 1:
+        raise UsageError(f"the archive holds several clusters: {', '.join(clusters)}", place=root, fix="name one")
+    return clusters[0] if clusters else None
+
+
+def _folder(root: str, cluster_id: str) -> str:
+    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{FACTS_FOLDER}"
+
+
+def _instants(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> list[int]:
+    cluster = the_cluster(fs, root, cluster_id)
+    if cluster is None:
+        return []
+    files = fs.get_file_info(pafs.FileSelector(_folder(root, cluster), allow_not_found=True))
+    return [int(name[1]) for file in files if (name := _FACTS_FILE.fullmatch(file.base_name))]
+
+
+def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: int) -> FactsRecord:
+    cluster = the_cluster(fs, root, cluster_id)
+    assert cluster is not None
+    path = f"{_folder(root, cluster)}/{taken_at_ms}.json"
+    found = read_json(fs, path)
+    try:
+        record = FactsRecord(**found)
+        topics = [_topic(row) for row in record.topics]
+        own = {"topic_id": str(record.offsets_topic["topic_id"]), "partitions": int(record.offsets_topic["partitions"])}
+        settings = {str(name): str(value) for name, value in record.settings.items()}
+        cluster_id = safe_name(str(record.cluster_id), what="cluster id")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"not a record of facts: {error}", place=path) from None
+    return FactsRecord(
+        taken_at_ms=taken_at_ms,
+        cluster_id=cluster_id,
+        broker_version=record.broker_version,
+        settings=settings,
+        offsets_topic=own,
+        topics=topics,
+    )
+
+
+def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
+    """The topics of a JSON-lines file, as rows {"topic", "id" (None when unknown), "partitions"}, in its order.
+
+    Raises UsageError that names the file and the line.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", place=path) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"not UTF-8 at byte {error.start}", place=path) from None
+    rows: list[dict[str, Any]] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = _topic(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(str(error), place=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None
+        if row["topic"] in seen:
+            raise UsageError(
+                f"topic {row['topic']!r} is on line {seen[row['topic']]} already", place=f"{path}: line {number}"
+            )
+        seen[row["topic"]] = number
+        rows.append(row)
+    if not rows:
+        raise UsageError("no topics here", place=path, fix=f"a line is {_TOPIC_LINE}")
+    return rows
+
+
+def _topic(row: object) -> dict[str, Any]:
+    """A topic row with exactly its three fields; ValueError says what is wrong with it."""
+    if not isinstance(row, dict):
+        raise ValueError(f"expected an object, got {type(row).__name__}")
+    name, topic_id, partitions = row.get("topic"), row.get("id"), row.get("partitions")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"topic must be a name, got {name!r}")
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise ValueError(f"id of topic {name!r} must be text, got {topic_id!r}")
+    if not isinstance(partitions, list) or not all(_is_range(partition) for partition in partitions):
+        raise ValueError(f"partitions of topic {name!r} must be a list of [log start, log end]")
+    return {"topic": name, "id": topic_id or None, "partitions": partitions}
+
+
+def _is_range(partition: object) -> bool:
+    return isinstance(partition, list) and len(partition) == 2 and all(type(offset) is int for offset in partition)

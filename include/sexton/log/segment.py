@@ -1,0 +1,158 @@
+"""Segments as a broker leaves them on disk or in a backup, and how the work on them is cut into chunks.
+
+Only names and sizes are read here. Names follow Kafka's LogFileUtils: files with a transient suffix (.deleted,
+.cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) are no part of the log.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pyarrow import fs as pafs
+
+from sexton.errors import UsageError
+
+_LOG_FOLDER = re.compile(r"__consumer_offsets-(\d{1,9})")
+_SEGMENT_FILE = re.compile(r"(\d{20})\.log")
+_WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A segment file of a log partition, `path` within a pyarrow filesystem; no log_offset in it is below `base_offset`."""
+
+    log_partition: int
+    path: str
+    size_bytes: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
+
+    The borders are arbitrary; `framing.first_boundary` finds where the part begins. `size_bytes` is the whole file's.
+    """
+
+    path: str
+    size_bytes: int
+    start_byte: int
+    end_byte: int
+    base_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Neighbouring pieces of one log partition that one task reads; `index` counts in log order from 0."""
+
+    log_partition: int
+    index: int
+    pieces: tuple[Piece, ...]
+    is_last: bool
+
+
+def list_segments(fs: pafs.FileSystem, root: str) -> dict[int, list[Segment]]:
+    """The segments of every log partition under `root`, by log partition, each list by base offset.
+
+    Raises UsageError when there is no such folder, or no segment in it.
+    """
+    info = fs.get_file_info(root)
+    if info.type != pafs.FileType.Directory:
+        wrong = "no such folder" if info.type == pafs.FileType.NotFound else "not a folder"
+        raise UsageError(wrong, place=root, fix=f"give {_WANTED}")
+    found: dict[int, list[Segment]] = {}
+    for entry in fs.get_file_info(pafs.FileSelector(root)):
+        folder = _LOG_FOLDER.fullmatch(entry.base_name)
+        if folder is None or entry.type != pafs.FileType.Directory:
+            continue
+        segments = _segments_of(fs, entry.path, int(folder[1]))
+        if segments:
+            found[int(folder[1])] = segments
+    if not found:
+        raise UsageError("no segment of __consumer_offsets here", place=root, fix=f"give {_WANTED}")
+    return dict(sorted(found.items()))
+
+
+def _segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Segment]:
+    segments = [
+        Segment(log_partition=log_partition, path=file.path, size_bytes=file.size, base_offset=int(name[1]))
+        for file in fs.get_file_info(pafs.FileSelector(folder))
+        if file.type == pafs.FileType.File and (name := _SEGMENT_FILE.fullmatch(file.base_name))
+    ]
+    return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def plan_chunks(segments: Sequence[Segment], *, target_bytes: int) -> list[Chunk]:
+    """Cut one log partition's segments into chunks of about `target_bytes`, in log order.
+
+    Large segments are split evenly, small neighbours are joined. An empty log is one chunk without bytes, so that it
+    still has a fold. `segments` are those of one log partition, by base offset.
+    """
+    if target_bytes < 1:
+        raise ValueError(f"target_bytes must be positive, got {target_bytes}")
+    groups: list[list[Piece]] = []
+    joined_bytes = 0
+    for segment in segments:
+        for piece in _split(segment, target_bytes):
+            size_bytes = piece.end_byte - piece.start_byte
+            if not groups or joined_bytes + size_bytes > target_bytes:
+                groups.append([])
+                joined_bytes = 0
+            groups[-1].append(piece)
+            joined_bytes += size_bytes
+    return [
+        Chunk(
+            log_partition=segments[0].log_partition,
+            index=index,
+            pieces=tuple(pieces),
+            is_last=index == len(groups) - 1,
+        )
+        for index, pieces in enumerate(groups)
+    ]
+
+
+def _split(segment: Segment, target_bytes: int) -> list[Piece]:
+    count = max(1, -(-segment.size_bytes // target_bytes))
+    borders = [segment.size_bytes * k // count for k in range(count + 1)]
+    return [
+        Piece(
+            path=segment.path,
+            size_bytes=segment.size_bytes,
+            start_byte=start,
+            end_byte=end,
+            base_offset=segment.base_offset,
+        )
+        for start, end in itertools.pairwise(borders)
+    ]
+
+
+def disk_identity(fs: pafs.FileSystem, root: str) -> tuple[str | None, str | None]:
+    """Cluster id and id of `__consumer_offsets` as a broker notes them beside its logs; None where it is not there.
+
+    The cluster id is in `meta.properties` of `root` or of the folder above it, the topic id in a `partition.metadata`
+    (Kafka 2.8 and later) of any log partition.
+    """
+    cluster_id: str | None = None
+    for folder in (PurePosixPath(root), PurePosixPath(root).parent):
+        cluster_id = cluster_id or _property(fs, str(folder / "meta.properties"), name="cluster.id", separator="=")
+    for entry in sorted(fs.get_file_info(pafs.FileSelector(root)), key=lambda entry: str(entry.path)):
+        if entry.type == pafs.FileType.Directory and _LOG_FOLDER.fullmatch(entry.base_name):
+            metadata = f"{entry.path}/partition.metadata"
+            topic_id = _property(fs, metadata, name="topic_id", separator=":")
+            if topic_id:
+                return cluster_id, topic_id
+    return cluster_id, None
+
+
+def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> str | None:
+    if fs.get_file_info(path).type != pafs.FileType.File:
+        return None
+    with fs.open_input_stream(path) as file:
+        text = str(file.read(64 * 1024), "utf-8", errors="replace")
+    for line in text.splitlines():
+        key, found, value = line.partition(separator)
+        if found and key.strip() == name and value.strip():
+            return value.strip()
+    return None

@@ -1,0 +1,48 @@
+"""Small files in the archive: written whole or not at all, read without trust, over any pyarrow filesystem."""
+
+import json
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.errors import UsageError
+
+# Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
+_APPEARS_WHOLE = ("s3", "gcs", "abfs")
+
+
+def safe_name(name: str, *, what: str) -> str:
+    """`name` when it can be one step of a path, else UsageError: ids come from brokers and from files."""
+    if name in ("", ".", "..") or any(character in "/\\\0" for character in name):
+        raise UsageError(f"{what} {name!r} cannot name a folder")
+    return name
+
+
+def child_folders(fs: pafs.FileSystem, root: str) -> list[str]:
+    """Names of the folders in `root`, in order; none when there is no `root`."""
+    entries = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    return sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+
+
+def write_whole(fs: pafs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file so that no reader ever sees half of it."""
+    fs.create_dir(path.rpartition("/")[0], recursive=True)
+    target = path if fs.type_name in _APPEARS_WHOLE else f"{path}.part"
+    with fs.open_output_stream(target) as file:
+        file.write(data)
+    if target != path:
+        fs.move(target, path)
+
+
+def read_json(fs: pafs.FileSystem, path: str) -> dict[str, Any]:
+    """The JSON object in a file; UsageError when it is none."""
+    try:
+        with fs.open_input_stream(path) as file:
+            found = json.loads(file.read())
+    except FileNotFoundError:
+        raise UsageError("no such file", place=path) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON: {error}", place=path) from None
+    if not isinstance(found, dict):
+        raise UsageError("expected a JSON object", place=path)
+    return found

@@ -1,6 +1,7 @@
 """What the tables must hold, row by row, by the plain replay: the kernels are held against these rows."""
 
 from collections import Counter
+from collections.abc import Container
 from typing import Any
 
 from sexton.coordinator.group_coordinator import Loaded
@@ -23,8 +24,10 @@ def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | Non
             for _, entries in sorted(loaded.pending.items())
             for key, offset in sorted(entries.items())
         ],
-        "groups": _groups(loaded, log_partition),
-        "members": [row for _, group in sorted(loaded.groups.by_id.items()) for row in group.to_member_rows()],
+        "groups": _groups(loaded, log_partition, unreachable.keys()),
+        "members": [
+            {**row, **here} for _, group in sorted(loaded.groups.by_id.items()) for row in group.to_member_rows()
+        ],
         "open_transactions": _open_transactions(loaded, log_partition),
         "undecodable_records": [{**row.to_row(), **here} for row in loaded.undecodable],
         "load_profile": [_load_profile(loaded, log_partition, partition_count)],
@@ -35,8 +38,8 @@ def _key_row(key: OffsetKey) -> dict[str, Any]:
     return dict(zip(("group_id", "topic", "partition"), key, strict=True))
 
 
-def _groups(loaded: Loaded, log_partition: int) -> Rows:
-    committed = Counter(group_id for group_id, _, _ in loaded.offsets)
+def _groups(loaded: Loaded, log_partition: int, unreachable: Container[OffsetKey]) -> Rows:
+    committed = Counter(key[0] for key in loaded.offsets if key not in unreachable)
     pending = Counter(group_id for entries in loaded.pending.values() for group_id, _, _ in entries)
     return [
         {
@@ -85,7 +88,8 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         "load_would_fail": loaded.load_would_fail,
         "load_failure": loaded.failures[0] if loaded.failures else None,
         "unknown_types": loaded.unknown_types.total(),
+        "future_batches": counters["future_batches"],
         "predicted_load_ms": loaded.predicted_load_ms,
-        "offset_values": counters["offset_values"],
+        "read_values": counters["read_values"],
         **{fate: fates[fate] for fate in FATES},
     }

@@ -93,7 +93,7 @@ class Group(ABC):
             "leader": None,
             "current_state_timestamp_ms": None,
             "member_count": self.member_count,
-            "subscribed_topics": sorted(topics or ()),
+            "subscribed_topics": None if topics is None else sorted(topics),
             "subscription_known": topics is not None,
             "log_offset": self.log_offset,
         }

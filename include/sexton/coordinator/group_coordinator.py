@@ -29,7 +29,7 @@ class Loaded:
     """A log partition as a coordinator holds it after loading it up to `cut`.
 
     `counters`: bytes, batches, records (those of control batches too), control_records, tombstones (of every type that
-    the coordinator replays), offset_values, largest_batch_bytes, future_batches. `cut` is the log_offset where reading
+    the coordinator replays), read_values, largest_batch_bytes, future_batches. `cut` is the log_offset where reading
     stopped: the base offset of the first batch at or after as_of, or the end of the log.
     """
 
@@ -80,7 +80,7 @@ class Loaded:
         return reasons
 
     def fates(self, *, log_partition: int | None = None, partition_count: int | None = None) -> Counter[str]:
-        """How many offset values ended in each of offsets.FATES; they add up to counters["offset_values"]."""
+        """How many offset values ended in each of offsets.FATES; they add up to counters["read_values"]."""
         unreachable = self.unreachable(log_partition=log_partition, partition_count=partition_count)
         fates = self.state.fates(set(unreachable))
         fates["undecodable"] += sum(row.is_offset_value for row in self.undecodable)
@@ -174,7 +174,7 @@ def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> None:
         case UnknownType():
             loaded.unknown_types[found.record_type] += 1
         case Undecodable():
-            loaded.counters["offset_values"] += found.is_offset_value
+            loaded.counters["read_values"] += found.is_offset_value
             _note(loaded, found)
         case Decoded():
             loaded.counters["tombstones"] += found.value is None
@@ -189,7 +189,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
     if decoded.value is None:
         loaded.state.remove(key, log_offset=decoded.log_offset)
         return
-    loaded.counters["offset_values"] += 1
+    loaded.counters["read_values"] += 1
     loaded.groups.touch(key[0])
     loaded.state.put(
         key,

@@ -19,7 +19,7 @@ FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffset:
-    """An offset as the coordinator keeps it; `producer_id` is None for a plain commit."""
+    """An offset as the coordinator keeps it; `producer_id` is that of its batch, -1 for a plain commit."""
 
     log_offset: int
     committed_offset: int
@@ -28,7 +28,7 @@ class StoredOffset:
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
     topic_id: str | None
-    producer_id: int | None
+    producer_id: int
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any], *, log_offset: int, producer_id: int) -> "StoredOffset":
@@ -44,7 +44,7 @@ class StoredOffset:
             commit_timestamp_ms=value["commit_timestamp_ms"],
             expire_timestamp_ms=None if expire == -1 else expire,
             topic_id=None if topic_id is None else kafka_uuid(topic_id),
-            producer_id=None if producer_id == NO_PRODUCER_ID else producer_id,
+            producer_id=producer_id,
         )
 
     def to_row(self) -> dict[str, Any]:

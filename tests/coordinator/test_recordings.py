@@ -1,0 +1,120 @@
+"""Whole recordings of real brokers: what they answered after loading the log, and what their sweeps wrote."""
+
+from collections import Counter
+
+import pytest
+
+from sexton.coordinator.expiry import sweep, verdict
+from tests.coordinator.golden import GOLDEN, lines, load_recording
+
+RECORDINGS = ["kafka-4.3.1-plain", "kafka-4.3.1-lz4", "kafka-4.3.1-partial"]
+RETENTION_MS = 60_000
+GRACE_MS = 1_000  # a sweep's batches carry append time, up to this much after the instant it judged by
+
+
+def _answers(recording, field):
+    return {
+        (group["group"], key.rpartition("-")[0], int(key.rpartition("-")[2])): tuple(value)
+        for group in lines(GOLDEN / recording / "loaded.jsonl")
+        for key, value in (group.get(field) or {}).items()
+    }
+
+
+def _offsets(recording):
+    return {
+        key: (offset.committed_offset, offset.leader_epoch, offset.metadata)
+        for loaded in load_recording(recording).values()
+        for key, offset in loaded.offsets.items()
+        if key not in loaded.unreachable()
+    }
+
+
+@pytest.mark.parametrize("recording", [*RECORDINGS, "kafka-4.0.0"])
+def test_committed_offsets(recording):
+    answers = _answers(recording, "offsets")
+    assert len(answers) > 400
+    assert _offsets(recording) == answers
+
+
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_stable_offsets(recording):
+    held = set().union(*(loaded.state.pending_keys() for loaded in load_recording(recording).values()))
+    assert {key: value for key, value in _offsets(recording).items() if key not in held} == _answers(
+        recording, "stable"
+    )
+
+
+@pytest.mark.parametrize("recording", [*RECORDINGS, "kafka-4.0.0"])
+def test_groups(recording):
+    answers = {
+        (group["group"], group["type"], group["state"], group["protocol"] or None)
+        for group in lines(GOLDEN / recording / "loaded.jsonl")
+    }
+    assert answers == {
+        (group.group_id, group.group_type, group.state, group.protocol_type)
+        for loaded in load_recording(recording).values()
+        for group in loaded.groups.by_id.values()
+    }
+    assert not any(loaded.failures for loaded in load_recording(recording).values())
+
+
+def _sweeps(recording):
+    """The broker's sweeps, seconds apart: (instant, batches of all log partitions)."""
+    left = lines(GOLDEN / recording / "sweeps.jsonl")
+    while left:
+        at_ms = min(batch["at_ms"] for batch in left)
+        yield at_ms, [batch for batch in left if batch["at_ms"] <= at_ms + GRACE_MS]
+        left = [batch for batch in left if batch["at_ms"] > at_ms + GRACE_MS]
+
+
+SWEEPS = [(recording, number) for recording in RECORDINGS for number, _ in enumerate(_sweeps(recording))]
+
+
+@pytest.mark.parametrize("recording, number", SWEEPS)
+def test_sweeps(recording, number):
+    at_ms, batches = list(_sweeps(recording))[number]
+    loaded = load_recording(recording, swept=True, as_of_ms=at_ms)
+    planned = {
+        log_partition: sweep(state, retention_ms=RETENTION_MS, now_ms=at_ms) for log_partition, state in loaded.items()
+    }
+    swept = Counter()
+    for batch in batches:
+        for record_type, key in batch["tombstones"]:
+            group_id = key.get("group", key.get("groupId"))
+            swept[
+                batch["log_partition"],
+                record_type,
+                group_id,
+                key.get("topic"),
+                key.get("partition"),
+                key.get("memberId"),
+            ] += 1
+    late = _late_groups(loaded, at_ms, {batch["log_partition"]: batch["at_ms"] for batch in batches})
+    wanted = Counter({item: count for item, count in swept.items() if item[2] not in late})
+    assert wanted.total() > 0
+    assert wanted == Counter(
+        (log_partition, item.record_type, item.group_id, item.topic, item.partition, item.member_id)
+        for log_partition, items in planned.items()
+        for item in items
+        if item.group_id not in late
+    )
+
+
+def _late_groups(loaded, at_ms, end_ms):
+    """Groups of which an offset fell due between the sweep's first instant and that of its own log partition."""
+    late = set()
+    for log_partition, state in loaded.items():
+        for (group_id, topic, _), offset in state.offsets.items():
+            if group_id in state.groups.by_id:
+                found = verdict(
+                    offset,
+                    topic,
+                    state.groups.by_id[group_id],
+                    is_pending=False,
+                    retention_ms=RETENTION_MS,
+                    now_ms=at_ms,
+                )
+                due = found.expires_at_ms
+                if due is not None and at_ms < due <= end_ms.get(log_partition, at_ms):
+                    late.add(group_id)
+    return late

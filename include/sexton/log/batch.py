@@ -48,6 +48,7 @@ __all__ = [
     "encode_marker",
     "marker_of",
     "read_batches",
+    "read_frame",
     "read_records",
 ]
 
@@ -68,19 +69,24 @@ def read_batches(
 ) -> Iterator[Batch | Damage | TornTail]:
     """All that begins in bytes [start, end) of a segment, in order and without a gap; never raises on what it reads.
 
-    `start` must be where a batch or damage begins (`framing.first_boundary`). `floor_offset` is the smallest log_offset
+    `start` must be where a batch or damage begins (`framing.first_place`). `floor_offset` is the smallest log_offset
     that may come, as a segment's name tells. Batches with a bad CRC come with `crc_ok` False.
     """
     view = as_u8(data)
     whole = view.data
     for rows in frames(view, start=start, end=end, floor_offset=floor_offset):
-        for kind, position, size_bytes, why in rows.tolist():
-            if kind == TORN:
-                yield TornTail(position=position, size_bytes=size_bytes)
-            elif kind == DAMAGE:
-                yield _damage(whole, position=position, size_bytes=size_bytes, why=why)
-            else:
-                yield _batch_at(whole, position=position, size_bytes=size_bytes, crc_ok=kind == GOOD)
+        for row in rows.tolist():
+            yield read_frame(whole, row)
+
+
+def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTail:
+    """What a row of `framing.scan` (KIND, POSITION, SIZE, WHY) says of the segment's bytes `whole`."""
+    kind, position, size_bytes, why = row
+    if kind == TORN:
+        return TornTail(position=position, size_bytes=size_bytes)
+    if kind == DAMAGE:
+        return _damage(whole, position=position, size_bytes=size_bytes, why=why)
+    return _batch_at(whole, position=position, size_bytes=size_bytes, crc_ok=kind == GOOD)
 
 
 def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> Damage:

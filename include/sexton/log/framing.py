@@ -13,7 +13,7 @@ Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numba
 import numpy as np
@@ -180,7 +180,7 @@ def scan(data, start, end, floor, budget, rows):  # type: ignore[no-untyped-def]
     """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end).
 
     Returns (rows filled, where to go on, floor, budget); all is told when that place is at or past `end`.
-    `start` must be a place where a batch or damage begins (see `first_boundary`).
+    `start` must be a place where a batch or damage begins (see `first_place`).
     """
     at, filled = start, 0
     while at < end and filled < len(rows):
@@ -213,30 +213,39 @@ def frames(data: U8Array, *, start: int = 0, end: int | None = None, floor_offse
 
 
 @_njit
-def _hop(data, start):  # type: ignore[no-untyped-def]
-    """First boundary at or after `start` going by sizes alone, or -1 when a header or the last CRC is not good."""
+def _hop(data, start, floor):  # type: ignore[no-untyped-def]
+    """First boundary at or after `start` going by headers alone, and its floor; -1 where they leave a doubt."""
     at = 0
     while at < start:
         size = _whole_size(data, at)
-        if size == 0 or not _is_shaped(data, at, size):
-            return -1
-        if at + size >= start and not _is_crc_good(data, at, size):
-            return -1
+        if size == 0 or not _is_shaped(data, at, size) or _be64(data, at) < floor:
+            return -1, floor
+        if at + size >= start and not (_is_crc_good(data, at, size) and _is_in_order(data, at, size, floor)):
+            return -1, floor
+        floor = _next_offset(data, at)
         at += size
-    return at
+    return at, floor
+
+
+def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> tuple[int, int]:
+    """Where the first batch (or damage) begins at or after `start`, and the floor to scan on with from there.
+
+    The same for every reader of the segment, so that readers of neighbouring pieces miss nothing and share nothing.
+    Headers are hopped over, which touches one page a batch; only a doubt before `start` makes it read everything.
+    """
+    if start <= 0:
+        return 0, floor_offset
+    stop = min(start, len(data))
+    at, floor = _hop(data, stop, floor_offset)
+    if at >= 0:
+        return int(at), int(floor)
+    rows = np.empty((_BLOCK_ROWS, 4), dtype=np.int64)
+    at, floor, budget = 0, floor_offset, resync_budget(len(data))
+    while at < stop:
+        _, at, floor, budget = scan(data, at, stop, floor, budget, rows)
+    return int(at), int(floor)
 
 
 def first_boundary(data: U8Array, start: int, *, floor_offset: int = 0) -> int:
-    """Where the first batch (or damage) begins at or after `start`: the same place for every reader of the segment.
-
-    Headers are hopped over, which touches one page a batch; only damage before `start` makes it read everything.
-    """
-    if start <= 0:
-        return 0
-    boundary = int(_hop(data, min(start, len(data))))
-    if boundary >= 0:
-        return boundary
-    last: Any = None
-    for rows in frames(data, end=start, floor_offset=floor_offset):
-        last = rows[-1]
-    return int(last[POSITION] + last[SIZE])
+    """The place of `first_place` alone."""
+    return first_place(data, start, floor_offset=floor_offset)[0]

@@ -21,7 +21,7 @@ _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment file of a log partition, `path` within a pyarrow filesystem; no log_offset in it is below `base_offset`."""
+    """A segment file of a log partition; `path` is within a pyarrow filesystem, no log_offset below `base_offset`."""
 
     log_partition: int
     path: str
@@ -33,7 +33,7 @@ class Segment:
 class Piece:
     """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
 
-    The borders are arbitrary; `framing.first_boundary` finds where the part begins. `size_bytes` is the whole file's.
+    The borders are arbitrary; `framing.first_place` finds where the part begins. `size_bytes` is the whole file's.
     """
 
     path: str

@@ -1,0 +1,370 @@
+"""Counts a run folder into a `Summary`: every function takes Arrow columns and gives small Python facts.
+
+Tables are read one at a time with only the columns in question. Lists are sorted by what matters, then by name, so that
+the same run always gives the same summary.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from sexton.errors import UsageError
+from sexton.records import RECORD_TYPES
+from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
+from sexton.report.summary import (
+    TOP,
+    Bucket,
+    CheckResult,
+    Expiring,
+    GroupCount,
+    GroupLine,
+    Listing,
+    LogPartition,
+    OffsetCounts,
+    OpenTransaction,
+    RunFacts,
+    Summary,
+    Timeline,
+    TombstoneCount,
+    TopicCount,
+    Undecodable,
+    outcome,
+)
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.tables import FATES
+
+BUCKETS = (
+    ("within 1 hour", HOUR_MS),
+    ("within 1 day", DAY_MS),
+    ("within 7 days", 7 * DAY_MS),
+    ("within 30 days", 30 * DAY_MS),
+)
+MAX_BINS = 60
+MAX_SPAN_MS = 3_650 * DAY_MS
+_BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * HOUR_MS for n in (1, 2, 3, 4, 6, 12))
+_DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
+_GROUP_KEY = ("log_partition", "group_id")
+
+
+def summarize(root: Path | str) -> Summary:
+    """Read the tables of the run folder at `root`; UsageError when it is none or one of its tables is missing."""
+    run = RunFolder(root).read_run()
+    tables = _Tables(Path(root))
+    verdicts = tables.read(
+        "offset_verdicts", ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms"]
+    )
+    groups = tables.read(
+        "groups",
+        ["group_id", "group_type", "state", "member_count", "offset_count", "pending_count", "log_partition"],
+    )
+    tombstones = tables.read("tombstones", ["cause", "record_type"])
+    bad = tables.read(
+        "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
+    )
+    checks = _checks(tables.read("dq_results", ["table", "expectation", "severity", "success", "observed"]))
+    orphans, orphan_offsets = _orphans(tables, has_topics=run.has_topics)
+    transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
+    code, reason = outcome(
+        undecodable=bad.num_rows,
+        failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
+    )
+    return Summary(
+        exit_code=code,
+        exit_reason=reason,
+        run=RunFacts.model_validate(run.model_dump()),
+        group_count=groups.num_rows,
+        groups=_group_counts(groups),
+        offsets=_offset_counts(tables),
+        expiring=_expiring(verdicts, as_of_ms=run.as_of_ms),
+        tombstone_count=tombstones.num_rows,
+        tombstones=_tombstone_counts(tombstones),
+        biggest_groups=_biggest_groups(groups, verdicts),
+        losing_groups=_losing_groups(groups, verdicts),
+        open_transactions=transactions,
+        pinned_groups=pinned,
+        undecodable=_undecodable(bad),
+        undecodable_by_reason=_counts(bad, "reason"),
+        log_partitions=_log_partitions(tables, bad, run),
+        fates=_fates(tables),
+        checks=checks,
+        orphans=orphans,
+        orphan_offsets=orphan_offsets,
+        warnings=list(run.warnings),
+    )
+
+
+class _Tables:
+    """The Parquet tables of one run folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def _dataset(self, table: str) -> ds.Dataset:
+        files = sorted((self._root / table).glob("*.parquet"))
+        if not files:
+            raise UsageError(
+                f"no {table} table here", place=self._root, fix="the run did not come to its end: run it again"
+            )
+        return ds.dataset(files, format="parquet", partitioning=None)
+
+    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
+        return self._dataset(table).to_table(columns=list(columns))
+
+    def count(self, table: str) -> int:
+        return int(self._dataset(table).count_rows())
+
+
+def _counts(table: pa.Table, column: str) -> dict[str, int]:
+    """Value -> rows, the most frequent first."""
+    rows = _rows(table.group_by(column).aggregate([([], "count_all")]))
+    return {
+        row[column]: row["count_all"] for row in sorted(rows, key=lambda row: (-row["count_all"], str(row[column])))
+    }
+
+
+def _top(table: pa.Table, keys: Sequence[tuple[str, str]], limit: int = TOP) -> list[dict[str, Any]]:
+    """The first `limit` rows in the order of `keys`; the last key has to make the order total."""
+    if not table.num_rows:
+        return []
+    return _rows(table.take(pc.select_k_unstable(table, limit, sort_keys=list(keys))))
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python objects: the only place where they become such, and only ever for a few."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _offset_counts(tables: _Tables) -> OffsetCounts:
+    return OffsetCounts(
+        live=tables.count("committed_offsets"),
+        pending=tables.count("pending_offsets"),
+        unreachable=_counts(tables.read("unreachable_offsets", ["reason"]), "reason"),
+    )
+
+
+def _group_counts(groups: pa.Table) -> list[GroupCount]:
+    rows = _rows(groups.group_by(["group_type", "state"]).aggregate([([], "count_all"), ("offset_count", "sum")]))
+    counts = [
+        GroupCount(
+            group_type=row["group_type"],
+            state=row["state"],
+            groups=row["count_all"],
+            offsets=row["offset_count_sum"] or 0,
+        )
+        for row in rows
+    ]
+    return sorted(counts, key=lambda item: (-item.groups, item.group_type, item.state))
+
+
+def _expiring(verdicts: pa.Table, *, as_of_ms: int) -> Expiring:
+    """Sort every verdict into one bucket, or into `never` when nothing but a change in the cluster would expire it."""
+    is_due = pc.equal(verdicts["broker_verdict"], "expire")
+    due, kept = verdicts.filter(is_due), verdicts.filter(pc.invert(is_due))
+    scheduled = kept.filter(pc.is_valid(kept["broker_expires_at_ms"]))
+    # Subtracting could overflow for a far explicit expire timestamp: compare with instants instead.
+    instants = scheduled["broker_expires_at_ms"]
+    buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due.num_rows)], 0
+    for label, span_ms in BUCKETS:
+        up_to = _count_true(pc.less_equal(instants, as_of_ms + span_ms))
+        buckets.append(Bucket(label=label, up_to_ms=span_ms, offsets=up_to - below))
+        below = up_to
+    buckets.append(Bucket(label="later", up_to_ms=None, offsets=scheduled.num_rows - below))
+    return Expiring(
+        buckets=buckets,
+        never=_counts(kept.filter(pc.is_null(kept["broker_expires_at_ms"])), "broker_reason"),
+        due_by_reason=_counts(due, "broker_reason"),
+        timeline=_timeline(instants, as_of_ms=as_of_ms, due=due.num_rows),
+    )
+
+
+def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
+    """At most MAX_BINS bars; where less than 1 % of the offsets would stretch them far out, those go to `later`."""
+    horizon = instants.filter(pc.less(instants, as_of_ms + MAX_SPAN_MS))
+    if not len(horizon):
+        return Timeline(bin_ms=HOUR_MS, offsets=[], due=due, later=len(instants))
+    span_ms = max(pc.quantile(horizon, q=0.99, interpolation="higher")[0].as_py() - as_of_ms, 1)
+    longest_ms = max(pc.max(horizon).as_py() - as_of_ms, 1)
+    if longest_ms <= 2 * span_ms:
+        span_ms = longest_ms
+    bin_ms = bin_width_ms(span_ms)
+    bins = span_ms // bin_ms + 1
+    near = horizon.filter(pc.less(horizon, as_of_ms + bins * bin_ms))
+    numbers = pc.max_element_wise(pc.divide(pc.subtract(near, as_of_ms), bin_ms), 0)
+    offsets = [0] * bins
+    for item in pc.value_counts(numbers).to_pylist():
+        offsets[item["values"]] = item["counts"]
+    return Timeline(bin_ms=bin_ms, offsets=offsets, due=due, later=len(instants) - len(near))
+
+
+def bin_width_ms(span_ms: int) -> int:
+    """The smallest step that people count in (15 min, 1 h, 1 d, ...) which covers `span_ms` in MAX_BINS bars.
+
+    `span_ms` is at most MAX_SPAN_MS: 60 years would fit into the longest step.
+    """
+    steps = (*_BIN_STEPS_MS, *(n * DAY_MS for n in _DAY_STEPS))
+    return next(step for step in steps if span_ms // step < MAX_BINS)
+
+
+def _tombstone_counts(tombstones: pa.Table) -> list[TombstoneCount]:
+    rows = _rows(tombstones.group_by(["cause", "record_type"]).aggregate([([], "count_all")]))
+    counts = [
+        TombstoneCount(
+            cause=row["cause"],
+            record_type=row["record_type"],
+            record_name=_record_name(row["record_type"]),
+            tombstones=row["count_all"],
+        )
+        for row in rows
+    ]
+    return sorted(counts, key=lambda item: (-item.tombstones, item.cause, item.record_type))
+
+
+def _record_name(record_type: int) -> str:
+    known = RECORD_TYPES.get(record_type)
+    return known.name if known else f"type {record_type}"
+
+
+def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> Listing[GroupLine]:
+    with_offsets = groups.filter(pc.greater(pc.add(groups["offset_count"], groups["pending_count"]), 0))
+    order = [("offset_count", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
+    return Listing(rows=_group_lines(_top(with_offsets, order), verdicts), total=with_offsets.num_rows)
+
+
+def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> Listing[GroupLine]:
+    """Groups with offsets that are due, those that lose most first."""
+    due = verdicts.filter(pc.equal(verdicts["broker_verdict"], "expire"))
+    losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
+    order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
+    wanted = [_key(row) for row in _top(losing, order)]
+    theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
+    rows = {_key(row): row for row in _rows(theirs)}
+    return Listing(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
+
+
+def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
+    """The lines of a few rows of `groups`, in their order."""
+    theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
+    is_due = pc.equal(theirs["broker_verdict"], "expire")
+    due = _by_group(theirs.filter(is_due), ([], "count_all"))
+    later = _by_group(theirs.filter(pc.invert(is_due)), ("broker_expires_at_ms", "min"))
+    return [
+        GroupLine(
+            group_id=row["group_id"],
+            log_partition=row["log_partition"],
+            group_type=row["group_type"],
+            state=row["state"],
+            members=row["member_count"] or 0,
+            offsets=row["offset_count"] or 0,
+            pending=row["pending_count"] or 0,
+            due=due.get(_key(row)) or 0,
+            next_expiry_ms=later.get(_key(row)),
+        )
+        for row in rows
+    ]
+
+
+def _by_group(verdicts: pa.Table, aggregation: tuple[str | list[str], str]) -> dict[tuple[int, str], int | None]:
+    rows = _rows(verdicts.group_by(list(_GROUP_KEY)).aggregate([aggregation]))
+    return {_key(row): next(v for name, v in row.items() if name not in _GROUP_KEY) for row in rows}
+
+
+def _key(row: dict[str, Any]) -> tuple[int, str]:
+    return row["log_partition"], row["group_id"]
+
+
+def _strings(values: Any) -> pa.Array:
+    return pa.array(values, pa.string())
+
+
+def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[Listing[OpenTransaction], int]:
+    """The oldest open transactions, and how many groups all of them pin."""
+    table = tables.read(
+        "open_transactions",
+        ["producer_id", "producer_epoch", "log_partition", "first_log_offset", "first_timestamp_ms", "group_ids"],
+    )
+    pinned = pc.count_distinct(pc.list_flatten(table["group_ids"])).as_py()
+    order = [("first_timestamp_ms", "ascending"), ("log_partition", "ascending"), ("producer_id", "ascending")]
+    first = _top(table, order)
+    pending = tables.read("pending_offsets", ["producer_id", "log_partition"])
+    pending_rows = pending.group_by(["log_partition", "producer_id"]).aggregate([([], "count_all")])
+    held = pending_rows.filter(
+        pc.is_in(pending_rows["producer_id"], pa.array((row["producer_id"] for row in first), pa.int64()))
+    )
+    offsets = {(row["log_partition"], row["producer_id"]): row["count_all"] for row in _rows(held)}
+    rows = [
+        OpenTransaction(
+            producer_id=row["producer_id"],
+            producer_epoch=row["producer_epoch"],
+            log_partition=row["log_partition"],
+            first_log_offset=row["first_log_offset"],
+            age_ms=_age_ms(row["first_timestamp_ms"], as_of_ms),
+            pending_offsets=offsets.get((row["log_partition"], row["producer_id"]), 0),
+            group_ids=sorted(row["group_ids"] or [])[:TOP],
+            group_count=len(row["group_ids"] or []),
+        )
+        for row in first
+    ]
+    return Listing(rows=rows, total=table.num_rows), pinned
+
+
+def _age_ms(first_timestamp_ms: int | None, as_of_ms: int) -> int | None:
+    return None if first_timestamp_ms is None or first_timestamp_ms < 0 else as_of_ms - first_timestamp_ms
+
+
+def _undecodable(bad: pa.Table) -> Listing[Undecodable]:
+    order = [("log_partition", "ascending"), ("base_offset", "ascending"), ("log_offset", "ascending")]
+    rows = [Undecodable(**{**row, "detail": row["detail"] or ""}) for row in _top(bad, order)]
+    return Listing(rows=rows, total=bad.num_rows)
+
+
+def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
+    columns = [name for name in LogPartition.model_fields if name not in ("garbage_share", "undecodable", "blocked")]
+    undecodable = _counts(bad, "log_partition")
+    rows = _rows(tables.read("load_profile", columns).sort_by("log_partition"))
+    return [
+        LogPartition(
+            **row,
+            garbage_share=1 - row["live_records"] / row["records"] if row["records"] else None,
+            undecodable=undecodable.get(row["log_partition"], 0),
+            blocked=run.blocked.get(row["log_partition"]),
+        )
+        for row in rows
+    ]
+
+
+def _fates(tables: _Tables) -> dict[str, int]:
+    """Fate -> offset values, over all log partitions; fates that nothing met are left out."""
+    profile = tables.read("load_profile", FATES)
+    sums = {fate: pc.sum(profile[fate]).as_py() or 0 for fate in FATES}
+    return {fate: values for fate, values in sums.items() if values}
+
+
+def _checks(table: pa.Table) -> list[CheckResult]:
+    """Failed checks first, the critical ones before the others."""
+    results = [CheckResult(**row) for row in _rows(table)]
+    return sorted(results, key=lambda r: (r.success, r.severity != "critical", r.table, r.expectation))
+
+
+def _orphans(tables: _Tables, *, has_topics: bool) -> tuple[Listing[TopicCount] | None, int]:
+    """Offsets whose topic the recorded metadata does not know; None when no metadata was recorded."""
+    if not has_topics:
+        return None, 0
+    known = pc.unique(tables.read("topic_partitions", ["topic"])["topic"])
+    topics = tables.read("committed_offsets", ["topic"])
+    orphaned = topics.filter(pc.invert(pc.is_in(topics["topic"], known)))
+    counted = orphaned.group_by("topic").aggregate([([], "count_all")])
+    rows = _top(counted, [("count_all", "descending"), ("topic", "ascending")])
+    listing = Listing(
+        rows=[TopicCount(topic=row["topic"], offsets=row["count_all"]) for row in rows],
+        total=counted.num_rows,
+    )
+    return listing, orphaned.num_rows
+
+
+def _count_true(mask: pa.ChunkedArray) -> int:
+    return pc.sum(mask).as_py() or 0

@@ -1,0 +1,58 @@
+"""Names as people can safely read them: group ids, topics and client ids are bytes that anybody may choose.
+
+A name is never changed in the tables or in summary.json. Here is how one is *shown*: whatever a reader could not see,
+or that would move, reorder or overwrite the text around it, becomes its code point in angle quotes (`‹U+202E›`), and a
+long name keeps its two ends. Escaping for HTML is the template's business, for terminal markup that of
+`rich.text.Text`.
+"""
+
+import re
+import unicodedata
+
+NAME_CELLS = 56
+"""Longest name shown in full; group ids may have 32,767 bytes."""
+
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and symbols that draw nothing, so that two names could look the same.
+_BLANK_LETTERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f")
+_MAX_MARKS = 2
+
+
+def visible(text: str) -> str:
+    """A name with everything unseen or harmful spelled out; what is left can stand in any line of text.
+
+    An empty name reads `‹empty›`; a space that an eye would miss (leading, trailing, doubled) reads `␣`.
+    """
+    if not text:
+        return "‹empty›"
+    shown = harmless(text)
+    inner = shown.strip(" ")
+    before = len(shown) - len(shown.lstrip(" "))
+    return "␣" * before + re.sub("(?<= ) ", "␣", inner) + "␣" * (len(shown) - len(inner) - before)
+
+
+def harmless(text: str) -> str:
+    """As `visible`, but with spaces and emptiness as they are: for sentences of ours that may quote a name."""
+    shown: list[str] = []
+    marks = _MAX_MARKS  # a combining mark with no letter before it would change our own text: spell it out
+    for char in text:
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        shown.append(f"‹U+{ord(char):04X}›" if marks > _MAX_MARKS or _is_hidden(char, category) else char)
+    return "".join(shown)
+
+
+def short(text: str, cells: int = NAME_CELLS) -> str:
+    """`visible(text)`, its middle cut out when it is longer than `cells`: names differ at either end."""
+    # A name is cut before it is spelled out too, so that a 32 KB name costs no more than a long one.
+    shown = visible(text if len(text) <= 4 * cells else text[: 2 * cells] + text[-2 * cells :])
+    if len(text) <= 4 * cells and len(shown) <= cells:
+        return shown
+    tail = cells // 3
+    return f"{shown[: cells - tail - 1].rstrip()}…{shown[-tail:].lstrip()}"
+
+
+def _is_hidden(char: str, category: str) -> bool:
+    variation_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+    other_space = category == "Zs" and char != " "
+    return category in _HIDDEN_CATEGORIES or variation_selector or other_space or char in _BLANK_LETTERS

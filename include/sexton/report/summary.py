@@ -1,0 +1,235 @@
+"""`Summary`: what one run found, small enough to read, mail and keep; written as DIR/summary.json.
+
+It is counted from the Parquet tables of a run folder with pyarrow, so that millions of offsets never become Python
+objects; only lists that are cut to `TOP` rows do. Names stand here as they are in the tables: whoever shows them makes
+them safe (see `names`). How a summary looks is not here: see `page` (HTML) and `terminal`.
+"""
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from sexton.report.figures import some
+
+TOP = 20
+"""Rows kept of every list of which only the first matter."""
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class Facts(BaseModel):
+    """Base of everything in a summary: frozen, and forgiving towards fields of later releases."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Listing(Facts, Generic[Row]):
+    """The first rows of a longer list; `total` says how long."""
+
+    rows: list[Row]
+    total: int
+
+    @property
+    def hidden(self) -> int:
+        return self.total - len(self.rows)
+
+
+class RunFacts(Facts):
+    """What was run: the part of run.json that a reader of the report needs. `cuts`: log partition -> log_offset."""
+
+    run_id: str
+    cluster_id: str
+    topic_id: str
+    as_of_ms: int
+    taken_at_ms: int
+    profile: str
+    retention_ms: int
+    retention_source: str
+    source: str
+    partition_count: int | None
+    log_partitions: list[int]
+    missing_log_partitions: list[int]
+    cuts: dict[int, int]
+    coverage: str
+    plan_id: str | None
+    code_version: str
+
+
+class GroupCount(Facts):
+    """Groups of one type in one state, and their committed offsets."""
+
+    group_type: str
+    state: str
+    groups: int
+    offsets: int
+
+
+class OffsetCounts(Facts):
+    """Offsets by what became of them; `unreachable` by reason."""
+
+    live: int
+    pending: int
+    unreachable: dict[str, int]
+
+
+class Bucket(Facts):
+    """Live offsets that expire after the bucket before and no later than `up_to_ms` after as_of (None: later)."""
+
+    label: str
+    up_to_ms: int | None
+    offsets: int
+
+
+class Timeline(Facts):
+    """Live offsets by when they expire: bar i holds the span of `bin_ms` that begins i spans after as_of.
+
+    What is due already is in none of the bars, what expires after the last one is in `later`.
+    """
+
+    bin_ms: int
+    offsets: list[int]
+    due: int
+    later: int
+
+
+class Expiring(Facts):
+    """Every verdict once: in one of the buckets, or among `never` (reason -> offsets) as things stand at as_of.
+
+    Verdicts speak of live offsets, and of stray copies that the broker would sweep too.
+    """
+
+    buckets: list[Bucket]
+    never: dict[str, int]
+    due_by_reason: dict[str, int]
+    timeline: Timeline
+
+
+class TombstoneCount(Facts):
+    """Planned tombstones of one cause and record type."""
+
+    cause: str
+    record_type: int
+    record_name: str
+    tombstones: int
+
+
+class GroupLine(Facts):
+    """One group; `due` offsets would go at the next cleanup, `next_expiry_ms` is when the first of the others goes."""
+
+    group_id: str
+    log_partition: int
+    group_type: str
+    state: str
+    members: int
+    offsets: int
+    pending: int
+    due: int
+    next_expiry_ms: int | None
+
+
+class OpenTransaction(Facts):
+    """A producer with undecided offsets; `age_ms` at as_of, None when its first record has no timestamp."""
+
+    producer_id: int
+    producer_epoch: int
+    log_partition: int
+    first_log_offset: int
+    age_ms: int | None
+    pending_offsets: int
+    group_ids: list[str]
+    group_count: int
+
+
+class Undecodable(Facts):
+    """Bytes that could not be decoded, by place."""
+
+    log_partition: int
+    base_offset: int | None
+    log_offset: int | None
+    record_type: int | None
+    reason: str
+    detail: str
+
+
+class LogPartition(Facts):
+    """What loading one log partition costs; `garbage_share` is the fraction of records that no longer count."""
+
+    log_partition: int
+    bytes: int
+    records: int
+    live_records: int
+    garbage_share: float | None
+    largest_batch_bytes: int
+    first_log_offset: int | None
+    next_log_offset: int | None
+    predicted_load_ms: int | None
+    undecodable: int
+    load_would_fail: bool
+    load_failure: str | None
+    blocked: str | None
+
+
+class CheckResult(Facts):
+    """One expectation of the data-quality checks."""
+
+    table: str
+    expectation: str
+    severity: str
+    success: bool
+    observed: str | None
+
+
+class TopicCount(Facts):
+    """Offsets committed for one topic."""
+
+    topic: str
+    offsets: int
+
+
+class Summary(Facts):
+    """What one run found. `exit_code` is what the command line ends with, `exit_reason` says why in a sentence.
+
+    `fates` counts the offset values that were read by what became of each.
+    """
+
+    exit_code: int
+    exit_reason: str
+    run: RunFacts
+    group_count: int
+    groups: list[GroupCount]
+    offsets: OffsetCounts
+    expiring: Expiring
+    tombstone_count: int
+    tombstones: list[TombstoneCount]
+    biggest_groups: Listing[GroupLine]
+    losing_groups: Listing[GroupLine]
+    open_transactions: Listing[OpenTransaction]
+    pinned_groups: int
+    undecodable: Listing[Undecodable]
+    undecodable_by_reason: dict[str, int]
+    log_partitions: list[LogPartition]
+    fates: dict[str, int]
+    checks: list[CheckResult]
+    orphans: Listing[TopicCount] | None
+    orphan_offsets: int
+    warnings: list[str]
+
+    @property
+    def due(self) -> int:
+        """Live offsets that the next cleanup would delete."""
+        return self.expiring.timeline.due
+
+    @property
+    def failed_checks(self) -> list[CheckResult]:
+        return [check for check in self.checks if not check.success]
+
+
+def outcome(*, undecodable: int, failed_critical: int) -> tuple[int, str]:
+    """The exit code of a run that came to its end, and why; of several reasons the first of 5, 3 decides."""
+    if undecodable:
+        rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
+        told = "everything else was written, nothing is planned for the log partitions concerned"
+        return 5, f"{some(undecodable, 'undecodable record')}: {told}{rest}"
+    if failed_critical:
+        return 3, f"{some(failed_critical, 'critical data-quality check')} failed"
+    return 0, "all input was read and every critical check passed"

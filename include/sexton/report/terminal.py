@@ -1,0 +1,129 @@
+"""A summary on a terminal, for the command line and the demo. Names never get there as they are (see `names`)."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sexton.report import figures, words
+from sexton.report.names import harmless, short, visible
+from sexton.report.page import status_of
+from sexton.report.summary import Summary
+
+ROWS = 5
+_STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
+
+
+def print_summary(summary: Summary, console: Console) -> None:
+    """Print what matters of `summary` in about a screen: state, expiry, plan, and whatever needs a look."""
+    console.print(_head(summary))
+    console.print(_side_by_side(_expiry(summary), _groups(summary)))
+    if summary.losing_groups.rows:
+        console.print(_losing(summary))
+    if summary.tombstones:
+        console.print(_plan(summary))
+    for line in _attention(summary):
+        console.print(line)
+
+
+def _head(summary: Summary) -> Panel:
+    run = summary.run
+    level, state = status_of(summary)
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column(overflow="fold")
+    facts.add_row("as of", figures.instant(run.as_of_ms))
+    facts.add_row(
+        "rules",
+        f"{visible(run.profile)}, retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
+    )
+    log_partitions = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
+    facts.add_row("read", f"{short(run.source, 80)}: {log_partitions}, coverage {visible(run.coverage)}")
+    facts.add_row(
+        "found",
+        f"{figures.some(summary.group_count, 'group')}, {figures.some(summary.offsets.live, 'live offset')}, "
+        f"{figures.count(summary.offsets.pending)} pending, {figures.count(sum(summary.offsets.unreachable.values()))} "
+        "unreachable",
+    )
+    code = f"exit code {summary.exit_code}" if summary.exit_code else state
+    verdict = Text(f"{code}: {summary.exit_reason}", style=_STYLES[level])
+    return Panel(Group(facts, verdict), title=Text(f"Sexton · {short(run.cluster_id)}"), title_align="left")
+
+
+def _expiry(summary: Summary) -> Table:
+    table = _table("Live offsets by expiry", "expires", "#offsets")
+    for bucket in summary.expiring.buckets:
+        _row(table, bucket.label, bucket.offsets, style="red" if bucket.up_to_ms == 0 and bucket.offsets else "")
+    for reason, offsets in summary.expiring.never.items():
+        _row(table, f"not: {visible(reason)}", offsets, style="dim")
+    return table
+
+
+def _groups(summary: Summary) -> Table:
+    table = _table("Groups", "type", "state", "#groups", "#offsets")
+    for item in summary.groups[: 2 * ROWS]:
+        _row(table, item.group_type, item.state, item.groups, item.offsets)
+    return table
+
+
+def _losing(summary: Summary) -> Table:
+    listing = summary.losing_groups
+    table = _table("Groups that lose offsets at the next cleanup", "group", "state", "#due", "#of")
+    for group in listing.rows[:ROWS]:
+        _row(table, short(group.group_id), group.state, group.due, group.offsets)
+    left = listing.total - min(len(listing.rows), ROWS)
+    if left > 0:
+        _row(table, f"and {figures.count(left)} more", "", "", "", style="dim")
+    return table
+
+
+def _plan(summary: Summary) -> Table:
+    table = _table(f"The plan: {figures.some(summary.tombstone_count, 'tombstone')}", "record", "cause", "#tombstones")
+    for item in summary.tombstones[: 2 * ROWS]:
+        _row(table, item.record_name, words.cause_words(visible(item.cause)), item.tombstones)
+    return table
+
+
+def _attention(summary: Summary) -> Iterable[Text]:
+    """One line for each thing that somebody should look at."""
+    for reason, records in summary.undecodable_by_reason.items():
+        meaning = words.UNDECODABLE_REASONS.get(reason, "")
+        yield Text(f"! {figures.some(records, 'undecodable record')}, {visible(reason)}: {meaning}", style="red")
+    for check in summary.failed_checks[:ROWS]:
+        yield Text(
+            f"! check failed ({visible(check.severity)}): {visible(check.table)}, {short(check.expectation, 120)}",
+            style="red" if check.severity == "critical" else "yellow",
+        )
+    if summary.open_transactions.total:
+        oldest = summary.open_transactions.rows[0]
+        yield Text(
+            f"! {figures.some(summary.open_transactions.total, 'open transaction')}, the oldest for "
+            f"{figures.duration(oldest.age_ms)}: {figures.some(summary.pinned_groups, 'group')} held back",
+            style="yellow",
+        )
+    for warning in summary.warnings:
+        yield Text(f"! {visible(warning)}", style="yellow")
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table of ours; a column whose name begins with # holds numbers."""
+    table = Table(
+        title=Text(title), title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim"
+    )
+    for column in columns:
+        table.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
+    return table
+
+
+def _row(table: Table, *cells: str | int, style: str = "") -> None:
+    table.add_row(
+        *(Text(figures.count(cell) if isinstance(cell, int) else harmless(cell)) for cell in cells), style=style or None
+    )
+
+
+def _side_by_side(left: Table, right: Table) -> Table:
+    grid = Table.grid(padding=(0, 6))
+    grid.add_row(left, right)
+    return grid

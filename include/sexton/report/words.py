@@ -1,0 +1,99 @@
+"""What each code in the tables means, in plain words: one place for the page, the terminal and the glossary."""
+
+from collections.abc import Mapping
+
+BROKER_REASONS: Mapping[str, str] = {
+    "expired": "the retention has passed since its base timestamp",
+    "expired_explicit": "the expire timestamp that the client set has passed",
+    "not_due": "its time has not come",
+    "subscribed": "the group is subscribed to the topic: kept as long as that lasts",
+    "group_active": "the group has members and its subscription is unknown to the broker (Connect, for example)",
+    "pending_transaction": "an open transaction has written this very offset: kept until it ends",
+    "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
+}
+
+UNREACHABLE_REASONS: Mapping[str, str] = {
+    "group_removed": "the group was removed after this offset was written: no fetch finds it, no sweep cleans it up",
+    "stray": "it lies in a log partition that its group id does not hash to: no client is ever routed there",
+}
+
+CAUSES: Mapping[str, str] = {
+    "broker_retention": "the broker's own retention",
+    "group_empty": "the group has no members and nothing left to keep",
+}
+
+UNDECODABLE_REASONS: Mapping[str, str] = {
+    "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
+    "malformed_batch": "bytes that are no record batch",
+    "bad_codec": "the batch could not be decompressed",
+    "inflated_too_large": "the batch inflates beyond the cap",
+    "malformed_record": "a record's lengths do not fit its batch",
+    "malformed_control": "a transaction marker that cannot be read",
+    "null_key": "a record without a key",
+    "short_key": "a key too short to name its type",
+    "malformed_key": "a key that does not fit its type",
+    "malformed_value": "a value that does not fit its type and version",
+    "unknown_value_version": "a value of a version that no known Kafka writes",
+    "malformed_subscription": "a member's subscription that cannot be read",
+}
+
+FATES: Mapping[str, str] = {
+    "live": "clients can fetch it",
+    "superseded": "overwritten by a newer commit",
+    "tombstoned": "deleted by a tombstone",
+    "aborted": "its transaction was aborted",
+    "pending": "its transaction is open",
+    "cancelled": "its transaction is open, but a tombstone came",
+    "unreachable": "in the log, but no client can fetch it",
+    "undecodable": "could not be decoded",
+}
+
+GLOSSARY: Mapping[str, str] = {
+    "as of": (
+        "The instant this report describes. Every number is what a coordinator would hold after reading the "
+        "log up to there; nothing that happened later is in it."
+    ),
+    "log partition": (
+        "A partition of __consumer_offsets. A group's offsets all live in one, chosen by hashing the group id."
+    ),
+    "live offset": ("A committed offset that a client can fetch."),
+    "pending offset": (
+        "An offset written in a transaction that neither committed nor aborted. Fetches that ask for stable "
+        "offsets fail until it ends, and the broker does not expire the offset it would replace."
+    ),
+    "unreachable offset": (
+        "An offset that is in the log but that no client can fetch. It costs load time and is never cleaned "
+        "up by the broker."
+    ),
+    "expired": (
+        "The broker's next cleanup would delete it: its retention has passed and neither a subscription, nor "
+        "members, nor an open transaction protects it."
+    ),
+    "base timestamp": (
+        "When the retention starts to count: for an empty classic group the moment it became empty, otherwise "
+        "the commit itself."
+    ),
+    "tombstone": (
+        "A record with a key and no value, which deletes. The plan is the list of tombstones that the "
+        "broker's cleanup would write at this instant; writing the plan down deletes nothing."
+    ),
+    "garbage": (
+        "The share of records in a log partition that no longer count: overwritten, deleted or aborted. A "
+        "coordinator reads them all again at each load, until compaction removes them."
+    ),
+    "load would fail": (
+        "A coordinator that loads this log partition would stop with an error, and its groups would be "
+        "unavailable. Nothing is planned for such a partition."
+    ),
+    "undecodable record": (
+        "Bytes that could not be understood. They are listed with their place and reason, and nothing is "
+        "planned for a log partition that has one."
+    ),
+    "cut": ("The log_offset where reading of a log partition stopped."),
+    "orphan": ("An offset committed for a topic that did not exist when the cluster's topics were recorded."),
+}
+
+
+def cause_words(cause: str) -> str:
+    """A tombstone's cause; `rule:<name>` speaks for itself."""
+    return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)

@@ -1,0 +1,168 @@
+"""The page: hostile names stay text, no network is needed, every run can be drawn."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from sexton.report.collect import summarize
+from sexton.report.names import short, visible
+from sexton.report.page import LOG_PARTITIONS_SHOWN, render_page
+from tests.report.run_folder import (
+    AS_OF_MS,
+    DAY_MS,
+    HOSTILE_NAMES,
+    HOUR_MS,
+    due,
+    group,
+    kept,
+    offsets_of,
+    write_run_folder,
+)
+
+TAGS = """
+    html head meta title style body main header section footer div span p h1 h2 h3 b i small code bdi br ul li dl dt dd
+    table thead tbody tr th td svg rect line text
+"""
+ATTRIBUTES = """
+    lang charset name content http-equiv class title role aria-label viewbox preserveaspectratio width height x y x1 x2
+    y1 y2 text-anchor
+"""
+
+
+class Page(HTMLParser):
+    """Every tag, attribute and text of a page; and the shape of its tree."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.titles: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+        self.titles += [value or "" for name, value in attrs if name == "title"]
+        if tag not in ("meta", "br", "rect", "line"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("rect", "line"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def everywhere(name: str, root: Path) -> str:
+    """The page of a run in which every text that came from outside is `name`."""
+    verdicts = [due(name, 0, topic=name), kept(name, 1, name or "x", topic=name), kept(name, 2, "not_due", HOUR_MS)]
+    tables = {
+        "groups": [group(name, 3, state=name or "x", group_type=name or "x")],
+        "offset_verdicts": verdicts,
+        "committed_offsets": offsets_of(verdicts),
+        "unreachable_offsets": [{"group_id": name, "reason": name}],
+        "tombstones": [{"cause": f"rule:{name}", "record_type": 999}],
+        "open_transactions": [
+            {"producer_id": 1, "log_partition": 0, "first_log_offset": 1, "first_timestamp_ms": 1, "group_ids": [name]}
+        ],
+        "undecodable_records": [{"log_partition": 0, "reason": name or "x", "detail": name}],
+        "load_profile": [{"log_partition": 0, "records": 1, "load_would_fail": True, "load_failure": name}],
+        "dq_results": [
+            {"table": name, "expectation": name, "severity": "warning", "success": False, "observed": name},
+            {"table": name, "expectation": name, "severity": "critical", "success": True, "observed": name},
+        ],
+        "topic_partitions": [{"topic": "other", "partition": 0}],
+    }
+    run = {"cluster_id": name, "topic_id": name, "source": name, "warnings": [name], "coverage": name or "complete"}
+    run |= {"retention_source": name, "plan_id": name, "profile": name, "blocked": {0: name}, "run_id": name}
+    return render_page(summarize(write_run_folder(root, tables, has_topics=True, **run)))
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:24]))
+def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
+    html = everywhere(name, tmp_path)
+    page = Page(html)
+    assert page.tags <= set(TAGS.split())
+    assert page.attributes <= set(ATTRIBUTES.split())
+    assert page.open == []
+    assert html.isprintable() or not re.search(
+        r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]", html
+    )
+    assert visible(name) in page.titles, "the full name can be read somewhere"
+    assert any(short(name) in text for text in page.texts)
+
+
+def test_no_script_and_no_network(tmp_path: Path) -> None:
+    html = everywhere("plain", tmp_path)
+    assert "default-src 'none'" in html
+    for needle in ("http:", "https:", "//", "<script", "<link", "<iframe", "src=", "href=", "url(", "@import"):
+        assert needle not in html, needle
+
+
+def test_a_template_in_a_name_is_not_run(tmp_path: Path) -> None:
+    html = unescape(everywhere("{{ 1234567 * 7 }}", tmp_path))
+    assert "{{ 1234567 * 7 }}" in html
+    assert str(1234567 * 7) not in html
+
+
+def test_an_empty_run_is_a_page(tmp_path: Path) -> None:
+    page = Page(render_page(summarize(write_run_folder(tmp_path))))
+    text = " ".join(page.texts)
+    assert "There are no groups." in text
+    assert "Nothing is planned." in text
+    assert "No live offset has a date to expire on." in text
+    assert page.open == []
+
+
+def test_numbers_on_the_page(tmp_path: Path) -> None:
+    verdicts = [due("a", number) for number in range(1_234)] + [kept("b", 0, "not_due", 40 * DAY_MS)]
+    tables = {"offset_verdicts": verdicts, "committed_offsets": offsets_of(verdicts), "groups": [group("a", 1_234)]}
+    html = render_page(summarize(write_run_folder(tmp_path, tables)))
+    assert "<b>1,234</b><span>due now</span>" in html
+    assert "<b>1,235</b><span>live offsets</span>" in html
+    assert "due now: 1,234 offsets</title>" in html
+
+
+def test_what_is_not_shown_is_counted(tmp_path: Path) -> None:
+    rows = [{"log_partition": number, "records": 1} for number in range(LOG_PARTITIONS_SHOWN + 7)]
+    groups = [group(f"g{number}", 1) for number in range(30)]
+    html = render_page(summarize(write_run_folder(tmp_path, {"load_profile": rows, "groups": groups})))
+    assert f"{LOG_PARTITIONS_SHOWN} of {LOG_PARTITIONS_SHOWN + 7} log partitions shown" in html
+    assert "20 of 30 groups shown; 10 more in the tables." in html
+
+
+def test_log_partitions_that_need_a_look_come_first(tmp_path: Path) -> None:
+    rows = [{"log_partition": number, "load_would_fail": number == 60} for number in range(80)]
+    html = render_page(summarize(write_run_folder(tmp_path, {"load_profile": rows})))
+    assert "would fail" in html
+
+
+@pytest.mark.parametrize(
+    "tables, run, words",
+    [
+        ({}, {}, "complete"),
+        ({}, {"warnings": ["look"]}, "complete, with warnings"),
+        ({}, {"coverage": "partial"}, "complete, with warnings"),
+        ({"undecodable_records": [{"log_partition": 0, "reason": "bad_crc"}]}, {}, "undecodable input"),
+        ({"dq_results": [{"table": "t", "expectation": "e", "severity": "critical"}]}, {}, "data quality failed"),
+    ],
+)
+def test_badge(tmp_path: Path, tables: dict[str, list[dict[str, object]]], run: dict[str, object], words: str) -> None:
+    html = render_page(summarize(write_run_folder(tmp_path, tables, **run)))
+    assert re.search(rf'<span class="badge \w+" title="[^"]*">{words}</span>', html)
+
+
+def test_an_instant_beyond_the_calendar(tmp_path: Path) -> None:
+    verdicts = [kept("g", 0, "not_due", 2**63 - 1 - AS_OF_MS)]
+    html = render_page(summarize(write_run_folder(tmp_path, {"offset_verdicts": verdicts, "groups": [group("g", 1)]})))
+    assert f"{2**63 - 1} ms" in html

@@ -125,15 +125,15 @@ def tombstone(group_id: str, topic: str = "t", partition: int = 0) -> Entry:
 
 
 _group_ids = st.sampled_from(GROUP_IDS)
+_offset_group_ids = st.sampled_from(("a", "a", "a", "b", "b", *GROUP_IDS))
 _timestamps = st.integers(-5, 5).map(lambda step: BASE_MS + step * 60_000)
 _metadata = st.sampled_from(["", "", "m", "метка", "x" * 130, "\x00"])
 
 
 @st.composite
 def _offset_keys(draw: st.DrawFn, record_type: int) -> bytes:
-    return offset_key(
-        draw(_group_ids), draw(st.sampled_from(TOPICS)), draw(st.sampled_from(PARTITIONS)), record_type=record_type
-    )
+    topic, partition = draw(st.sampled_from(("t", *TOPICS))), draw(st.sampled_from((0, 0, *PARTITIONS)))
+    return offset_key(draw(_offset_group_ids), topic, partition, record_type=record_type)
 
 
 @st.composite
@@ -231,24 +231,34 @@ def _classic_values(draw: st.DrawFn) -> dict[str, Any]:
 _epochs = st.integers(0, 3)
 _names = st.lists(st.sampled_from(TOPICS), max_size=2)
 _partitions = st.lists(st.sampled_from([0, 1]), max_size=2, unique=True)
-_topic_partitions = st.lists(
-    st.fixed_dictionaries({"topic_id": st.sampled_from(TOPIC_IDS[1:]), "partitions": _partitions}), max_size=2
+
+
+def _mostly_unique(
+    items: st.SearchStrategy[dict[str, Any]], by: str, *, max_size: int = 2
+) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Lists in which `by` rarely comes twice, on which Kafka's replay throws."""
+    unique = st.lists(items, max_size=max_size, unique_by=lambda item: item[by])
+    return st.integers(0, 9).flatmap(lambda chance: unique if chance else st.lists(items, max_size=max_size))
+
+
+_topic_partitions = _mostly_unique(
+    st.fixed_dictionaries({"topic_id": st.sampled_from(TOPIC_IDS[1:]), "partitions": _partitions}), "topic_id"
 )
-_tasks = st.lists(
-    st.fixed_dictionaries({"subtopology_id": st.sampled_from(["0", "1"]), "partitions": _partitions}), max_size=2
+_tasks = _mostly_unique(
+    st.fixed_dictionaries({"subtopology_id": st.sampled_from(["0", "1"]), "partitions": _partitions}), "subtopology_id"
 )
-_target_epochs = st.fixed_dictionaries({"assignment_epoch": st.integers(-2, 3)})
+_target_epochs = st.fixed_dictionaries({"assignment_epoch": st.sampled_from([-2, -1, 1, 1, 2, 2, 3])})
 _client = {
     "client_id": st.just("client"),
     "client_host": st.just("/127.0.0.1"),
     "rack_id": st.sampled_from([None, "r"]),
 }
-_pairs = st.lists(st.fixed_dictionaries({"key": st.sampled_from("ab"), "value": st.just("v")}), max_size=2)
-_share_topics = st.lists(
+_pairs = _mostly_unique(st.fixed_dictionaries({"key": st.sampled_from("ab"), "value": st.just("v")}), "key")
+_share_topics = _mostly_unique(
     st.fixed_dictionaries(
         {"topic_id": st.sampled_from(TOPIC_IDS[1:]), "topic_name": st.just("t"), "partitions": _partitions}
     ),
-    max_size=2,
+    "topic_id",
 )
 _infos = st.lists(
     st.builds(
@@ -257,7 +267,7 @@ _infos = st.lists(
     ),
     max_size=1,
 )
-_subtopologies = st.lists(
+_subtopologies = _mostly_unique(
     st.fixed_dictionaries(
         {
             "subtopology_id": st.sampled_from(["0", "1"]),
@@ -269,7 +279,7 @@ _subtopologies = st.lists(
             "copartition_groups": st.just([]),
         }
     ),
-    max_size=2,
+    "subtopology_id",
 )
 _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
     2: _classic_values(),
@@ -353,8 +363,15 @@ _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
 }
 _MEMBER_TYPES = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
 _CONSUMER, _SHARE, _STREAMS = (3, 4, 5, 6, 7, 8, 16), (10, 11, 12, 13, 14, 15), (17, 19, 20, 21, 22, 23)
+_FAMILIES = ((2,), _CONSUMER, _SHARE, _STREAMS)
 # tombstones in an order that no coordinator refuses
-_REMOVALS = ((2,), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 15, 11), (22, 21, 20, 19, 17, 23))
+_REMOVALS = {
+    (2,): (2,),
+    _CONSUMER: (8, 7, 6, 5, 16, 4, 3),
+    _SHARE: (14, 13, 12, 10, 15, 11),
+    _STREAMS: (22, 21, 20, 19, 17, 23),
+}
+_USUAL_FAMILY = {"a": (2,), "b": _CONSUMER, "группа": _SHARE, "日本😀": _STREAMS}
 
 
 def _key_parts(record_type: int, member_id: str) -> dict[str, str]:
@@ -364,21 +381,31 @@ def _key_parts(record_type: int, member_id: str) -> dict[str, str]:
 
 
 @st.composite
+def _groups(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
+    """A group and the record types that it gets: mostly those it always gets."""
+    group_id = draw(_group_ids)
+    usual = _USUAL_FAMILY.get(group_id)
+    if usual is None or draw(st.integers(0, 6)) == 0:
+        return group_id, draw(st.sampled_from(_FAMILIES))
+    return group_id, usual
+
+
+@st.composite
 def group_records(draw: st.DrawFn) -> Entry:
     """One record of a group of any type, legal or not where it comes."""
-    family = draw(st.sampled_from([(2,), _CONSUMER, _SHARE, _STREAMS]))
+    group_id, family = draw(_groups())
     record_type = draw(st.sampled_from(family))
-    fields = None if draw(st.integers(0, 3)) == 0 else draw(_GROUP_VALUES[record_type])
+    fields = None if draw(st.integers(0, 4)) == 0 else draw(_GROUP_VALUES[record_type])
     parts = _key_parts(record_type, draw(st.sampled_from(MEMBER_IDS)))
-    return group_entry(record_type, draw(_group_ids), fields, **parts)
+    return group_entry(record_type, group_id, fields, **parts)
 
 
 @st.composite
 def group_removals(draw: st.DrawFn) -> list[Entry]:
     """The tombstones that remove a group whole, whatever it had."""
-    group_id, order = draw(_group_ids), draw(st.sampled_from(_REMOVALS))
+    group_id, family = draw(_groups())
     entries = []
-    for record_type in order:
+    for record_type in _REMOVALS[family]:
         for member_id in MEMBER_IDS if record_type in _MEMBER_TYPES else MEMBER_IDS[:1]:
             entries.append(group_entry(record_type, group_id, None, **_key_parts(record_type, member_id)))
     return entries
@@ -437,7 +464,9 @@ def batches(draw: st.DrawFn, *, odd: bool = True, groups: bool = True) -> BatchS
     else:
         parts: list[st.SearchStrategy[list[Entry]]] = [commits().map(_alone), commits().map(_alone)]
         parts += [offset_tombstones().map(_alone)]
-        parts += [group_records().map(_alone), group_removals()] if groups else []
+        parts += (
+            [group_records().map(_alone), st.lists(group_records(), max_size=4), group_removals()] if groups else []
+        )
         parts += [_odd_entries.map(_alone)] if odd and draw(st.integers(0, 4)) == 0 else []
         entries = [entry for part in draw(st.lists(st.one_of(parts), min_size=1, max_size=3)) for entry in part]
         spec = BatchSpec(

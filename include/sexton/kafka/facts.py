@@ -19,6 +19,8 @@ from sexton.log.archive import FactsRecord
 OFFSETS_TOPIC = "__consumer_offsets"
 BROKER_RESOURCE = 4
 UNKNOWN_OFFSET = -1
+UNKNOWN_ID = "unknown"
+"""Topics have ids since Kafka 2.8."""
 GROUP_COORDINATOR = 0
 OFFSET_FETCH_BY_NAME = 9
 """The last version that names topics; the answer to it is what clients call the committed offset."""
@@ -55,19 +57,16 @@ class CommittedOffset:
     error_code: int = 0
 
 
-def collect_facts(session: ClusterSession, *, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
+def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
-    offsets_topic = (
-        cluster.topics.get(OFFSETS_TOPIC) or describe_cluster(session, [OFFSETS_TOPIC]).topics[OFFSETS_TOPIC]
-    )
     settings, warnings = offsets_settings(session)
     record = FactsRecord(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
         broker_version=session.broker_version,
         settings=settings,
-        offsets_topic={"topic_id": offsets_topic.topic_id, "partitions": len(offsets_topic.leaders)},
+        offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
         topics=_topic_rows(session, cluster),
     )
     return record, warnings

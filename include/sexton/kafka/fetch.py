@@ -20,7 +20,7 @@ from sexton.kafka.session import ClusterSession, TransientError, check
 from sexton.kafka.topics import NO_LEADER, READ_UNCOMMITTED, describe_topic
 
 LAST_VERSION_BY_NAME = 12
-"""From version 13 on Fetch names topics by id only; 12 has all that is needed here (last_fetched_epoch)."""
+"""From version 13 on Fetch names topics by id only; 12 has all that is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
 
@@ -29,10 +29,6 @@ _LAST_OFFSET_DELTA = struct.Struct(">i")
 _MAGIC_AT = 16
 _LAST_OFFSET_DELTA_AT = 23
 _LEGACY_HEADER_BYTES = 17
-
-
-class TruncatedLogError(BrokerError):
-    """The log no longer goes on from what was read: it ends below, or continues from another leader epoch (KIP-320)."""
 
 
 class OutOfRangeError(BrokerError):
@@ -76,20 +72,18 @@ def fetch_range(
     *,
     start: int,
     end: int,
-    last_epoch: int = -1,
     response_bytes: int = RESPONSE_BYTES,
 ) -> Iterator[Batches]:
     """The batches whose base offset is in [start, end), in order, one answer of the leader at a time.
 
-    `response_bytes` bounds the memory of one step; a single larger batch still comes whole. `last_epoch` is the leader
-    epoch of the batch before `start`, -1 if unknown: with it the broker tells whether its log still goes on from there.
-    Raises TruncatedLogError and OutOfRangeError, UsageError when the topic is absent or may not be read, BrokerError
-    when the leader cannot be reached for a minute.
+    `response_bytes` bounds the memory of one step; a single larger batch still comes whole. Raises OutOfRangeError when
+    the log does not hold `start` any more, UsageError when the topic is absent or may not be read, BrokerError when the
+    leader cannot be reached for a minute.
     """
     leader = _Leader(session, topic, partition, response_bytes=response_bytes)
     position, empty_answers = start, 0
     while position < end and empty_answers < 2:
-        answer = leader.fetch(position, last_epoch)
+        answer = leader.fetch(position)
         data = answer.records or b""
         frames = frame(data, start=start, end=end)
         if frames.end_byte > frames.start_byte:
@@ -104,7 +98,7 @@ def fetch_range(
         if frames.is_last:
             return
         if frames.next_offset is not None:
-            position, last_epoch, empty_answers = frames.next_offset, -1, 0
+            position, empty_answers = frames.next_offset, 0
         elif data:
             raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=leader.place)
         else:
@@ -149,14 +143,14 @@ class _Leader:
         self._response_bytes = response_bytes
         self._node_id: int | None = None
 
-    def fetch(self, position: int, last_epoch: int) -> Any:
+    def fetch(self, position: int) -> Any:
         """The partition's part of one Fetch answer from `position` on; waits and asks anew while the leader moves."""
-        return self._session.retrying(lambda: self._fetch(position, last_epoch))
+        return self._session.retrying(lambda: self._fetch(position))
 
-    def _fetch(self, position: int, last_epoch: int) -> Any:
+    def _fetch(self, position: int) -> Any:
         node_id = self._node_id if self._node_id is not None else self._find()
         self._node_id = None  # until this has worked
-        answer = self._session.call(self._request(position, last_epoch), node_id=node_id)
+        answer = self._session.call(self._request(position), node_id=node_id)
         if answer.throttle_time_ms:
             time.sleep(answer.throttle_time_ms / 1000)  # the connection refuses requests until then
         check(answer.error_code, place=self.place, topic=self._topic)
@@ -167,11 +161,6 @@ class _Leader:
             # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
             raise TransientError("the broker does not know the partition", place=self.place)
         check(found.error_code, place=self.place, topic=self._topic)
-        if found.diverging_epoch and found.diverging_epoch.end_offset >= 0:
-            raise TruncatedLogError(
-                f"leader epoch {last_epoch} ends at {found.diverging_epoch.end_offset}, below {position}",
-                place=self.place,
-            )
         self._node_id = node_id
         return found
 
@@ -183,11 +172,10 @@ class _Leader:
             raise TransientError("the partition has no leader", place=self.place)
         return leaders[self._partition].node_id
 
-    def _request(self, position: int, last_epoch: int) -> FetchRequest:
+    def _request(self, position: int) -> FetchRequest:
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=self._partition,
             fetch_offset=position,
-            last_fetched_epoch=last_epoch,
             partition_max_bytes=self._response_bytes,
         )
         return FetchRequest(

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from tenacity import RetryError, Retrying, stop_after_attempt, wait_random_exponential
 
-from sexton.errors import DownloadError, UsageError
+from sexton.errors import DownloadError, SextonError, UsageError
+from sexton.settings import settings
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
@@ -224,7 +225,22 @@ def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
     return jars
 
 
+def main(arguments: Sequence[str]) -> int:
+    """`lock` makes jars.lock anew; `ensure` fetches what is missing of every set into this deployment's cache."""
+    if list(arguments) not in (["lock"], ["ensure"]):
+        sys.stderr.write("usage: python -m sexton.kafka.jars lock|ensure\n")
+        return UsageError.exit_code
+    try:
+        if arguments[0] == "lock":
+            sys.stdout.write(f"{len(make_lock())} jars pinned in {LOCK_FILE}\n")
+        else:
+            for jar_set in ROOTS:
+                ensure(settings().cache, jar_set)
+    except SextonError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    return 0
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] != ["lock"]:
-        sys.exit("usage: python -m sexton.kafka.jars lock")
-    sys.stdout.write(f"{len(make_lock())} jars pinned in {LOCK_FILE}\n")
+    sys.exit(main(sys.argv[1:]))

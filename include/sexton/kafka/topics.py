@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.kafka.session import ClusterSession, check
@@ -73,13 +73,8 @@ def list_offsets(
 
     Partitions whose leader cannot answer just now are left out.
     """
-    by_leader: dict[int, list[tuple[str, int]]] = {}
-    for topic in topics:
-        for partition, leader in topic.leaders.items():
-            if leader.node_id != NO_LEADER:
-                by_leader.setdefault(leader.node_id, []).append((topic.name, partition))
     offsets = {}
-    for node_id, partitions in by_leader.items():
+    for node_id, partitions in _by_leader(topics).items():
         for some in _batched(partitions, PARTITIONS_A_REQUEST):
             request = ListOffsetsRequest(
                 replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=_offset_topics(some, timestamp)
@@ -89,6 +84,41 @@ def list_offsets(
                     if partition.error_code == 0:
                         offsets[(topic.name, partition.partition_index)] = partition.offset
     return offsets
+
+
+def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Where the log leaves a leader epoch: for each partition and epoch given, (epoch, end log_offset) (KIP-320).
+
+    The epoch answered is the largest that the log holds, not above the given one; (-1, -1) when the broker cannot tell.
+    Partitions whose leader cannot answer just now are left out.
+    """
+    AskedTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
+    ends = {}
+    for node_id, partitions in _by_leader([topic]).items():
+        asked = [
+            AskedTopic.OffsetForLeaderPartition(
+                partition=partition, current_leader_epoch=-1, leader_epoch=epochs[partition]
+            )
+            for _, partition in partitions
+            if partition in epochs
+        ]
+        request = OffsetForLeaderEpochRequest(
+            replica_id=ORDINARY_CONSUMER, topics=[AskedTopic(topic=topic.name, partitions=asked)]
+        )
+        for answer in session.call(request, node_id=node_id).topics[0].partitions if asked else []:
+            if answer.error_code == 0:
+                ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
+    return ends
+
+
+def _by_leader(topics: Iterable[Topic]) -> dict[int, list[tuple[str, int]]]:
+    """Topic and partition of everything that has a leader, by the leader's node id."""
+    by_leader: dict[int, list[tuple[str, int]]] = {}
+    for topic in topics:
+        for partition, leader in topic.leaders.items():
+            if leader.node_id != NO_LEADER:
+                by_leader.setdefault(leader.node_id, []).append((topic.name, partition))
+    return by_leader
 
 
 def _topic(answer: Any) -> Topic:

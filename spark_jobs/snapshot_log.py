@@ -1,0 +1,62 @@
+"""snapshot_log: copy what is new in __consumer_offsets from the brokers into the archive, byte for byte.
+
+It goes on where the archive ends, up to the high watermark; with nothing new it fetches nothing. It only reads: the
+principal needs READ and DESCRIBE on the topic, and DESCRIBE_CONFIGS on the cluster to record the broker's settings.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from sexton.kafka.client import client_config, read_properties
+from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.stages import job, snapshot_log
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.spark import Engine
+
+
+def options() -> argparse.ArgumentParser:
+    parser = job.parser(
+        "snapshot_log",
+        __doc__ or "",
+        "spark-submit spark_jobs/snapshot_log.py --bootstrap-servers 127.0.0.1:19092 --archive var/archive"
+        " --run-dir var/runs/manual",
+    )
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
+    parser.add_argument(
+        "--client-config",
+        type=Path,
+        metavar="FILE",
+        help="Kafka client properties, Java's or librdkafka's names; the place for secrets, which no option takes",
+    )
+    parser.add_argument("--archive", required=True, metavar="URI", help="folder or URI where segments are kept")
+    parser.add_argument("--as-of", type=int, metavar="MS", help="wait until this instant has settled (default: now)")
+    parser.add_argument(
+        "--settle-ms",
+        type=int,
+        default=60_000,
+        metavar="MS",
+        help="how long after --as-of late appends may still come (default: %(default)s)",
+    )
+    parser.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    properties = read_properties(arguments.client_config) if arguments.client_config else {}
+    request = SnapshotRequest(
+        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, place=arguments.client_config),
+        archive=arguments.archive,
+        topic=arguments.topic,
+        as_of_ms=arguments.as_of,
+        settle_ms=arguments.settle_ms,
+    )
+    with Engine("snapshot_log") as engine:
+        snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)
+    return {"fetched": "nothing new" if snapshot.segments == 0 else "new batches", **asdict(snapshot)}
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("snapshot_log", options(), run))

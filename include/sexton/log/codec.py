@@ -12,6 +12,7 @@ import cramjam
 import numpy as np
 
 from sexton.errors import LogError
+from sexton.log.zstd_frame import largest_window_bytes
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -22,6 +23,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 8
+_SMALL_WINDOW_BYTES = 4 * 1024 * 1024
 _BUFFER_IS_FULL = "failed to write whole buffer"  # what cramjam says when the output does not fit
 
 
@@ -42,7 +44,8 @@ class InflatedTooLarge(LogError):
 def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int) -> bytes:
     """Inflate `data` as a batch of format `magic` would hold it, into at most `cap_bytes`.
 
-    Raises BadCodec or InflatedTooLarge; no buffer above the cap is ever asked for, whatever the bytes claim.
+    Raises BadCodec or InflatedTooLarge; no buffer above the cap is ever filled, whatever the bytes claim. zstd with a
+    window above 4 MiB (levels far from Kafka's default) must fit in half of it.
     """
     if codec == NONE:
         return bytes(data)
@@ -52,6 +55,8 @@ def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int)
         return _inflate_snappy(memoryview(data), cap_bytes)
     if codec == LZ4 and magic < 2:
         data = _with_lz4_header_checksum(bytes(data))
+    if codec == ZSTD and largest_window_bytes(data) > _SMALL_WINDOW_BYTES:
+        cap_bytes //= 2  # the decoder's window fills up as the output does: together they stay within the cap
     return _inflate_growing(codec, data, cap_bytes)
 
 

@@ -1,0 +1,186 @@
+"""Codecs: round trips, framings of old clients, and bytes that lie about what they hold."""
+
+import os
+import subprocess
+import sys
+import zlib
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.errors import LogError
+from sexton.log.codec import (
+    GZIP,
+    LZ4,
+    NAMES,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    BadCodec,
+    InflatedTooLarge,
+    deflate,
+    inflate,
+)
+
+CAP_BYTES = 1 << 20
+COMPRESSORS = (GZIP, SNAPPY, LZ4, ZSTD)
+XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+
+
+def raw_snappy(data: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+def xerial_block(data: bytes) -> bytes:
+    block = raw_snappy(data)
+    return len(block).to_bytes(4, "big") + block
+
+
+@pytest.mark.parametrize("codec", [NONE, *COMPRESSORS], ids=NAMES)
+@pytest.mark.parametrize("size", [0, 1, 500, 70_000, 400_000])
+def test_round_trip(codec: int, size: int) -> None:
+    data = (b"group-%d/" * 9 % tuple(range(9)) * (size // 60 + 1))[:size]
+    assert inflate(codec, deflate(codec, data), magic=2, cap_bytes=CAP_BYTES) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=NAMES[1:])
+def test_the_cap_itself_fits_and_one_byte_less_does_not(codec: int) -> None:
+    data = bytes(200_000)
+    packed = deflate(codec, data)
+    assert inflate(codec, packed, magic=2, cap_bytes=len(data)) == data
+    with pytest.raises(InflatedTooLarge, match=f"inflated_too_large: {NAMES[codec]} of more than 199999 bytes"):
+        inflate(codec, packed, magic=2, cap_bytes=len(data) - 1)
+
+
+@pytest.mark.parametrize(
+    "packed, expected",
+    [
+        (raw_snappy(b"plain"), b"plain"),
+        (XERIAL, b""),
+        (XERIAL + xerial_block(b"one") + xerial_block(b"two"), b"onetwo"),
+        (XERIAL + xerial_block(b"one") + XERIAL + xerial_block(b"two"), b"onetwo"),
+    ],
+    ids=["raw", "no block", "two blocks", "two streams"],
+)
+def test_framings_of_snappy(packed: bytes, expected: bytes) -> None:
+    assert inflate(SNAPPY, packed, magic=2, cap_bytes=100) == expected
+
+
+def test_members_of_gzip_are_one() -> None:
+    packed = deflate(GZIP, b"one") + deflate(GZIP, b"two")
+    assert inflate(GZIP, packed, magic=2, cap_bytes=100) == b"onetwo"
+
+
+def test_wrong_lz4_header_checksum_of_the_first_clients() -> None:
+    wrong, right = deflate(LZ4, b"offsets" * 50, magic=0), deflate(LZ4, b"offsets" * 50, magic=2)
+    assert [at for at in range(len(right)) if wrong[at] != right[at]] == [right.index(b"\x04\x22\x4d\x18") + 6]
+    for magic in (0, 1):
+        assert inflate(LZ4, wrong, magic=magic, cap_bytes=1000) == b"offsets" * 50
+        assert inflate(LZ4, right, magic=magic, cap_bytes=1000) == b"offsets" * 50
+    with pytest.raises(BadCodec):
+        inflate(LZ4, wrong, magic=2, cap_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "codec, data, magic",
+    [
+        (5, b"", 2),
+        (7, b"", 2),
+        (ZSTD, deflate(ZSTD, b"x"), 1),
+        (GZIP, b"", 2),
+        (GZIP, b"junk", 2),
+        (GZIP, deflate(GZIP, b"cut off")[:-3], 2),
+        (SNAPPY, b"", 2),
+        (SNAPPY, b"\xff\xff\xff\xff\xff\xff", 2),
+        (SNAPPY, XERIAL + b"\x7f\xff\xff\xff", 2),
+        (SNAPPY, XERIAL + b"\xff\xff\xff\xff", 2),
+        (SNAPPY, XERIAL + b"\x00", 2),
+        (LZ4, b"", 0),
+        (LZ4, b"\x04\x22\x4d\x18\xff", 0),
+        (LZ4, deflate(LZ4, b"cut off")[:-6], 2),
+        (ZSTD, b"", 2),
+        (ZSTD, deflate(ZSTD, b"cut off")[:-3], 2),
+    ],
+)
+def test_bytes_of_no_codec(codec: int, data: bytes, magic: int) -> None:
+    with pytest.raises(BadCodec):
+        inflate(codec, data, magic=magic, cap_bytes=CAP_BYTES)
+
+
+@settings(max_examples=150)
+@given(codec=st.sampled_from([*COMPRESSORS, 6]), data=st.binary(max_size=200), magic=st.sampled_from([0, 1, 2]))
+def test_any_bytes_inflate_or_are_told_bad(codec: int, data: bytes, magic: int) -> None:
+    headers = {GZIP: b"\x1f\x8b\x08\x00", SNAPPY: XERIAL, LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
+    for packed in (data, headers.get(codec, b"") + data):
+        try:
+            assert len(inflate(codec, packed, magic=magic, cap_bytes=4096)) <= 4096
+        except LogError as error:
+            assert error.reason in ("bad_codec", "inflated_too_large")
+
+
+@settings(max_examples=100)
+@given(codec=st.sampled_from(COMPRESSORS), at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
+def test_flipped_and_cut_streams_never_leak_another_error(codec: int, at: int, bit: int, cut: int) -> None:
+    packed = bytearray(deflate(codec, b"".join(b"group-%d" % n for n in range(300))))
+    packed[at % len(packed)] ^= 1 << bit
+    for data in (bytes(packed), bytes(packed[: cut % len(packed)])):
+        try:
+            inflate(codec, data, magic=2, cap_bytes=8192)
+        except LogError as error:
+            assert error.reason in ("bad_codec", "inflated_too_large")
+
+
+BOMBS = """
+from sexton.log.codec import *
+from sexton.log.codec import _XERIAL_MAGIC
+import cramjam
+MIB = 1 << 20
+CAP = 16 * MIB
+def snappy_block(size):
+    block = bytes(cramjam.snappy.compress_raw(bytes(size)))
+    return len(block).to_bytes(4, "big") + block
+def peak_kib():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+zeros = bytes(MIB)
+xerial = _XERIAL_MAGIC + bytes(8)
+bombs = {
+    "gzip members": (GZIP, deflate(GZIP, zeros) * 256),
+    "gzip": (GZIP, deflate(GZIP, bytes(64 * MIB))),
+    "snappy lying": (SNAPPY, b"\\xff\\xff\\xff\\xff\\x07" + b"x" * 50),
+    "snappy blocks": (SNAPPY, xerial + snappy_block(64 * 1024) * 4096),
+    "snappy lying blocks": (SNAPPY, xerial + b"\\0\\0\\0\\x06\\x80\\x80\\x80\\x04\\0\\0" * 40),
+    "snappy in snappy": (SNAPPY, xerial + (xerial + snappy_block(MIB) * 64)),
+    "lz4 frames": (LZ4, deflate(LZ4, zeros) * 256),
+    "zstd frames": (ZSTD, deflate(ZSTD, zeros) * 256),
+    "zstd window of 128 MiB": (ZSTD, b"\\x28\\xb5\\x2f\\xfd\\x00\\x88" + b"\\x02\\x00\\x08x" * 4096),
+}
+zeros = None
+inflate(ZSTD, deflate(ZSTD, b"warm"), magic=2, cap_bytes=100)
+for name, (codec, packed) in bombs.items():
+    with open("/proc/self/clear_refs", "w") as peak:  # forget the peak so far
+        peak.write("5")
+    before = peak_kib()
+    try:
+        print(name, "not refused", len(inflate(codec, packed, magic=2, cap_bytes=CAP)))
+    except InflatedTooLarge:
+        pass
+    grown = peak_kib() - before
+    if grown > 1.1 * CAP / 1024:
+        print(name, "took", grown, "KiB")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_bombs_are_refused_within_the_cap() -> None:
+    # Freed buffers go back to the system at once, so that the peak is what one call asked for.
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(128 * 1024)}
+    command = [sys.executable, "-c", BOMBS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_gzip_is_the_same_bytes_every_time() -> None:
+    assert deflate(GZIP, b"x") == deflate(GZIP, b"x")
+    assert zlib.decompress(deflate(GZIP, b"x"), wbits=31) == b"x"

@@ -166,3 +166,9 @@ def test_an_instant_beyond_the_calendar(tmp_path: Path) -> None:
     verdicts = [kept("g", 0, "not_due", 2**63 - 1 - AS_OF_MS)]
     html = render_page(summarize(write_run_folder(tmp_path, {"offset_verdicts": verdicts, "groups": [group("g", 1)]})))
     assert f"{2**63 - 1} ms" in html
+
+
+def test_no_login_on_the_page(tmp_path: Path) -> None:
+    folder = write_run_folder(tmp_path, source="s3://key:canary@bucket", warnings=["s3://key:canary@bucket: slow"])
+    found = summarize(folder)
+    assert "canary" not in render_page(found) + found.model_dump_json()

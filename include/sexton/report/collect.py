@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 from sexton.errors import UsageError
 from sexton.records import RECORD_TYPES
 from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
+from sexton.report.names import without_login
 from sexton.report.summary import (
     TOP,
     Bucket,
@@ -75,7 +76,7 @@ def summarize(root: Path | str) -> Summary:
     return Summary(
         exit_code=code,
         exit_reason=reason,
-        run=RunFacts.model_validate(run.model_dump()),
+        run=RunFacts.model_validate({**run.model_dump(), "source": without_login(run.source)}),
         group_count=groups.num_rows,
         groups=_group_counts(groups),
         offsets=_offset_counts(tables),
@@ -93,7 +94,7 @@ def summarize(root: Path | str) -> Summary:
         checks=checks,
         orphans=orphans,
         orphan_offsets=orphan_offsets,
-        warnings=list(run.warnings),
+        warnings=[without_login(warning) for warning in run.warnings],
     )
 
 

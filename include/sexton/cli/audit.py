@@ -1,0 +1,199 @@
+"""`sexton audit`: replay, judge, plan and validate a log, with no broker and no Airflow."""
+
+import json as jsonlib
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sexton.cli.options import Debug, Json, output, parse_instant
+from sexton.errors import UsageError
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# a broker's disk, or a copy of one[/dim]
+sexton audit --segments /var/kafka-logs --out run
+
+[dim]# as it stood at that instant[/dim]
+sexton audit --segments backup --as-of 2026-11-21T04:00:00Z --out run
+
+[dim]# what one day of retention would delete[/dim]
+sexton audit --archive s3://keep/offsets --retention-minutes 1440 --out run
+
+[dim]# for scripts[/dim]
+sexton audit --segments backup --out run --json | jq .expiring.buckets
+"""
+PROFILES = ("group_coordinator", "group_metadata_manager", "offset_manager")
+MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
+MARKER = ".sexton-run"
+_INPUT = "Input, one of the two"
+_RULES = "Rules"
+_OUTPUT = "Output"
+
+
+def audit(
+    *,
+    segments: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", rich_help_panel=_INPUT, help="A log directory with __consumer_offsets-N folders."),
+    ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", rich_help_panel=_INPUT, help="Sexton's archive of segments: a folder or s3://, gs://, ..."
+        ),
+    ] = None,
+    topics: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_INPUT,
+            help="The cluster's topics as JSON lines (topic, id, partitions), to find orphaned offsets.",
+        ),
+    ] = None,
+    taken_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ISO|MS",
+            rich_help_panel=_INPUT,
+            help="When the segments were copied; batches stamped over an hour later are reported. Default: now.",
+        ),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ISO|MS",
+            rich_help_panel=_RULES,
+            help="The instant to judge; nothing written from then on is read. Default: 1 ms after the newest batch.",
+        ),
+    ] = None,
+    retention_minutes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=_RULES,
+            help="offsets.retention.minutes. Default: the broker's where it was recorded, else 10080.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help="Whose rules to replay by."),
+    ] = PROFILES[0],
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=_RULES, help="Retention rules of your own (not in this release)."),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel=_OUTPUT,
+            help="Receives tables, batches, report.html and summary.json; an earlier run in it is replaced.",
+        ),
+    ],
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Replay a log, judge every offset, plan the tombstones and check the result.
+
+    Needs neither a broker nor Airflow, and changes nothing but the folder given with --out.
+    """
+    if (segments is None) == (archive is None):
+        raise UsageError("give --segments DIR or --archive URI, one of the two", fix="see `sexton audit --help`")
+    if policy is not None:
+        raise UsageError(
+            "policies come with a later release",
+            place="--policy",
+            fix="leave it out: the broker's own retention is judged",
+        )
+    if topics is not None and not topics.is_file():
+        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+    if retention_minutes is not None and retention_minutes > MAX_RETENTION_MINUTES:
+        raise UsageError(
+            f"too long: {retention_minutes}", place="--retention-minutes", fix=f"at most {MAX_RETENTION_MINUTES}"
+        )
+    as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
+    taken_at_ms = None if taken_at is None else parse_instant(taken_at, "--taken-at")
+    _check_profile(profile)
+    place = str(segments) if segments is not None else str(archive)
+    claim(out, apart_from=None if "://" in place else Path(place))
+
+    # From here on the work itself: numba, pyarrow and Spark take seconds to import.
+    from sexton.report import summary_json, write_report
+    from sexton.stages.audit import AuditRequest, run_audit
+    from sexton.stages.replay_groups import ReplayRequest, now_ms
+    from sexton.stages.spark import Engine
+
+    request = ReplayRequest(
+        run_id=f"audit-{uuid.uuid4().hex[:16]}",
+        segments=None if segments is None else str(segments),
+        archive=archive,
+        as_of_ms=as_of_ms,
+        taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+        retention_minutes=retention_minutes,
+        profile=profile,
+        topics_file=None if topics is None else str(topics),
+    )
+    with Engine("sexton audit", quiet=json) as engine:
+        run_audit(engine, AuditRequest(replay=request, out=out))
+    summary = write_report(out)
+    if json:
+        sys.stdout.write(summary_json(summary))
+    else:
+        from sexton.report.terminal import print_summary
+
+        console = output()
+        print_summary(summary, console)
+        console.print(f"\nreport  {out / 'report.html'}\ntables  {out}/<table>/*.parquet", markup=False, soft_wrap=True)
+    if summary.exit_code:
+        sys.stderr.write(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})\n")
+    return summary.exit_code
+
+
+def _check_profile(profile: str) -> None:
+    name, _, release = profile.partition(":")
+    if name not in PROFILES or (":" in profile and not release):
+        raise UsageError(f"unknown profile {profile!r}", place="--profile", fix=f"one of {', '.join(PROFILES)}")
+
+
+def claim(out: Path, *, apart_from: Path | None) -> None:
+    """Make `out` ours: new, empty, or holding nothing but an earlier run. Anything else is left alone and refused.
+
+    `apart_from` is the input, which must neither lie in `out` nor hold it.
+    """
+    if apart_from is not None:
+        one, other = out.resolve(), apart_from.resolve()
+        if one == other or one in other.parents or other in one.parents:
+            raise UsageError("overlaps the input", place=out, fix="give --out a folder of its own")
+    if out.exists() and not out.is_dir():
+        raise UsageError("is not a folder", place=out, fix="give --out a folder of its own")
+    found = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    foreign = [name for name in found if name not in _run_entries() or (out / name).is_symlink()]
+    if foreign or (found and not _is_run(out)):
+        what = f"holds {foreign[0]!r}" if foreign else "is not empty"
+        raise UsageError(f"{what} and is no earlier run", place=out, fix="give --out a new or empty folder")
+    out.mkdir(parents=True, exist_ok=True)
+    # Left at once, so that a run that was killed half way can be replaced too.
+    (out / MARKER).write_text("A run folder of Sexton: the next run with this --out replaces it.\n", encoding="utf-8")
+
+
+def _run_entries() -> set[str]:
+    """Names of everything that a run leaves in its folder."""
+    from sexton.tables import TABLES
+
+    folders = {"fold", "partial", "internal", "batches", "dq", "outcome"}
+    return {*TABLES, *folders, "run.json", "report.html", "summary.json", MARKER}
+
+
+def _is_run(out: Path) -> bool:
+    if (out / MARKER).is_file():
+        return True
+    try:
+        record = jsonlib.loads((out / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and "run_id" in record

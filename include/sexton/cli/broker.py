@@ -1,0 +1,86 @@
+"""`sexton broker`: a real Kafka broker on this machine, to try things against."""
+
+import json as jsonlib
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+
+from sexton.cli.options import Debug, Json, output
+from sexton.errors import UsageError
+
+app = typer.Typer(
+    help="Start and stop the embedded Kafka broker.",
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> int:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    return 0
+
+
+@app.command("up")
+def up(
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Port on 127.0.0.1. Default: that of SEXTON_BOOTSTRAP_SERVERS."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A broker property, such as offsets.retention.minutes=1."),
+    ] = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Start the broker and leave it running; its data stays in var/kafka until you delete it."""
+    properties = dict(_property(text) for text in setting or [])
+
+    from sexton.java import find_java
+    from sexton.kafka import jars
+    from sexton.kafka.broker import EmbeddedBroker
+    from sexton.settings import settings, variable
+
+    config = settings()
+    broker = EmbeddedBroker(
+        config.var / "kafka",
+        port=port or int(config.bootstrap_servers.split(",")[0].rpartition(":")[2]),
+        java=find_java(config.cache, variable("JAVA_HOME"), variable("PATH")),
+        jars=jars.ensure(config.cache, "kafka"),
+        settings=properties,
+    )
+    with nullcontext() if json else output().status("Starting Kafka"):
+        broker.start()
+    told = {"bootstrap_servers": broker.bootstrap_servers, "cluster_id": broker.cluster_id, "data": str(broker.data)}
+    _tell(told, json=json, line=f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}")
+    return 0
+
+
+@app.command("down")
+def down(*, json: Json = False, _debug: Debug = False) -> int:
+    """Stop the broker and keep its data."""
+    from sexton.kafka.broker import stop_broker
+    from sexton.settings import settings
+
+    stopped = stop_broker(settings().var / "kafka")
+    _tell({"stopped": stopped}, json=json, line="Kafka is stopped." if stopped else "No broker was running.")
+    return 0
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(
+            f"not NAME=VALUE: {text!r}", place="--set", fix="for example --set offsets.retention.minutes=1"
+        )
+    return name.strip(), value.strip()
+
+
+def _tell(facts: Mapping[str, object], *, json: bool, line: str) -> None:
+    sys.stdout.write((jsonlib.dumps(facts) if json else line) + "\n")

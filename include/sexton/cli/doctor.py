@@ -1,0 +1,57 @@
+"""`sexton doctor`: is this machine fit?"""
+
+import json as jsonlib
+import sys
+
+from rich.table import Table
+from rich.text import Text
+
+from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, client_of, output
+from sexton.report.names import harmless
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# this machine[/dim]
+sexton doctor
+
+[dim]# and whether that cluster can be reached[/dim]
+sexton doctor --bootstrap-servers kafka-1:9092
+"""
+_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("mend", "red")}
+
+
+def doctor(
+    *,
+    bootstrap_servers: BootstrapServers = None,
+    client_config_file: ClientConfigFile = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Check Python, Java, Spark, jars, caches, disk and ports, and say how to mend what is wrong.
+
+    With a cluster given, also whether it answers. Exit code 0 when nothing has to be mended, else 2.
+    """
+    from sexton.doctor import examine
+    from sexton.settings import settings
+
+    client = client_of(bootstrap_servers, client_config_file) if bootstrap_servers or client_config_file else None
+    checks = list(examine(settings(), client=client))
+    fit = not any(check.state == "problem" for check in checks)
+    if json:
+        told = {"fit": fit, "checks": [check.model_dump() for check in checks]}
+        sys.stdout.write(jsonlib.dumps(told, indent=2) + "\n")
+        return 0 if fit else 2
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for column in ("state", "check", "found"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        mark, style = _MARKS[check.state]
+        table.add_row(Text(mark, style=style), Text(check.name), Text(harmless(check.found)))
+        if check.fix:
+            table.add_row("", "", Text(f"-> {check.fix}", style=style))
+    console = output()
+    console.print(table)
+    problems = sum(check.state == "problem" for check in checks)
+    console.print(Text("This machine is fit." if fit else f"{problems} to mend.", style="bold"))
+    return 0 if fit else 2

@@ -1,0 +1,82 @@
+"""What several commands share: options with one meaning, instants as text, and where output goes."""
+
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from sexton.errors import UsageError
+
+if TYPE_CHECKING:
+    from sexton.kafka.client import ClientConfig
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
+
+
+@dataclass(slots=True)
+class State:
+    """What `main` wants to know of a command while it runs."""
+
+    debug: bool = False
+
+
+def _remember_debug(context: typer.Context, wanted: bool) -> bool:
+    if wanted and isinstance(context.obj, State):
+        context.obj.debug = True
+    return wanted
+
+
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print machine output on stdout, and nothing else.")]
+
+BootstrapServers = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster, by some of its brokers.")
+]
+ClientConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config",
+        metavar="FILE",
+        help="A client.properties file: the place for secrets, which no option takes.",
+    ),
+]
+
+
+def client_of(bootstrap_servers: str | None, client_config_file: Path | None) -> "ClientConfig":
+    """How to reach the cluster that the options speak of; without any, the one of the settings."""
+    from sexton.kafka.client import client_config, read_properties
+    from sexton.settings import settings
+
+    properties = read_properties(client_config_file) if client_config_file else {}
+    if not bootstrap_servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
+        bootstrap_servers = settings().bootstrap_servers
+    return client_config(properties, bootstrap_servers=bootstrap_servers, place=client_config_file)
+
+
+def parse_instant(text: str, option: str) -> int:
+    """Epoch milliseconds, or ISO 8601 (UTC where it names no zone), as epoch milliseconds."""
+    if text.strip().lstrip("-").isdigit():
+        at_ms = int(text)
+    else:
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise UsageError(
+                f"no instant: {text!r}", place=option, fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds"
+            ) from None
+        at_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= at_ms < _END_MS:
+        raise UsageError(f"out of range: {text!r}", place=option, fix="an instant of the years 1970 to 9999")
+    return at_ms
+
+
+def output() -> Console:
+    """stdout for people: colours on a terminal, plain text in a pipe."""
+    return Console(file=sys.stdout, highlight=False, emoji=False)

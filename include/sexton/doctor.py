@@ -1,0 +1,243 @@
+"""Is this machine fit to run Sexton? Each check looks at one thing, says what it found and how to mend it.
+
+Checks change nothing that lasts: jars are not fetched, nothing is started. How they are shown is the command line's
+business (`cli.doctor`).
+"""
+
+import base64
+import hashlib
+import os
+import platform
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sexton.errors import SextonError
+from sexton.settings import Settings, variable
+
+if TYPE_CHECKING:
+    from sexton.kafka.client import ClientConfig
+
+PYTHON_FROM, PYTHON_BELOW = (3, 11), (3, 14)
+LOW_DISK_BYTES = 5 * 1024**3
+NO_DISK_BYTES = 1 * 1024**3
+CONNECT_TIMEOUT_MS = 5_000
+RETRY_FOR_S = 5
+LOOPBACK = "127.0.0.1"
+OFFSETS_TOPIC = "__consumer_offsets"
+INSTALL = "run `make install`"
+
+State = Literal["ok", "warning", "problem"]
+
+
+class Check(BaseModel):
+    """What one check found; `fix` is what to do about it, None when nothing has to be done."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    state: State
+    found: str
+    fix: str | None = None
+
+
+def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterator[Check]:
+    """Run every check in turn, with `client` also whether that cluster answers.
+
+    A check that fails in an unforeseen way is itself a problem, not an exception.
+    """
+    checks: dict[str, Callable[[], Check]] = {
+        "Python": lambda: check_python(sys.version_info[:3]),
+        "Java": lambda: check_java(config),
+        "Spark": check_spark,
+        "Iceberg": check_iceberg,
+        "jars": lambda: check_jars(config.cache / "jars"),
+        "kernel cache": lambda: check_writable(
+            Path(variable("NUMBA_CACHE_DIR") or config.cache / "numba"), "kernel cache"
+        ),
+        "run folder": lambda: check_writable(config.var, "run folder"),
+        "disk": lambda: check_disk(config.home),
+        "broker port": lambda: check_broker_port(config),
+        "Airflow port": lambda: check_port("Airflow port", config.airflow_port, setting="SEXTON_AIRFLOW_PORT"),
+    }
+    if client:
+        checks["cluster"] = lambda: check_cluster(client)
+    for name, check in checks.items():
+        try:
+            yield check()
+        except SextonError as error:
+            place = f"{error.place}: " if error.place else ""
+            yield Check(name=name, state="problem", found=f"{place}{error.message}", fix=error.fix)
+        except Exception as error:
+            yield Check(name=name, state="problem", found=f"could not be checked: {type(error).__name__}: {error}")
+
+
+def check_python(version: tuple[int, ...]) -> Check:
+    found = f"{'.'.join(map(str, version))} ({platform.python_implementation()})"
+    if PYTHON_FROM <= version[:2] < PYTHON_BELOW:
+        return Check(name="Python", state="ok", found=found)
+    return Check(name="Python", state="problem", found=found, fix="use Python 3.11, 3.12 or 3.13")
+
+
+def check_java(config: Settings) -> Check:
+    """A Java that Spark and the broker can run on; those found and passed over are named."""
+    from sexton.java import find_java
+
+    java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
+    note = f"; {java.note}" if java.note else ""
+    return Check(name="Java", state="ok", found=f"{java.version} from {java.source} at {java.home}{note}")
+
+
+def check_spark() -> Check:
+    """pyspark and pyspark-client ship the same files: they have to be one version, and its files those on disk."""
+    versions = {name: _version(name) for name in ("pyspark", "pyspark-client")}
+    if versions["pyspark"] is None:
+        return Check(name="Spark", state="problem", found="pyspark is not installed", fix=INSTALL)
+    if versions["pyspark-client"] is None:
+        return Check(name="Spark", state="ok", found=f"pyspark {versions['pyspark']}")
+    told = f"pyspark {versions['pyspark']}, pyspark-client {versions['pyspark-client']}"
+    if versions["pyspark"] != versions["pyspark-client"]:
+        fix = "install the versions of requirements.txt: both must be the same"
+        return Check(name="Spark", state="problem", found=f"{told} overwrite each other's files", fix=fix)
+    altered = altered_files("pyspark", "pyspark-client")
+    if altered:
+        found = f"{told}: {len(altered)} files are not those of that version, {altered[0]} for one"
+        fix = "reinstall both: `uv pip install --reinstall pyspark==X pyspark-client==X` with the version above"
+        return Check(name="Spark", state="problem", found=found, fix=fix)
+    return Check(name="Spark", state="ok", found=f"{told}, files intact")
+
+
+def altered_files(first: str, second: str) -> list[str]:
+    """Files that both distributions ship and whose bytes are not what both RECORDs say."""
+    one, other = _recorded(first), _recorded(second)
+    return sorted(
+        name
+        for name in one.keys() & other.keys()
+        if one[name][0] != other[name][0] or _record_hash(one[name][1]) != one[name][0]
+    )
+
+
+def check_iceberg() -> Check:
+    """An Iceberg runtime jar is made for one minor release of Spark and fails on every other."""
+    from sexton.kafka.jars import read_lock
+
+    wanted = ".".join((_version("pyspark") or "?").split(".")[:2])
+    runtimes = [jar.coordinate for jar in read_lock() if "iceberg-spark-runtime-" in jar.coordinate]
+    for coordinate in runtimes:
+        made_for = re.search(r"iceberg-spark-runtime-([\d.]+)_", coordinate)
+        if made_for and made_for[1] == wanted:
+            return Check(name="Iceberg", state="ok", found=f"{coordinate.split(':', 1)[1]} for Spark {wanted}")
+    found = f"{', '.join(runtimes) or 'no runtime'} pinned, Spark is {wanted}"
+    return Check(name="Iceberg", state="problem", found=found, fix="install the pyspark of requirements.txt")
+
+
+def check_jars(folder: Path) -> Check:
+    """Every pinned jar is there and has the bytes that were pinned."""
+    from sexton.kafka.jars import read_lock
+
+    jars = read_lock()
+    missing = [jar.file_name for jar in jars if not (folder / jar.file_name).is_file()]
+    damaged = [
+        jar.file_name for jar in jars if jar.file_name not in missing and _sha256(folder / jar.file_name) != jar.sha256
+    ]
+    if damaged:
+        found = f"{len(damaged)} of {len(jars)} damaged, {damaged[0]} for one"
+        return Check(name="jars", state="problem", found=found, fix=f"{INSTALL}: it fetches them again")
+    if missing:
+        found = f"{len(missing)} of {len(jars)} not fetched yet, {missing[0]} for one"
+        return Check(name="jars", state="problem", found=found, fix=INSTALL)
+    return Check(name="jars", state="ok", found=f"{len(jars)} in {folder}, checksums right")
+
+
+def check_writable(folder: Path, name: str) -> Check:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-"):
+            pass
+    except OSError as error:
+        fix = "make it writable, or set SEXTON_HOME to a folder that is"
+        return Check(name=name, state="problem", found=f"{folder}: {error.strerror}", fix=fix)
+    return Check(name=name, state="ok", found=f"{folder} is writable")
+
+
+def check_disk(home: Path) -> Check:
+    free = _free_bytes(home)
+    found = f"{free / 1024**3:.1f} GiB free at {home}"
+    if free >= LOW_DISK_BYTES:
+        return Check(name="disk", state="ok", found=found)
+    fix = "make room, or set SEXTON_HOME to a folder on a larger disk"
+    return Check(name="disk", state="problem" if free < NO_DISK_BYTES else "warning", found=found, fix=fix)
+
+
+def check_broker_port(config: Settings) -> Check:
+    """The embedded broker's port is free, or taken by that broker."""
+    from sexton.kafka.broker import running_broker
+
+    running = running_broker(config.var / "kafka")
+    if running:
+        found = f"the embedded broker runs on port {running.port} (pid {running.pid})"
+        return Check(name="broker port", state="ok", found=found)
+    host, _, port = config.bootstrap_servers.split(",")[0].rpartition(":")
+    if host not in (LOOPBACK, "localhost"):
+        return Check(name="broker port", state="ok", found=f"{config.bootstrap_servers} is not on this machine")
+    return check_port("broker port", int(port), setting="SEXTON_BOOTSTRAP_SERVERS")
+
+
+def check_port(name: str, port: int, *, setting: str) -> Check:
+    """Nothing listens on `port`, of which `setting` speaks. Taken is no problem until the embedded system starts."""
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        found = f"{port} cannot be used by the embedded system: {os.strerror(error.errno or 0)}"
+        fix = f"nothing, if `make up` runs; else stop what listens there, or set {setting} to another port"
+        return Check(name=name, state="warning", found=found, fix=fix)
+    return Check(name=name, state="ok", found=f"{port} is free")
+
+
+def check_cluster(client: "ClientConfig") -> Check:
+    """A broker of the cluster answers, and these credentials may see the offsets topic."""
+    from sexton.kafka.session import ClusterSession
+    from sexton.kafka.topics import describe_topic
+
+    with ClusterSession(client, connect_timeout_ms=CONNECT_TIMEOUT_MS, retry_for_s=RETRY_FOR_S) as session:
+        brokers, version = session.broker_ids, session.broker_version
+        topic = describe_topic(session, OFFSETS_TOPIC)
+    found = f"{len(brokers)} brokers, protocol of Kafka {version}, {len(topic.leaders)} log partitions"
+    return Check(name="cluster", state="ok", found=found)
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _recorded(distribution: str) -> dict[str, tuple[str, Path]]:
+    """File -> (hash that RECORD states, place on disk), of files that have a hash."""
+    files = metadata.distribution(distribution).files or []
+    return {str(file): (file.hash.value, Path(str(file.locate()))) for file in files if file.hash is not None}
+
+
+def _record_hash(path: Path) -> str | None:
+    """SHA-256 as RECORD writes it; None for a file that is not there."""
+    if not path.is_file():
+        return None
+    return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.log.crc import crc32_range, crc32c, crc32c_range
@@ -25,11 +25,13 @@ def test_known_answers(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_goes_on_from_what_came_before(first: bytes, second: bytes) -> None:
     assert crc32c(second, crc32c(first)) == crc32c(memoryview(first + second))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100), st.integers(0, 20), st.integers(0, 20))
 def test_ranges(data: bytes, before: int, after: int) -> None:
     padded = np.frombuffer(bytes(before) + data + bytes(after), dtype=np.uint8)

@@ -1,0 +1,408 @@
+"""Transitions of groups: states after a load, what throws and with which words, and that a throw changes nothing."""
+
+import copy
+from uuid import UUID
+
+import pytest
+
+from sexton.coordinator.groups import GROUP_RECORD_TYPES, Groups
+from sexton.errors import LogError, TransitionError
+from sexton.records import RECORD_TYPES, decode_key, decode_value
+from tests.strategies import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
+
+TOPIC_ID = UUID(int=7)
+CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": "r"}
+
+
+def classic(*members, **fields):
+    return group_entry(2, "g", classic_fields(*members, **fields))
+
+
+def record(record_type, member_id=None, **fields):
+    parts = {} if member_id is None else {"member_id": member_id}
+    return group_entry(record_type, "g", fields, **parts)
+
+
+def gone(record_type, member_id=None, regex=None):
+    parts = {} if member_id is None else {"member_id": member_id}
+    return group_entry(record_type, "g", None, **parts, **({} if regex is None else {"regular_expression": regex}))
+
+
+def consumer_member(member_id="m", topics=("t",)):
+    return record(
+        5,
+        member_id,
+        **CLIENT,
+        instance_id=None,
+        subscribed_topic_names=list(topics),
+        subscribed_topic_regex=None,
+        rebalance_timeout_ms=300,
+        server_assignor=None,
+        classic_member_metadata={"session_timeout_ms": 45, "supported_protocols": []},
+    )
+
+
+def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0):
+    def parts(numbers):
+        return [{"topic_id": TOPIC_ID, "partitions": list(numbers)}] if numbers else []
+
+    return record(
+        8,
+        member_id,
+        member_epoch=epoch,
+        previous_member_epoch=0,
+        state=state,
+        assigned_partitions=parts(partitions),
+        partitions_pending_revocation=parts(revoking),
+    )
+
+
+def target(record_type, member_id="m", topic_ids=(TOPIC_ID,)):
+    return record(record_type, member_id, topic_partitions=[{"topic_id": it, "partitions": [0]} for it in topic_ids])
+
+
+def share_member():
+    return record(10, "m", **CLIENT, subscribed_topic_names=["t"])
+
+
+def streams_member(tags=()):
+    return record(
+        19,
+        "m",
+        **CLIENT,
+        instance_id="i",
+        rebalance_timeout_ms=300,
+        topology_epoch=0,
+        process_id="p",
+        user_endpoint=None,
+        client_tags=[{"key": key, "value": "v"} for key in tags],
+    )
+
+
+def streams_task(epoch=1, state=1):
+    tasks = [{"subtopology_id": "0", "partitions": [0, 1]}]
+    return record(
+        22,
+        "m",
+        member_epoch=epoch,
+        previous_member_epoch=0,
+        state=state,
+        active_tasks=tasks,
+        standby_tasks=tasks,
+        warmup_tasks=[],
+        active_tasks_pending_revocation=[],
+        standby_tasks_pending_revocation=[],
+        warmup_tasks_pending_revocation=[],
+    )
+
+
+def topology(epoch=0, ids=("0",)):
+    info = {"name": "repartition", "partitions": 1, "replication_factor": 1, "topic_configs": []}
+    return record(
+        23,
+        epoch=epoch,
+        subtopologies=[
+            {
+                "subtopology_id": it,
+                "source_topics": ["t"],
+                "source_topic_regex": [],
+                "state_changelog_topics": [{**info, "name": "changelog"}],
+                "repartition_sink_topics": ["sink"],
+                "repartition_source_topics": [info],
+                "copartition_groups": [],
+            }
+            for it in ids
+        ],
+    )
+
+
+STREAMS = record(17, epoch=1, metadata_hash=0, validated_topology_epoch=0)
+SHARE = record(11, epoch=1, metadata_hash=0)
+
+
+def feed(groups, entry, log_offset=None):
+    key, value = entry
+    record_type, fields = decode_key(key)
+    groups.replay(
+        record_type, fields, None if value is None else decode_value(record_type, value)[1], log_offset=log_offset
+    )
+
+
+def replay(*entries, touched=False):
+    groups = Groups()
+    if touched:
+        groups.touch("g")
+    for log_offset, entry in enumerate(entries):
+        feed(groups, entry, log_offset)
+    return groups
+
+
+def rows(groups):
+    return [(group.to_group_row(), group.to_member_rows()) for _, group in sorted(groups.by_id.items())]
+
+
+def test_every_type_that_the_newest_coordinator_reads_is_replayed():
+    read = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))}
+    assert read - {0, 1} == GROUP_RECORD_TYPES
+
+
+@pytest.mark.parametrize(
+    "entries, state",
+    [
+        pytest.param([classic()], "Empty", id="classic without members"),
+        pytest.param([classic(("m", subscription()))], "Stable", id="classic with members"),
+        pytest.param([record(3, epoch=1)], "Empty", id="consumer without members"),
+        pytest.param([consumer_member(), owns(epoch=1)], "Stable", id="consumer at the initial epochs"),
+        pytest.param([consumer_member(), record(3, epoch=2)], "Assigning", id="consumer with a younger group epoch"),
+        pytest.param(
+            [consumer_member(), record(3, epoch=2), record(6, assignment_epoch=2), owns(epoch=1)],
+            "Reconciling",
+            id="consumer with a member behind",
+        ),
+        pytest.param([consumer_member(), owns(epoch=1, state=2)], "Reconciling", id="consumer, unreleased partitions"),
+        pytest.param([consumer_member(), owns(epoch=1, state=77)], "Reconciling", id="consumer, state unknown"),
+        pytest.param([SHARE], "Empty", id="share without members"),
+        pytest.param([share_member(), record(11, epoch=9, metadata_hash=0)], "Stable", id="share, whatever its epochs"),
+        pytest.param([STREAMS, topology()], "Empty", id="streams without members"),
+        pytest.param([STREAMS, streams_member()], "NotReady", id="streams without topology"),
+        pytest.param([STREAMS, streams_member(), topology(1)], "NotReady", id="streams, topology not validated"),
+        pytest.param([STREAMS, streams_member(), topology(), streams_task()], "Stable", id="streams"),
+        pytest.param([STREAMS, streams_member(), topology()], "Reconciling", id="streams, member not assigned yet"),
+        pytest.param(
+            [record(17, epoch=5, metadata_hash=0, validated_topology_epoch=0), streams_member(), topology()],
+            "Assigning",
+            id="streams with a younger group epoch",
+        ),
+    ],
+)
+def test_states_after_a_load(entries, state):
+    assert replay(*entries).by_id["g"].state == state
+
+
+THROWS = {
+    "consumer record on a classic group": ([classic()], record(3, epoch=1), "Group g is not a consumer group"),
+    "consumer tombstone on a classic group": ([classic()], gone(8, "m"), "Group g is not a consumer group"),
+    "share record on a consumer group": ([record(3, epoch=1)], SHARE, "Group g is not a share group."),
+    "streams record on a share group": ([SHARE], STREAMS, "Group g is not a streams group."),
+    "share tombstone of type 15 on a consumer group": (
+        [record(3, epoch=1)],
+        gone(15),
+        "Group g is not a share group.",
+    ),
+    "member with an assignment": (
+        [consumer_member(), owns()],
+        gone(5, "m"),
+        "Received a tombstone record to delete member m but did not receive "
+        "ConsumerGroupCurrentMemberAssignmentValue tombstone.",
+    ),
+    "member with a target": (
+        [consumer_member(), target(7), gone(8, "m")],
+        gone(5, "m"),
+        "Received a tombstone record to delete member m but did not receive "
+        "ConsumerGroupTargetAssignmentMetadataValue tombstone.",
+    ),
+    "consumer group with members": (
+        [consumer_member()],
+        gone(3),
+        "Received a tombstone record to delete group g but the group still has 1 members.",
+    ),
+    "consumer group with targets": (
+        [target(7), record(6, assignment_epoch=-1)],
+        gone(3),
+        "Received a tombstone record to delete group g but the target assignment still has 1 members.",
+    ),
+    "consumer group with a target epoch, which is there from the start": (
+        [record(3, epoch=1)],
+        gone(3),
+        "Received a tombstone record to delete group g but did not receive "
+        "ConsumerGroupTargetAssignmentMetadataValue tombstone.",
+    ),
+    "target epoch with targets": (
+        [target(7)],
+        gone(6),
+        "Received a tombstone record to delete target assignment of g but the assignment still has 1 members.",
+    ),
+    "target epoch below -1": (
+        [],
+        record(6, assignment_epoch=-2),
+        "The assignment epoch must be non-negative or -1.",
+    ),
+    "target timestamp below 0": (
+        [],
+        record(6, assignment_epoch=1, assignment_timestamp=-5),
+        "The assignment timestamp must be non-negative.",
+    ),
+    "target with a topic twice": (
+        [],
+        target(7, topic_ids=(TOPIC_ID, TOPIC_ID)),
+        "Duplicate key AAAAAAAAAAAAAAAAAAAABw",
+    ),
+    "partition of another member at the same epoch": (
+        [owns("m", epoch=2)],
+        owns("n", epoch=2),
+        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 2",
+    ),
+    "partition both assigned and revoked": (
+        [],
+        owns("m", epoch=2, revoking=(0,)),
+        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 2",
+    ),
+    "old owner described anew": (
+        [owns("m", epoch=2), owns("n", epoch=3)],
+        consumer_member("m"),
+        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 3",
+    ),
+    "share member with an assignment": (
+        [share_member()],
+        gone(10, "m"),
+        "Received a tombstone record to delete member m with invalid leave group epoch.",
+    ),
+    "share member with a target": (
+        [share_member(), target(13), gone(14, "m")],
+        gone(10, "m"),
+        "Received a tombstone record to delete member m but member exists in target assignment.",
+    ),
+    "share group with a target epoch": (
+        [SHARE],
+        gone(11),
+        "Received a tombstone record to delete group g but target assignment epoch in invalid.",
+    ),
+    "streams member with an assignment": (
+        [streams_member(), streams_task()],
+        gone(19, "m"),
+        "Received a tombstone record to delete member m but did not receive "
+        "StreamsGroupCurrentMemberAssignmentValue tombstone.",
+    ),
+    "streams member that never was assigned": ([streams_member()], gone(19, "m"), "is null"),
+    "streams topology below 0": ([], topology(-1), "Topology epoch must be non-negative."),
+    "streams topology with a subtopology twice": ([], topology(0, ("0", "0")), "Duplicate key 0"),
+    "streams member with a tag twice": ([], streams_member(("a", "a")), "Duplicate key a"),
+    "static member twice": (
+        [],
+        classic(("m", subscription()), ("n", subscription()), instance_id="i"),
+        "Static member with groupInstanceId=i cannot be added to group g since it is already a member.",
+    ),
+    "classic member three times": (
+        [],
+        classic(("m", subscription()), ("m", subscription()), ("m", subscription())),
+        "None of the member's protocols can be supported.",
+    ),
+}
+
+
+@pytest.mark.parametrize("before, entry, message", THROWS.values(), ids=THROWS)
+def test_what_throws_changes_nothing(before, entry, message):
+    groups = replay(*before)
+    snapshot = rows(copy.deepcopy(groups))
+    with pytest.raises(TransitionError) as caught:
+        feed(groups, entry)
+    assert str(caught.value) == message or (message == "is null" and str(caught.value).endswith(message))
+    assert rows(groups) == snapshot
+    with pytest.raises(TransitionError):  # and it would throw again
+        feed(groups, entry)
+
+
+def test_a_malformed_subscription_leaves_the_group_as_it_was():
+    groups = replay(classic(("m", subscription("t"))))
+    snapshot = rows(groups)
+    with pytest.raises(LogError) as caught:
+        feed(groups, classic(("m", BAD_SUBSCRIPTION)))
+    assert caught.value.reason == "malformed_subscription"
+    assert rows(groups) == snapshot
+
+
+@pytest.mark.parametrize(
+    "fields, known",
+    [
+        (classic_fields(("m", SHORT_SUBSCRIPTION)), False),
+        (classic_fields(("m", BAD_SUBSCRIPTION), protocol_type="connect"), False),
+        (classic_fields(("m", BAD_SUBSCRIPTION), protocol=None), False),
+        (classic_fields(("m", subscription("t", "u")), ("n", subscription("v"))), True),
+        (classic_fields(), True),
+    ],
+    ids=["too short", "another protocol type", "no protocol chosen", "two members", "no members"],
+)
+def test_a_subscription_is_known_when_every_member_s_is(fields, known):
+    group = replay(group_entry(2, "g", fields)).by_id["g"]
+    assert (group.subscribed_topics is not None) == known
+    if fields["members"] and known:
+        assert group.to_group_row()["subscribed_topics"] == ["t", "u", "v"]
+    assert group.is_subscribed("nothing") == (not known and fields["protocol_type"] == "consumer")
+
+
+@pytest.mark.parametrize(
+    "entry, group_type",
+    [
+        (record(3, epoch=1), "Consumer"),
+        (gone(3 + 1), "Consumer"),
+        (gone(5, "m"), "Consumer"),
+        (gone(16, regex="x"), "Consumer"),
+        (STREAMS, "Streams"),
+        (gone(23), "Streams"),
+        (classic(), "Classic"),
+    ],
+    ids=["3", "4 tombstone", "5 tombstone", "16 tombstone", "17", "23 tombstone", "2"],
+)
+def test_a_simple_group_gives_way(entry, group_type):
+    assert replay(entry, touched=True).by_id["g"].group_type == group_type
+
+
+@pytest.mark.parametrize("record_type", sorted(GROUP_RECORD_TYPES))
+def test_a_tombstone_of_a_group_that_is_not_there_makes_none(record_type):
+    needs_member = any(field.name == "member_id" for field in RECORD_TYPES[record_type].key.fields)
+    assert replay(gone(record_type, "m" if needs_member else None, "x" if record_type == 16 else None)).by_id == {}
+
+
+def test_type_2_replaces_and_removes_any_group():
+    assert replay(consumer_member(), classic()).by_id["g"].group_type == "Classic"
+    assert replay(consumer_member(), gone(2)).by_id == {}
+
+
+def test_a_group_deleted_in_order_is_gone():
+    entries = [record(3, epoch=1), consumer_member(), target(7), owns()]
+    assert replay(*entries, gone(8, "m"), gone(7, "m"), gone(6), gone(5, "m"), gone(4), gone(3)).by_id == {}
+    entries = [SHARE, share_member(), target(13)]
+    assert replay(*entries, gone(14, "m"), gone(13, "m"), gone(12), gone(10, "m"), gone(15), gone(11)).by_id == {}
+    entries = [STREAMS, streams_member(), streams_task(), topology()]
+    assert replay(*entries, gone(22, "m"), gone(21, "m"), gone(20), gone(19, "m"), gone(17), gone(23)).by_id == {}
+
+
+def test_a_partition_moves_on_at_a_higher_epoch_or_once_let_go():
+    assert replay(owns("m", epoch=2), owns("n", epoch=3)).by_id["g"].member_count == 2
+    replay(owns("m", epoch=2), owns("m", epoch=2, partitions=(), revoking=(0,)), gone(8, "m"), owns("n", epoch=1))
+    replay(owns("m", epoch=2), consumer_member("m"), gone(8, "m"), gone(5, "m"), owns("n", epoch=1))
+
+
+def test_streams_topics_are_sources_and_repartitions_while_there_are_members():
+    group = replay(STREAMS, topology()).by_id["g"]
+    assert group.to_group_row()["subscribed_topics"] == ["repartition", "t"]
+    assert not group.is_subscribed("t")
+    assert replay(STREAMS, topology(), streams_member()).by_id["g"].is_subscribed("t")
+
+
+def test_log_offset_is_that_of_the_last_record_of_its_own():
+    assert replay(touched=True).by_id["g"].log_offset is None
+    assert replay(classic(), classic()).by_id["g"].log_offset == 1
+    assert replay(record(3, epoch=1), consumer_member(), gone(8, "m")).by_id["g"].log_offset == 2
+
+
+def test_member_rows():
+    (row,) = replay(consumer_member(topics=("u", "t")), owns(partitions=(1, 0))).by_id["g"].to_member_rows()
+    assert row == {
+        "group_id": "g",
+        "member_id": "m",
+        "group_instance_id": None,
+        "client_id": "client",
+        "client_host": "/h",
+        "rack_id": "r",
+        "session_timeout_ms": 45,
+        "rebalance_timeout_ms": 300,
+        "member_epoch": 1,
+        "subscribed_topics": ["t", "u"],
+        "assignment": ["AAAAAAAAAAAAAAAAAAAABw-0", "AAAAAAAAAAAAAAAAAAAABw-1"],
+    }
+    (row,) = replay(classic(("m", subscription("t")))).by_id["g"].to_member_rows()
+    assert row["assignment"] == ["t-0"]
+    assert (row["session_timeout_ms"], row["rebalance_timeout_ms"], row["member_epoch"]) == (45_000, 45_000, None)
+    (row,) = replay(streams_member(), streams_task()).by_id["g"].to_member_rows()
+    assert row["assignment"] == ["0-0", "0-1", "0 (standby)-0", "0 (standby)-1"]

@@ -1,0 +1,125 @@
+"""The loader around the rules: counting, cutting, and going on after what cannot be read."""
+
+from sexton.coordinator.group_coordinator import FUTURE_MS, load, predicted_load_ms
+from tests.coordinator.golden import CAP_BYTES
+from tests.strategies import (
+    ABORT,
+    BASE_MS,
+    COMMIT,
+    BatchSpec,
+    classic_fields,
+    commit,
+    encode_batches,
+    encode_log,
+    group_entry,
+    offset_key,
+    tombstone,
+)
+
+
+def _load(history, **options):
+    return load([encode_log(history)], cap_bytes=CAP_BYTES, **options)
+
+
+def test_counters():
+    history = [
+        BatchSpec(entries=(commit("a", 1), commit("a", 2), tombstone("b"))),
+        BatchSpec(entries=(commit("a", 3, "u"),), producer_id=1, transactional=True),
+        BatchSpec(producer_id=1, control_type=COMMIT),
+        BatchSpec(producer_id=2),
+        BatchSpec(entries=((b"\x00\x63", None), group_entry(2, "a", classic_fields()))),
+    ]
+    loaded = _load(history)
+    sizes = [len(batch) for batch in encode_batches(history)]
+    assert loaded.counters == {
+        "bytes": sum(sizes),
+        "batches": 5,
+        "records": 7,
+        "control_records": 1,
+        "tombstones": 1,
+        "read_values": 3,
+        "largest_batch_bytes": max(sizes),
+    }
+    assert loaded.unknown_types == {99: 1}
+    assert (loaded.first_log_offset, loaded.next_log_offset, loaded.cut) == (0, 8, 8)
+    assert loaded.live_record_count == 3
+    assert loaded.fates() == {"live": 2, "superseded": 1, "undecodable": 0}
+
+
+def test_an_empty_log():
+    loaded = load([], cap_bytes=CAP_BYTES)
+    assert (loaded.first_log_offset, loaded.next_log_offset, loaded.cut) == (None, 0, 0)
+
+
+def test_damage_is_told_and_reading_goes_on():
+    before, after = encode_batches([BatchSpec(entries=(commit("a", 1),)), BatchSpec(entries=(commit("b", 2),))])
+    loaded = load([before + b"\xff" * 40 + after], cap_bytes=CAP_BYTES)
+    assert {key[0] for key in loaded.offsets} == {"a", "b"}
+    assert [row.reason for row in loaded.undecodable] == ["malformed_batch"]
+    assert loaded.load_would_fail
+
+
+def test_a_torn_tail_is_no_damage():
+    data = encode_log([BatchSpec(entries=(commit("a", 1),)), BatchSpec(entries=(commit("b", 2),))])
+    loaded = load([data[:-3]], cap_bytes=CAP_BYTES)
+    assert {key[0] for key in loaded.offsets} == {"a"}
+    assert not loaded.undecodable
+
+
+def test_a_bad_value_leaves_the_older_one_and_says_where():
+    loaded = _load([BatchSpec(entries=(commit("a", 1), (offset_key("a"), b"\x00\x07"), commit("b", 1)))])
+    (row,) = loaded.undecodable
+    assert (row.log_offset, row.base_offset, row.record_type, row.reason) == (1, 0, 1, "unknown_value_version")
+    assert (row.key, row.value) == (offset_key("a"), b"\x00\x07")
+    assert loaded.failures == ["log_offset 1: unknown_value_version: Found an unknown record version 7 for 1 type"]
+    assert loaded.offsets["a", "t", 0].committed_offset == 1
+    assert loaded.fates()["undecodable"] == 1
+
+
+def test_what_is_too_large_once_inflated_is_told_and_passed_over():
+    history = [BatchSpec(entries=(commit("a", metadata="x" * 5_000),)), BatchSpec(entries=(commit("b"),))]
+    loaded = load([encode_log(history, codec=1)], cap_bytes=1_000)
+    assert [(row.reason, row.log_offset, row.base_offset) for row in loaded.undecodable] == [
+        ("inflated_too_large", None, 0)
+    ]
+    assert loaded.failures[0].startswith("batch 0: inflated_too_large")
+    assert {key[0] for key in loaded.offsets} == {"b"}
+
+
+def test_a_marker_ends_only_its_own_producer_s_transaction():
+    history = [
+        BatchSpec(entries=(commit("a", 1),), producer_id=1, transactional=True),
+        BatchSpec(entries=(commit("b", 2),), producer_id=2, transactional=True, timestamp_ms=BASE_MS + 5),
+        BatchSpec(producer_id=1, control_type=ABORT),
+    ]
+    loaded = _load(history)
+    assert set(loaded.open_transactions) == {2}
+    transaction = loaded.open_transactions[2]
+    assert (transaction.first_log_offset, transaction.last_log_offset) == (1, 1)
+    assert (transaction.first_timestamp_ms, transaction.producer_epoch) == (BASE_MS + 5, 0)
+    assert loaded.fates() == {"aborted": 1, "pending": 1, "undecodable": 0}
+
+
+def test_a_batch_from_the_future_does_not_end_the_reading():
+    """Its stamp says nothing, so it is read as its neighbours are; the next honest one still cuts."""
+    history = [
+        BatchSpec(entries=(commit("a"),)),
+        BatchSpec(entries=(commit("b"),), timestamp_ms=BASE_MS + FUTURE_MS + 1),
+        BatchSpec(entries=(commit("c"),), timestamp_ms=BASE_MS + 10),
+    ]
+    loaded = _load(history, as_of_ms=BASE_MS + 10, taken_at_ms=BASE_MS)
+    assert {key[0] for key in loaded.offsets} == {"a", "b"}
+    assert (loaded.cut, loaded.counters["future_batches"]) == (2, 1)
+    history[1] = BatchSpec(entries=(commit("b"),), timestamp_ms=BASE_MS + FUTURE_MS)
+    assert _load(history, as_of_ms=BASE_MS + 10, taken_at_ms=BASE_MS).cut == 1
+
+
+def test_the_batch_at_as_of_is_not_read():
+    history = [BatchSpec(entries=(commit("a"),)), BatchSpec(entries=(commit("b"),), timestamp_ms=BASE_MS + 1, gap=5)]
+    assert _load(history, as_of_ms=BASE_MS + 1).cut == 6
+    assert _load(history, as_of_ms=BASE_MS + 2).cut == 7
+    assert _load(history, as_of_ms=BASE_MS).cut == 0
+
+
+def test_three_million_records_take_a_coordinator_some_seconds():
+    assert predicted_load_ms(3_000_000) == 3_600

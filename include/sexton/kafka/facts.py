@@ -39,7 +39,7 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """A group as ListGroups answers it: Kafka's words (Classic, Consumer, Share, Streams; Empty, Stable, ...)."""
+    """A group as ListGroups answers it: types in small letters (classic, consumer, share, streams), states not."""
 
     group_id: str
     group_type: str

@@ -1,0 +1,312 @@
+"""Real clients that fill `__consumer_offsets` with every kind of record a cluster grows, for the demo and for tests.
+
+Groups: classic members (one static), KIP-848 members (one subscribed by regex), a share group (KIP-932), and simple
+groups that only commit, some with names from other scripts and from attackers. Commits with metadata and leader epochs;
+transactions committed, aborted, overlapping and left open; offsets and groups deleted; a topic deleted, another made
+anew. What is drawn at random comes from `seed`; ids and time stamps are the broker's.
+
+Not here: a streams group (KIP-1071). No Python client makes one: librdkafka has no Streams, and kafka-python has no
+schema of StreamsGroupHeartbeat.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sexton.errors import BrokerError
+from sexton.kafka.admin import delete_group_offsets
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.session import ClusterSession
+
+TOPICS = {"orders": 3, "payments": 4, "clicks": 6, "inventory": 2, "doomed": 4, "reborn": 4}
+REBORN_PARTITIONS = 2
+LASTING_TOPICS = ("orders", "payments", "clicks", "inventory")
+MESSAGES_A_PARTITION = 20
+SIMPLE_GROUPS = (
+    "nightly-export",
+    "ledger",
+    "audit-trail",
+    "fraud-scores",
+    "search-index",
+    "mail-merge",
+    "склад-учёт",
+    "在庫-集計",
+    "rockets-🚀",
+    '<b onmouseover="alert(1)">bold</b>',
+    'o\'reilly "quoted", and; commas',
+    "=cmd()|' /C calc'!A0",
+    "{{ config }} ${HOME}",
+    "tab\tand\nnewline",
+)
+# The Python client hands a group to a transaction as text that must be printable ASCII.
+TRANSACTIONAL_GROUPS = tuple(name for name in SIMPLE_GROUPS if name.isascii() and name.isprintable())
+PINNED_GROUP = "pinned-by-transaction"
+METADATA = ("", "", "", "node-7", "реплика-é中😀", '{"offset": 1, "note": "</script>"}')
+TIMEOUT_S = 15
+TRANSACTION_TIMEOUT_MS = 900_000
+QUIET = {"log_level": 0}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What was made. `groups` are group ids by kind: simple, classic, classic_open, consumer, consumer_open, share, ...
+
+    `left_out` names what this environment could not make, with the reason.
+    """
+
+    groups: dict[str, tuple[str, ...]]
+    counts: dict[str, int]
+    left_out: tuple[str, ...]
+
+
+@contextmanager
+def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = lambda _: None) -> Iterator[Workload]:
+    """Do everything, then keep the open members and the open transaction while the block runs; end them after it.
+
+    `rounds` is the number of random commits, transactions and deletions. Raises BrokerError when the cluster does not
+    do as it is told.
+    """
+    with ExitStack() as stack:
+        try:
+            clients = _Clients(config, random.Random(seed), stack)
+            clients.make_topics()
+            say(f"{len(TOPICS)} topics with {sum(TOPICS.values())} partitions")
+            members = clients.run_members()
+            say(f"members: {', '.join(group for groups in members.values() for group in groups)}")
+            clients.commit_and_delete(rounds)
+            say(", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(clients.counts.items())))
+            clients.leave_transaction_open()
+            clients.remove_topics()
+            say(f"one transaction open over {PINNED_GROUP}; topic doomed deleted, topic reborn made anew")
+        except KafkaException as error:
+            raise BrokerError(f"the workload stopped: {error.args[0].str()}", place=config.bootstrap_servers) from None
+        groups = {
+            "simple": SIMPLE_GROUPS,
+            "orphaned": ("orphaned-by-deletion",),
+            "stale": ("stale-topic-id",),
+            "pinned": (PINNED_GROUP,),
+            **members,
+        }
+        yield Workload(groups=groups, counts=dict(clients.counts), left_out=tuple(clients.left_out))
+
+
+class _Clients:
+    """The clients of one run; everything that must end is on `stack`."""
+
+    def __init__(self, config: ClientConfig, rng: random.Random, stack: ExitStack) -> None:
+        self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
+        self._rng = rng
+        self._stack = stack
+        self._admin = AdminClient(self._settings)
+        self._session = stack.enter_context(ClusterSession(config))
+        self._group_metadata: dict[str, Any] = {}
+        self.counts: Counter[str] = Counter()
+        self.left_out: list[str] = []
+
+    def make_topics(self) -> None:
+        """Topics with some messages in every partition, and commits on the two that will be gone."""
+        self._create(TOPICS)
+        producer = Producer({**self._settings, "linger.ms": 5})
+        for topic, partitions in TOPICS.items():
+            for partition in range(partitions):
+                for number in range(MESSAGES_A_PARTITION):
+                    producer.produce(topic, value=f"message {number}", partition=partition)
+        producer.flush(TIMEOUT_S)
+        self._alter("orphaned-by-deletion", [TopicPartition("doomed", partition, 5) for partition in range(4)])
+        self._alter("stale-topic-id", [TopicPartition("reborn", partition, 7) for partition in range(4)])
+        self._alter(PINNED_GROUP, [TopicPartition("clicks", partition, 11) for partition in range(6)])
+
+    def run_members(self) -> dict[str, tuple[str, ...]]:
+        """Members of every kind at once (joining takes seconds): some leave, some stay until the stack is closed."""
+        consumers = {
+            "orders-service": self._member("orders-service", "classic", ["orders"]),
+            "billing-service": self._member(
+                "billing-service", "classic", ["payments", "orders"], **{"group.instance.id": "billing-1"}
+            ),
+            "clicks-next": self._member("clicks-next", "consumer", ["clicks"]),
+            "inventory-next": self._member("inventory-next", "consumer", ["^inv.*"]),
+        }
+        share = self._share_member("orders-shared", "orders")
+        waiting = set(consumers)
+        deadline = time.monotonic() + TIMEOUT_S
+        while waiting and time.monotonic() < deadline:
+            for group_id in sorted(waiting):
+                messages = consumers[group_id].consume(MESSAGES_A_PARTITION * 6, timeout=0.1)
+                if any(message.error() is None for message in messages):
+                    consumers[group_id].commit(asynchronous=False)
+                    waiting.discard(group_id)
+            if share:
+                share.poll(0.05)
+        if waiting:
+            raise BrokerError(f"members got no messages within {TIMEOUT_S} s: {', '.join(sorted(waiting))}")
+        for group_id in ("orders-service", "clicks-next"):
+            consumers.pop(group_id).close()
+        for consumer in consumers.values():
+            self._stack.callback(consumer.close)
+        if share:
+            share.close()
+        return {
+            "classic": ("orders-service",),
+            "classic_open": ("billing-service",),
+            "consumer": ("clicks-next",),
+            "consumer_open": ("inventory-next",),
+            "share": ("orders-shared",) if share else (),
+        }
+
+    def commit_and_delete(self, rounds: int) -> None:
+        """Random commits, transactions (two producers, often overlapping) and deletions over the simple groups."""
+        producers = [self._transactional(f"workload-{number}") for number in range(2)]
+        open_ones: list[Producer] = []
+        for group_id in SIMPLE_GROUPS:
+            self._alter(group_id, self._offsets())
+        for _ in range(rounds):
+            draw = self._rng.random()
+            group_id = self._rng.choice(SIMPLE_GROUPS)
+            if draw < 0.45:
+                self._alter(group_id, self._offsets())
+            elif draw < 0.65:
+                producer = self._rng.choice(producers)
+                if producer not in open_ones:
+                    producer.begin_transaction()
+                    open_ones.append(producer)
+                self._send(producer, self._rng.choice(TRANSACTIONAL_GROUPS))
+            elif draw < 0.8 and open_ones:
+                self._end(open_ones.pop(self._rng.randrange(len(open_ones))))
+            elif draw < 0.93:
+                self._delete_offsets(group_id)
+            else:
+                self._delete_group(group_id)
+        for producer in open_ones:
+            self._end(producer)
+
+    def leave_transaction_open(self) -> None:
+        """Pending offsets over committed ones; the transaction is aborted when the stack is closed."""
+        producer = self._transactional("workload-open")
+        producer.begin_transaction()
+        pending = [TopicPartition("clicks", partition, 100 + partition) for partition in range(4)]
+        producer.send_offsets_to_transaction(pending, self._metadata_of(PINNED_GROUP), TIMEOUT_S)
+        self._send(producer, TRANSACTIONAL_GROUPS[1])
+        self._stack.callback(producer.abort_transaction, TIMEOUT_S)
+        self.counts["open_transactions"] += 1
+
+    def remove_topics(self) -> None:
+        for topic in ("doomed", "reborn"):
+            self._wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return self._create({"reborn": REBORN_PARTITIONS})
+            except KafkaException as error:
+                # Deleting goes on for a moment after it was confirmed.
+                is_still_there = error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+                if not is_still_there or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _member(self, group_id: str, protocol: str, topics: Sequence[str], **more: str) -> Consumer:
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": group_id,
+                "group.protocol": protocol,
+                "client.id": f"{group_id}-client",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "max.poll.interval.ms": 86_400_000,  # stays a member without being polled
+                **more,
+            }
+        )
+        consumer.subscribe(list(topics))
+        return consumer
+
+    def _share_member(self, group_id: str, topic: str) -> Any:
+        try:
+            share = confluent_kafka.ShareConsumer({**self._settings, "group.id": group_id})
+            share.subscribe([topic])
+        except (AttributeError, KafkaException) as error:
+            self.left_out.append(f"share group: {error}")
+            return None
+        return share
+
+    def _transactional(self, transactional_id: str) -> Producer:
+        producer = Producer(
+            {
+                **self._settings,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            }
+        )
+        producer.init_transactions(TIMEOUT_S)
+        return producer
+
+    def _send(self, producer: Producer, group_id: str) -> None:
+        producer.send_offsets_to_transaction(self._offsets(), self._metadata_of(group_id), TIMEOUT_S)
+        self.counts["transactional_commits"] += 1
+
+    def _end(self, producer: Producer) -> None:
+        if self._rng.random() < 0.6:
+            producer.commit_transaction(TIMEOUT_S)
+            self.counts["committed_transactions"] += 1
+        else:
+            producer.abort_transaction(TIMEOUT_S)
+            self.counts["aborted_transactions"] += 1
+
+    def _metadata_of(self, group_id: str) -> Any:
+        """What names a group to a transaction: librdkafka takes it only from a consumer."""
+        if group_id not in self._group_metadata:
+            consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
+            self._group_metadata[group_id] = consumer.consumer_group_metadata()
+            consumer.close()
+        return self._group_metadata[group_id]
+
+    def _offsets(self) -> list[TopicPartition]:
+        """Some partitions of one topic, with metadata and leader epochs here and there."""
+        topic = self._rng.choice(LASTING_TOPICS)
+        partitions = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
+        return [
+            TopicPartition(
+                topic,
+                partition,
+                self._rng.randrange(100_000),
+                self._rng.choice(METADATA),
+                self._rng.choice([-1, 0, 3]),
+            )
+            for partition in sorted(partitions)
+        ]
+
+    def _alter(self, group_id: str, offsets: list[TopicPartition]) -> None:
+        self._wait(self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]))
+        self.counts["commits"] += 1
+
+    def _delete_offsets(self, group_id: str) -> None:
+        topic = self._rng.choice(LASTING_TOPICS)
+        some = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
+        self.counts["deleted_offsets"] += delete_group_offsets(self._session, group_id, topic, some)
+
+    def _delete_group(self, group_id: str) -> None:
+        try:
+            self._wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+            self.counts["deleted_groups"] += 1
+        except KafkaException as error:
+            # Deleted before and not committed to since: as it happens to people.
+            if error.args[0].code() != confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+
+    def _create(self, topics: dict[str, int]) -> None:
+        self._wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+
+    @staticmethod
+    def _wait(futures: dict[Any, "Future[Any]"]) -> None:
+        for future in futures.values():
+            future.result(TIMEOUT_S)

@@ -60,11 +60,9 @@ _SUBSCRIPTION = Schema((Field("topics", Array(Text())), Field("user_data", Blob(
 
 
 def read_subscription(data: bytes) -> list[str] | None:
-    """Read the topics of a member's `subscription`, whatever version it claims; None where the coordinator gives up
-    quietly.
+    """Read the topics of a member's `subscription`, whatever version it claims; see registry.decode_subscription.
 
-    That is where the bytes end inside a number: within the version, a length or a count. Raises wire.Unreadable for
-    what is malformed in any other way, on which the coordinator's load fails.
+    None where the bytes end inside a number. Raises wire.Unreadable for what is malformed in any other way.
     """
     try:
         _, pos = wire.read_i16(data, 0)

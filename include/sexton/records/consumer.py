@@ -1,6 +1,9 @@
 """Types 3 to 8 and 16: a consumer group of KIP-848, one record for each part of its state.
 
 Follows ConsumerGroup*{Key,Value}.json. All values have version 0 alone and grow by tagged fields.
+
+Where Kafka's JSON says `"default": null` of a tagged field, without quotes, its generator takes an empty list or struct
+for the default, and brokers do write null: their type 5 ends in 01 00 01 00, a tag that holds null. So it is here.
 """
 
 from sexton.records.record_type import RecordType, Releases
@@ -88,8 +91,8 @@ MEMBER_METADATA = RecordType(
                     nullable=True,
                 ),
                 tag=0,
-                absent=None,
-                note="a member that speaks the classic protocol within a consumer group",
+                absent={"session_timeout_ms": 0, "supported_protocols": []},
+                note="a member that speaks the classic protocol within a consumer group; null for any other",
             ),
         ),
         flexible_since=0,
@@ -138,7 +141,7 @@ ASSIGNMENT_EPOCHS = Field(
     "assignment_epochs",
     Array(INT32, nullable=True),
     tag=0,
-    absent=None,
+    absent=[],
     note="as many as partitions: the epoch at which each was assigned; fences zombie commits",
 )
 

@@ -25,8 +25,8 @@ class RecordType:
 
     `name` is Kafka's, `versions` the versions of the value that are accepted, `since` the release that first wrote it.
     `read_by` tells which releases' default coordinators decode it; to any other it is an unknown record type, which is
-    skipped (4.0 on) or ends the load (before), and None means that no release ever read it. Decoding here does not look
-    at `read_by`: the replay asks `is_read_by` first where it follows a certain release.
+    skipped (4.0 on) or ends the load (before), and None means that no release ever read it. decode_key looks at it when
+    it is told a release.
     """
 
     number: int

@@ -15,7 +15,7 @@ from sexton.records import wire
 from sexton.records.classic import GROUP_METADATA, read_subscription
 from sexton.records.consumer import CONSUMER_GROUP_TYPES
 from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
-from sexton.records.record_type import RecordType
+from sexton.records.record_type import RecordType, Release
 from sexton.records.share import SHARE_GROUP_TYPES
 from sexton.records.streams import STREAMS_GROUP_TYPES
 
@@ -43,16 +43,19 @@ class MalformedRecord(LogError):
     """A key, value or subscription that cannot be read; `reason` is a reason code of undecodable_records."""
 
 
-def decode_key(key: bytes) -> tuple[int, dict[str, Any]]:
+def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, dict[str, Any]]:
     """Decode a record's key to its type and its fields.
 
-    Raises UnknownRecordType, or MalformedRecord with reason short_key or malformed_key.
+    With a `release`, such as (4, 3) or (4, 0, 1), a type that this release's coordinator does not read is unknown,
+    whatever follows. Raises UnknownRecordType, or MalformedRecord with reason short_key or malformed_key.
     """
     try:
         number, pos = wire.read_i16(key, 0)
     except wire.Unreadable as error:
         raise MalformedRecord("short_key", f"Could not read version from key's buffer: {error}") from error
     record_type = _record_type(number)
+    if release is not None and not record_type.is_read_by(release):
+        raise UnknownRecordType(number)
     try:
         fields, _ = record_type.key.reader(0)(key, pos)
     except wire.Unreadable as error:
@@ -102,9 +105,9 @@ def encode_value(record_type: int, version: int, fields: Mapping[str, Any]) -> b
 def decode_subscription(data: bytes) -> list[str] | None:
     """Decode the topics of a classic consumer member's `subscription`, in its order, whatever version it claims.
 
-    None where the bytes end inside a number (the version, a length, a count), which the coordinator takes as
-    "subscription not known". Raises MalformedRecord (malformed_subscription) for anything else, on which its load
-    fails.
+    None where the bytes end inside a number (the version, a length, a count): the coordinator then takes the
+    subscription as not known. Raises MalformedRecord (malformed_subscription) for anything else, on which the
+    coordinator's load fails; from 4.2.2, 4.3.2 and 4.4.0 on it takes this, too, as not known (KAFKA-20570).
     """
     try:
         return read_subscription(data)

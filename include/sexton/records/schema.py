@@ -11,6 +11,7 @@ hold, as Kafka does with fields marked ignorable, which all of those here are.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any
@@ -145,12 +146,15 @@ def _schema_writer(schema: Schema, version: int) -> Writer:
 
 def _struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> Reader:
     absent = {field.name: field.absent for field in fields}
-    readers = {field: _field_reader(field, version, flexible) for field in fields if field.is_in(version)}
-    in_order = [(field.name, read) for field, read in readers.items() if field.tag is None]
-    by_tag = {field.tag: (field.name, read) for field, read in readers.items() if field.tag is not None}
+    absent_containers = [(name, value) for name, value in absent.items() if isinstance(value, list | dict)]
+    readers = [(field, _field_reader(field, version, flexible)) for field in fields if field.is_in(version)]
+    in_order = [(field.name, read) for field, read in readers if field.tag is None]
+    by_tag = {field.tag: (field.name, read) for field, read in readers if field.tag is not None}
 
     def read_struct(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
         values = absent.copy()
+        for name, value in absent_containers:
+            values[name] = deepcopy(value)  # who gets a record may change it
         for name, read in in_order:
             values[name], pos = read(buf, pos)
         return values, _read_tags(buf, pos, by_tag, values) if flexible else pos

@@ -28,7 +28,7 @@ METADATA = RecordType(
                 "last_assignment_configs",
                 Array(Struct((Field("key", Text()), Field("value", Text()))), nullable=True),
                 tag=1,
-                absent=None,
+                absent=[],
                 note="Kafka 4.2",
             ),
             Field(

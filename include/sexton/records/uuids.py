@@ -1,6 +1,7 @@
 """Kafka's text of a topic id: base64url without padding, where the zero UUID stands for "none"."""
 
 import base64
+import re
 from uuid import UUID
 
 from sexton.records.schema import ZERO_UUID
@@ -14,8 +15,7 @@ def kafka_uuid(value: UUID) -> str | None:
 
 
 def parse_kafka_uuid(text: str) -> UUID:
-    """Read Kafka's text of a UUID; raises ValueError for anything but 16 bytes of base64url."""
-    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if len(data) != 16:
-        raise ValueError(f"{text!r} is not a Kafka id: {len(data)} bytes, 16 expected")
-    return UUID(bytes=data)
+    """Read Kafka's text of a UUID; raises ValueError for anything but 22 characters of base64url."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
+        raise ValueError(f"{text!r} is not a Kafka id: 22 characters of base64url expected")
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -1,0 +1,171 @@
+"""Bad bytes raise one of two errors, say why, and cost no more memory than they are long."""
+
+import random
+import struct
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sexton.errors import LogError
+from sexton.records import (
+    RECORD_TYPES,
+    MalformedRecord,
+    UnknownRecordType,
+    decode_key,
+    decode_subscription,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from tests.records.generated import ALL_VERSIONS, fields_of, values_of
+
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
+
+
+@pytest.mark.parametrize(
+    "key, reason, detail",
+    [
+        (b"", "short_key", "Could not read version from key's buffer"),
+        (b"\0", "short_key", "Could not read version from key's buffer"),
+        (b"\0\1", "malformed_key", "Could not read record with version 1 from key's buffer due to: int16 at byte 2"),
+        (b"\0\1\0\1g\xff\xff\0\0\0\0", "malformed_key", "non-nullable field topic was serialized as null"),
+        (b"\0\2\0\5g", "malformed_key", "Error reading byte array of 5 byte(s): only 1 byte(s) available"),
+    ],
+)
+def test_malformed_keys(key: bytes, reason: str, detail: str) -> None:
+    with pytest.raises(MalformedRecord) as caught:
+        decode_key(key)
+    assert caught.value.reason == reason
+    assert detail in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "number, value, reason, detail",
+    [
+        (1, b"", "malformed_value", "Could not read version from value's buffer"),
+        (1, b"\0", "malformed_value", "Could not read version from value's buffer"),
+        (1, b"\0\5", "unknown_value_version", "Found an unknown record version 5 for 1 type"),
+        (1, b"\xff\xff", "unknown_value_version", "Found an unknown record version -1 for 1 type"),
+        (0, b"\0\1" + COMMIT_V0[2:], "unknown_value_version", "Found an unknown record version 1 for 0 type"),
+        (3, b"\0\1", "unknown_value_version", "Found an unknown record version 1 for 3 type"),
+        (
+            1,
+            COMMIT_V0[:-1],
+            "malformed_value",
+            "version 0 from value's buffer due to: int64 at byte 13, where 7 bytes are left",
+        ),
+        (16, b"\0\0\2\0", "malformed_value", "non-nullable field topics element was serialized as null"),
+    ],
+)
+def test_malformed_values(number: int, value: bytes, reason: str, detail: str) -> None:
+    with pytest.raises(MalformedRecord) as caught:
+        decode_value(number, value)
+    assert caught.value.reason == reason
+    assert detail in caught.value.detail
+
+
+def test_both_errors_tell_a_reason() -> None:
+    assert issubclass(UnknownRecordType, LogError)
+    assert issubclass(MalformedRecord, LogError)
+    with pytest.raises(UnknownRecordType) as caught:
+        decode_key(b"\xff\xfe")
+    assert (caught.value.number, caught.value.reason) == (-2, "unknown_record_type")
+
+
+def test_every_type_number() -> None:
+    known = set()
+    for number in range(-(2**15), 2**15):
+        with suppress(UnknownRecordType):
+            known.add(decode_key(struct.pack(">h", number) + b"\0\1g\0\1t\0\0\0\0")[0])
+        with suppress(UnknownRecordType, MalformedRecord):
+            assert decode_value(number, COMMIT_V0)[0] == 0
+    assert known == set(RECORD_TYPES)
+
+
+@pytest.mark.parametrize("number", RECORD_TYPES)
+def test_every_value_version(number: int) -> None:
+    reasons = {version: refusal(number, struct.pack(">h", version)) for version in range(-(2**15), 2**15)}
+    cut_short = {version for version, reason in reasons.items() if reason == "malformed_value"}
+    assert cut_short == set(RECORD_TYPES[number].versions)
+    assert set(reasons.values()) == {"malformed_value", "unknown_value_version"}
+
+
+def refusal(number: int, value: bytes) -> str | None:
+    try:
+        decode_value(number, value)
+    except MalformedRecord as error:
+        return error.reason
+    return None
+
+
+@pytest.mark.parametrize("number, version", ALL_VERSIONS)
+@FEW
+@given(data=st.data())
+def test_truncated_at_every_byte(number: int, version: int, data: st.DataObject) -> None:
+    declared = RECORD_TYPES[number]
+    key = encode_key(number, data.draw(fields_of(declared.key, 0)))
+    value = encode_value(number, version, data.draw(values_of(declared, version)))
+    for end in range(len(key)):
+        with pytest.raises(MalformedRecord):
+            decode_key(key[:end])
+    for end in range(len(value)):
+        with pytest.raises(MalformedRecord):
+            decode_value(number, value[:end])
+
+
+@pytest.mark.parametrize("number, version", ALL_VERSIONS)
+@FEW
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_mutated_bytes_raise_nothing_else(number: int, version: int, data: st.DataObject, seed: int) -> None:
+    value = encode_value(number, version, data.draw(values_of(RECORD_TYPES[number], version)))
+    chance = random.Random(seed)
+    for _ in range(20):
+        mutated = bytearray(value)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(2, len(mutated) + 1)
+            mutated[at : at + chance.randrange(3)] = chance.choice(
+                [b"\xff" * 5, b"\x7f\xff\xff\xff", b"\0", chance.randbytes(2)]
+            )
+        with suppress(MalformedRecord):
+            decode_value(number, bytes(mutated))
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_as_key_value_and_subscription(data: bytes) -> None:
+    for decode in (decode_key, decode_subscription, *(lambda value, n=n: decode_value(n, value) for n in RECORD_TYPES)):
+        with suppress(MalformedRecord, UnknownRecordType):
+            decode(data)
+
+
+@pytest.mark.parametrize(
+    "number, value",
+    [
+        (1, "0003 0000000000000000 00000000 7fff"),
+        (1, "0004 0000000000000000 00000000 ffffffff07"),
+        (1, "0004 0000000000000000 00000000 01 0000000000000000 01 07 ffffffff07"),
+        (1, "0004 0000000000000000 00000000 01 0000000000000000 ffffffff07"),
+        (2, "0003 0000 00000000 ffff ffff 0000000000000000 7fffffff"),
+        (2, "0003 0000 00000000 ffff ffff 0000000000000000 80000000"),
+        (2, "0003 0000 00000000 ffff ffff 0000000000000000 00000001 0000 ffff 0000 0000 00000000 00000000 7fffffff"),
+        (7, "0000 ffffffff07"),
+        (7, "0000 8080808008"),
+        (8, "0000 00000000 00000000 00 02 00000000000000000000000000000000 ffffffff07"),
+        (16, "0000 8180808008"),
+    ],
+)
+def test_a_huge_count_allocates_nothing(number: int, value: str) -> None:
+    data = bytes.fromhex(value)
+    with pytest.raises(MalformedRecord):  # once before measuring, to have the readers made
+        decode_value(number, data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedRecord):
+            decode_value(number, data)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 100_000

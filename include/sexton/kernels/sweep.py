@@ -29,7 +29,6 @@ def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_m
     Columns: the key, broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an
     event can make it expire), base_timestamp_ms (NULL under an explicit expiry).
     """
-    rows = offsets.num_rows
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
     kind, is_empty, has_protocol = (
@@ -55,6 +54,8 @@ def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_m
     with np.errstate(over="ignore"):  # signed 64-bit, as in Java
         due_at = np.where(explicit, _int64(offsets["expire_timestamp_ms"]), base + retention_ms)
         due = np.where(explicit, now_ms >= due_at, now_ms - base >= retention_ms)
+        # Where a sum overflows, no instant is told: by it the answer would never change.
+        is_instant = explicit | ((due_at >= base) & (due == (now_ms >= due_at)))
 
     shared = kind == "Share"
     reason = np.select(
@@ -63,7 +64,7 @@ def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_m
         default="expired",
     )
     expires = np.isin(reason, ["expired", "expired_explicit"])
-    has_instant = expires | (reason == "not_due")
+    has_instant = (expires | (reason == "not_due")) & is_instant
     return pa.table(
         {
             **{name: offsets[name] for name in KEY},
@@ -71,9 +72,8 @@ def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_m
             "broker_reason": pa.array(reason, pa.string()),
             "broker_expires_at_ms": pa.array(due_at, pa.int64(), mask=~has_instant),
             "base_timestamp_ms": pa.array(base, pa.int64(), mask=explicit),
-        }
-        if rows
-        else _NO_VERDICTS
+        },
+        schema=_VERDICTS,
     )
 
 
@@ -112,7 +112,7 @@ def plan(
 
 
 _GROUP_COLUMNS = ["group_type", "state", "protocol_type", "current_state_timestamp_ms", "subscription_known"]
-_NO_VERDICTS = pa.schema(
+_VERDICTS = pa.schema(
     [
         ("group_id", pa.string()),
         ("topic", pa.string()),
@@ -122,7 +122,7 @@ _NO_VERDICTS = pa.schema(
         ("broker_expires_at_ms", pa.int64()),
         ("base_timestamp_ms", pa.int64()),
     ]
-).empty_table()
+)
 
 
 def _mask(values: pa.Array) -> Mask:

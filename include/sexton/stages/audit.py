@@ -17,12 +17,10 @@ class AuditRequest:
     out: Path
 
 
-def run_audit(request: AuditRequest, *, quiet: bool = False) -> RunRecord:
+def run_audit(engine: Engine, request: AuditRequest) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is told by dq_results, not raised."""
     folder = RunFolder(request.out)
-    with Engine("sexton audit", quiet=quiet) as engine:
-        replay_groups.run(engine, folder, request.replay)
-        find_expired.run(engine, folder)
-        plan_tombstones.run(engine, folder)
-        validate_tables.run(engine, folder, lake=False)
-    return folder.read_run()
+    replay_groups.run(engine, folder, request.replay)
+    find_expired.run(engine, folder)
+    plan_tombstones.run(engine, folder)
+    return validate_tables.run(engine, folder, lake=False)

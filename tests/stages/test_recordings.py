@@ -1,0 +1,94 @@
+"""`sexton audit` of recordings of real brokers equals the brokers' own answers and their own expiry sweeps.
+
+What is compared is told by tests/golden/check_audit.py; the recordings by tests/golden/README.md.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sexton.log.batch import Batch, read_batches, read_records
+from sexton.records import decode_key
+from sexton.stages.audit import AuditRequest, run_audit
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunRecord
+from sexton.stages.spark import Engine
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CHECK = GOLDEN / "check_audit.py"
+RECORDINGS = ["kafka-4.3.1-plain", "kafka-4.3.1-lz4", "kafka-4.3.1-partial"]
+TAKEN_AT_MS = 1_796_000_000_000  # some days after the recordings
+
+
+def check(*words: object) -> str:
+    done = subprocess.run([sys.executable, str(CHECK), *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def sweep_count(recording: str) -> int:
+    for number in range(100):
+        done = subprocess.run([sys.executable, str(CHECK), "as-of", str(GOLDEN / recording), str(number)], check=False)
+        if done.returncode:
+            return number
+    raise AssertionError("endless sweeps")
+
+
+def audit(engine: Engine, out: Path, segments: Path, **options: object) -> RunRecord:
+    replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=TAKEN_AT_MS, **options)
+    return run_audit(engine, AuditRequest(replay=replay, out=out))
+
+
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_state_equals_what_the_broker_answers(engine: Engine, tmp_path: Path, recording: str) -> None:
+    audit(engine, tmp_path, GOLDEN / recording / "before")
+    assert check("state", GOLDEN / recording, tmp_path).splitlines()[-1].startswith("equal:")
+
+
+@pytest.mark.parametrize(
+    "recording, number", [(name, number) for name in RECORDINGS for number in range(sweep_count(name))]
+)
+def test_plan_equals_the_brokers_sweep(engine: Engine, tmp_path: Path, recording: str, number: int) -> None:
+    as_of_ms = int(check("as-of", GOLDEN / recording, number))
+    record = audit(engine, tmp_path, GOLDEN / recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
+    assert check("sweep", GOLDEN / recording, tmp_path, number).splitlines()[-1].startswith("equal:")
+    assert planned_keys(tmp_path) == rows_of_plan(tmp_path)
+    assert record.plan_id
+
+
+def planned_keys(out: Path) -> list[tuple[int, str]]:
+    """(log partition, key) of every record in the plan's own batches."""
+    found = []
+    for file in sorted((out / "batches").glob("*.log")):
+        for batch in read_batches(file.read_bytes()):
+            assert isinstance(batch, Batch)
+            for record in read_records(batch, cap_bytes=1 << 20):
+                assert record.value is None
+                found.append((int(file.stem), record.key.hex()))
+    return found
+
+
+def rows_of_plan(out: Path) -> list[tuple[int, str]]:
+    import pyarrow.parquet as pq
+
+    rows = [
+        row for file in sorted((out / "tombstones").glob("*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()
+    ]
+    for row in rows:
+        record_type, fields = decode_key(row["key"])
+        assert (record_type, fields["group_id"]) == (row["record_type"], row["group_id"])
+    return [(row["log_partition"], row["key"].hex()) for row in rows]
+
+
+def test_the_same_bytes_give_the_same_plan_and_checkpoint(engine: Engine, tmp_path: Path) -> None:
+    recording = GOLDEN / "kafka-4.3.1-partial"
+    as_of_ms = int(check("as-of", recording, 0))
+    first, second = (
+        audit(engine, tmp_path / name, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1) for name in "ab"
+    )
+    assert first.plan_id == second.plan_id
+    assert first.checkpoint_sha256 == second.checkpoint_sha256
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["cuts"]

@@ -95,3 +95,17 @@ def test_timestamps_at_the_ends_of_64_bits(commit_timestamp_ms: int) -> None:
     loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
     for now_ms in (0, BASE_MS, (1 << 63) - 1):
         compare(loaded, retention_ms=60_000, now_ms=now_ms)
+
+
+@pytest.mark.parametrize("late_ms, verdict", [(-1, "keep"), (0, "expire"), (1, "expire")])
+def test_an_offset_expires_at_the_very_millisecond(late_ms: int, verdict: str) -> None:
+    for fields in ({}, {"version": 1, "expire_timestamp_ms": BASE_MS + 60_000}):
+        entries = (commit("a", commit_timestamp_ms=BASE_MS, **fields),)
+        loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
+        now_ms = BASE_MS + 60_000 + late_ms
+        compare(loaded, retention_ms=60_000, now_ms=now_ms)
+        tables = tables_of(loaded, log_partition=0, partition_count=None)
+        judged = judge(
+            tables["committed_offsets"], tables["groups"], tables["pending_offsets"], retention_ms=60_000, now_ms=now_ms
+        )
+        assert judged["broker_verdict"].to_pylist() == [verdict]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from tests.report.run_folder import (
     DAY_MS,
     HOSTILE_NAMES,
     HOUR_MS,
+    Row,
     due,
     group,
     kept,
@@ -149,11 +151,11 @@ def test_open_transactions(tmp_path: Path) -> None:
 
 
 def test_log_partitions(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Row] = [
         {"log_partition": 1, "records": 0, "live_records": 0},
         {"log_partition": 0, "records": 200, "live_records": 50, "load_would_fail": True, "load_failure": "why"},
     ]
-    bad = [{"log_partition": 0, "reason": "bad_crc"}, {"log_partition": 0, "reason": "malformed_value"}] * 2
+    bad: list[Row] = [{"log_partition": 0, "reason": "bad_crc"}, {"log_partition": 0, "reason": "malformed_value"}] * 2
     folder = write_run_folder(tmp_path, {"load_profile": rows, "undecodable_records": bad}, blocked={0: "4 bad"})
     zero, one = summarize(folder).log_partitions
     assert (zero.garbage_share, zero.undecodable, zero.load_failure, zero.blocked) == (0.75, 4, "why", "4 bad")
@@ -168,8 +170,13 @@ def test_fates(tmp_path: Path) -> None:
 
 
 def test_orphans_need_recorded_topics(tmp_path: Path) -> None:
-    offsets = [{"group_id": "g", "topic": topic, "partition": 0} for topic in ("gone", "there", "gone", "lost")]
-    tables = {"committed_offsets": offsets, "topic_partitions": [{"topic": "there", "partition": 0}]}
+    offsets: list[Row] = [
+        {"group_id": "g", "topic": topic, "partition": 0} for topic in ("gone", "there", "gone", "lost")
+    ]
+    tables: dict[str, list[Row]] = {
+        "committed_offsets": offsets,
+        "topic_partitions": [{"topic": "there", "partition": 0}],
+    }
     found = summarize(write_run_folder(tmp_path / "with", tables, has_topics=True))
     assert found.orphans is not None
     assert [(item.topic, item.offsets) for item in found.orphans.rows] == [("gone", 2), ("lost", 1)]
@@ -264,7 +271,12 @@ def test_many_offsets_stay_in_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     sizes: list[int] = []
     as_python = collect._rows
-    monkeypatch.setattr(collect, "_rows", lambda table: sizes.append(table.num_rows) or as_python(table))
+
+    def counted(table: pa.Table) -> list[dict[str, Any]]:
+        sizes.append(table.num_rows)
+        return as_python(table)
+
+    monkeypatch.setattr(collect, "_rows", counted)
     found = collect.summarize(tmp_path)
     assert found.expiring.buckets[0].offsets == rows // 4
     assert sum(bucket.offsets for bucket in found.expiring.buckets) == rows

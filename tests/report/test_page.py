@@ -4,6 +4,7 @@ import re
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.report.run_folder import (
     DAY_MS,
     HOSTILE_NAMES,
     HOUR_MS,
+    Row,
     due,
     group,
     kept,
@@ -66,7 +68,7 @@ class Page(HTMLParser):
 def everywhere(name: str, root: Path) -> str:
     """The page of a run in which every text that came from outside is `name`."""
     verdicts = [due(name, 0, topic=name), kept(name, 1, name or "x", topic=name), kept(name, 2, "not_due", HOUR_MS)]
-    tables = {
+    tables: dict[str, list[Row]] = {
         "groups": [group(name, 3, state=name or "x", group_type=name or "x")],
         "offset_verdicts": verdicts,
         "committed_offsets": offsets_of(verdicts),
@@ -83,7 +85,13 @@ def everywhere(name: str, root: Path) -> str:
         ],
         "topic_partitions": [{"topic": "other", "partition": 0}],
     }
-    run = {"cluster_id": name, "topic_id": name, "source": name, "warnings": [name], "coverage": name or "complete"}
+    run: dict[str, Any] = {
+        "cluster_id": name,
+        "topic_id": name,
+        "source": name,
+        "warnings": [name],
+        "coverage": name or "complete",
+    }
     run |= {"retention_source": name, "plan_id": name, "profile": name, "blocked": {0: name}, "run_id": name}
     return render_page(summarize(write_run_folder(root, tables, has_topics=True, **run)))
 
@@ -157,7 +165,7 @@ def test_log_partitions_that_need_a_look_come_first(tmp_path: Path) -> None:
         ({"dq_results": [{"table": "t", "expectation": "e", "severity": "critical"}]}, {}, "data quality failed"),
     ],
 )
-def test_badge(tmp_path: Path, tables: dict[str, list[dict[str, object]]], run: dict[str, object], words: str) -> None:
+def test_badge(tmp_path: Path, tables: dict[str, list[Row]], run: dict[str, Any], words: str) -> None:
     html = render_page(summarize(write_run_folder(tmp_path, tables, **run)))
     assert re.search(rf'<span class="badge \w+" title="[^"]*">{words}</span>', html)
 

@@ -8,13 +8,12 @@ from rich.console import Console
 
 from sexton.report.collect import summarize
 from sexton.report.terminal import print_summary
-from tests.report.run_folder import HOSTILE_NAMES, HOUR_MS, due, group, kept, offsets_of, write_run_folder
+from tests.report.run_folder import HOSTILE_NAMES, HOUR_MS, Row, due, group, kept, offsets_of, write_run_folder
 
 
-def printed(root: Path, **tables: list[dict[str, object]]) -> str:
-    run = tables.pop("run", [{}])[0]
+def printed(root: Path, run: Row | None = None, **tables: list[Row]) -> str:
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    print_summary(summarize(write_run_folder(root, tables, **run)), console)
+    print_summary(summarize(write_run_folder(root, tables, **(run or {}))), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -26,7 +25,7 @@ def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
         groups=[group(name, 1)],
         offset_verdicts=[due(name, 0)],
         dq_results=[{"table": name, "expectation": name, "severity": "critical"}],
-        run=[{"cluster_id": name, "source": name, "warnings": [name], "retention_source": name}],
+        run={"cluster_id": name, "source": name, "warnings": [name], "retention_source": name},
     )
     assert all(char.isprintable() or char == "\n" for char in text)
 

@@ -24,8 +24,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "tables",
         "quality lake kafka",
         "stages",
-        "airflow local report ui",
-        "doctor",
+        "airflow report ui",
+        "doctor local",
         "cli",
     )
 )

@@ -25,9 +25,10 @@ class Settings(BaseSettings):
     catalog_uri: str = Field(default="", description="Iceberg JDBC catalog; default SQLite under <home>/var")
     runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
     bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
+    airflow_port: int = Field(default=8080, ge=1, le=65_535, description="of the embedded Airflow, on 127.0.0.1")
     kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
     spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
-    schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC")
+    schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     catchup: bool = False
     max_active_runs: int = Field(default=1, ge=1)
     retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")

@@ -11,7 +11,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import ParamValidationError
 
-from sexton.airflow.defaults import POOLS, PUBLISHED_TABLES
+from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.pools import POOLS
 from sexton.airflow.tasks import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]

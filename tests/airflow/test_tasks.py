@@ -11,11 +11,13 @@ import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from sexton.airflow import alerts, brokers, tasks
+from sexton.airflow import alerts, brokers, runs, tasks
 from sexton.airflow.alerts import AlertOnFailure
-from sexton.airflow.tasks import as_of_ms, run_folder, spark_job
+from sexton.airflow.runs import run_folder
+from sexton.airflow.tasks import as_of_ms, spark_job
 from sexton.settings import Settings
 
+RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 SUBMIT = """#!/usr/bin/env python3
 import json, os, pathlib, sys
 pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
@@ -35,14 +37,14 @@ sys.exit({code})
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     config = Settings(home=tmp_path)
-    for module in (tasks, alerts):
+    for module in (tasks, alerts, runs):
         monkeypatch.setattr(module, "settings", lambda: config)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
     return tmp_path
 
 
 def submit_that(home, monkeypatch, code: int, *, stage: str = "find_expired", outcome: dict | None = None) -> Path:
-    """Put a spark-submit first in the path that ends with `code` and leaves `outcome`; returns its note of arguments."""
+    """Put a spark-submit first in the path that ends with `code` and leaves `outcome`; returns its notes."""
     log = home / "submitted.json"
     told = json.dumps(outcome) if outcome else ""
     program = home / "bin" / "spark-submit"
@@ -54,7 +56,7 @@ def submit_that(home, monkeypatch, code: int, *, stage: str = "find_expired", ou
 
 
 def dag_run(**fields):
-    fallback = {"dag_id": "offset_retention", "run_id": "manual__2026-11-21T06:00:00+00:00", "data_interval_end": None}
+    fallback = {"dag_id": "offset_retention", "run_id": RUN_ID, "data_interval_end": None}
     return SimpleNamespace(**{**fallback, "run_after": datetime(2026, 11, 21, 6, tzinfo=UTC), **fields})
 
 
@@ -68,7 +70,7 @@ def context_of(task, **params):
 def execute(stage: str, *, arguments: list[str] | None = None, **options):
     task = spark_job(stage, **options)
     context = context_of(task)
-    task.application_args = [f"--run-dir={run_folder(context['dag_run'])}"] if arguments is None else arguments
+    task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"] if arguments is None else arguments
     task.execute(context)
     return context
 
@@ -105,7 +107,7 @@ def test_an_earlier_outcome_does_not_speak_for_this_attempt(home, monkeypatch) -
     submit_that(home, monkeypatch, 4)
     with pytest.raises(AirflowSkipException):
         execute("find_expired")
-    told = Path(run_folder(dag_run())) / "outcome" / "find_expired.json"
+    told = Path(run_folder("offset_retention", RUN_ID)) / "outcome" / "find_expired.json"
     told.parent.mkdir(parents=True)
     told.write_text(json.dumps({"exit_code": 4, "error": "old"}))
     submit_that(home, monkeypatch, 1)
@@ -198,7 +200,7 @@ def test_an_as_of_that_is_none_fails_for_good() -> None:
 
 
 def test_run_folders_have_tame_names(home) -> None:
-    folder = Path(run_folder(dag_run(run_id="manual__2026/../x y")))
+    folder = Path(run_folder("offset_retention", "manual__2026/../x y"))
     assert folder.parent == home / "var" / "runs" / "offset_retention"
     assert folder.name == "manual__2026_.._x_y"
 

@@ -14,14 +14,6 @@ TAGS = ["kafka", "consumer-offsets", "sexton"]
 START_DATE = datetime(2025, 1, 1, tzinfo=UTC)
 """Backfills may reach back to here; whether the archive can answer for an instant is the run's own finding."""
 
-PUBLISH_POOL = "sexton_publish"
-KAFKA_POOL = "sexton_kafka"
-POOLS = {
-    PUBLISH_POOL: "one writer of the published tables at a time",
-    KAFKA_POOL: "one snapshot of a cluster at a time: archive files need no lock beyond this",
-}
-"""Pools of one slot each, which a deployment creates before the first run."""
-
 PUBLISHED_TABLES = (
     "committed_offsets",
     "unreachable_offsets",
@@ -54,9 +46,10 @@ def default_args() -> dict[str, Any]:
     }
 
 
-def timetable() -> CronDataIntervalTimetable:
-    """Explicit, because a plain cron string gives empty data intervals in Airflow 3."""
-    return CronDataIntervalTimetable(settings().schedule, timezone="UTC")
+def timetable() -> CronDataIntervalTimetable | None:
+    """Explicit, because a plain cron string gives empty data intervals in Airflow 3. None: only when triggered."""
+    cron = settings().schedule.strip()
+    return CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
 
 
 def retention_params() -> dict[str, Param]:
@@ -72,7 +65,7 @@ def retention_params() -> dict[str, Param]:
             section="What to describe",
         ),
         "retention_minutes": Param(
-            None,
+            settings().retention_minutes,
             type=["null", "integer"],
             minimum=1,
             title="Retention in minutes",

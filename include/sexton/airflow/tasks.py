@@ -10,11 +10,8 @@ A job leaves its code and its error in `<run-dir>/outcome/<stage>.json`, because
 between masters and deploy modes. A job that died before it could write one counts as what spark-submit ended with.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -23,7 +20,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.defaults import KAFKA_POOL, PUBLISH_POOL
+from sexton.airflow.pools import KAFKA_POOL, PUBLISH_POOL
+from sexton.airflow.runs import outcome_file, read_outcome, run_folder
 from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.settings import settings
 
@@ -36,7 +34,7 @@ NEVER_RETRIED = {
     DataQualityFailure.exit_code: "a critical expectation failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
-RUN_DIR = "--run-dir={{ run_folder(dag_run) }}"
+RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,11 +54,6 @@ def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
         return _ms(datetime.fromisoformat(asked.upper()))
     except ValueError:
         raise AirflowFailException(f"as_of {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
-
-
-def run_folder(dag_run: Any) -> str:
-    """Where the stages of one DAG run hand their work to each other; a cleared run fills the same folder again."""
-    return f"{settings().runs_uri.rstrip('/')}/{dag_run.dag_id}/{re.sub(r'[^A-Za-z0-9_.-]+', '_', dag_run.run_id)}"
 
 
 MACROS: dict[str, Any] = {"as_of_ms": as_of_ms, "run_folder": run_folder}
@@ -91,12 +84,12 @@ class SparkStage(SparkSubmitOperator):
 
     def execute(self, context: Any) -> None:
         self.application_args = [text for text in self.application_args or [] if not text.endswith("=")]
-        outcome_file = Path(run_folder(context["dag_run"])) / "outcome" / f"{self.task_id}.json"
-        outcome_file.unlink(missing_ok=True)  # what an earlier attempt said must not speak for this one
+        folder = _folder_of(context)
+        outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
         try:
             super().execute(context)
         except AirflowException as error:
-            self._settle(context, error, read_outcome(outcome_file))
+            self._settle(context, error, read_outcome(folder, self.task_id))
         self._describe(context["outlet_events"], context)
 
     def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:
@@ -122,17 +115,8 @@ class SparkStage(SparkSubmitOperator):
         for asset in self.outlets:
             outlet_events[asset].extra = {
                 "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
-                "run_folder": run_folder(context["dag_run"]),
+                "run_folder": _folder_of(context),
             }
-
-
-def read_outcome(file: Path) -> dict[str, Any]:
-    """What a job said about its own end; empty when it could not say anything."""
-    try:
-        outcome = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return outcome if isinstance(outcome, dict) else {}
 
 
 class SnapshotStage(SparkStage):
@@ -168,6 +152,10 @@ def spark_job(stage: str, *, outlets: Sequence[Asset] = ()) -> SparkStage:
     if stage == "publish_tables":
         return SparkStage(pool=PUBLISH_POOL, **common)
     return SparkStage(**common)
+
+
+def _folder_of(context: Any) -> str:
+    return run_folder(context["dag_run"].dag_id, context["dag_run"].run_id)
 
 
 def _ms(instant: datetime) -> int:

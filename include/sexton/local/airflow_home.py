@@ -1,0 +1,148 @@
+"""The embedded Airflow's home: its configuration, its secrets, and the environment that its processes run in.
+
+airflow.cfg is written anew at every start, so that it always says what this release means; the secrets in it stay the
+same once made. Its mode, like that of the password file, is 0600. `AIRFLOW_HOME=var/airflow .venv/bin/airflow ...`
+works beside a running system.
+"""
+
+import configparser
+import json
+import secrets
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from sexton.errors import UsageError
+from sexton.settings import Settings, environment
+
+HOST = "127.0.0.1"
+USER = "admin"
+SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
+PARALLELISM = 2
+"""Tasks at a time: each brings its own JVM, and the pipeline is a chain."""
+
+
+class AirflowHome:
+    """`root` is AIRFLOW_HOME; the rest comes from the settings."""
+
+    def __init__(self, config: Settings) -> None:
+        self._config = config
+        self.root = config.var / "airflow"
+
+    @property
+    def port(self) -> int:
+        return self._config.airflow_port
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def log_folder(self) -> Path:
+        """Task logs; the components' own output lies beside it."""
+        return self._config.var / "log" / "airflow"
+
+    @property
+    def cfg_file(self) -> Path:
+        return self.root / "airflow.cfg"
+
+    @property
+    def password_file(self) -> Path:
+        return self.root / "simple_auth_manager_passwords.json.generated"
+
+    def write(self) -> None:
+        """Write airflow.cfg and, the first time, the password."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kept = configparser.ConfigParser(interpolation=None)
+        kept.read(self.cfg_file, encoding="utf-8")
+        cfg = configparser.ConfigParser(interpolation=None)
+        for section, options in self._options().items():
+            cfg[section] = {name: value.replace("%", "%%") for name, value in options.items()}
+        for section, name in SECRETS:
+            cfg[section][name] = kept.get(section, name, fallback="") or _new_secret(name)
+        part = _private(self.cfg_file.with_suffix(".part"))
+        with part.open("w", encoding="utf-8") as file:
+            cfg.write(file)
+        part.replace(self.cfg_file)
+        if not self.password_file.exists():
+            _private(self.password_file).write_text(json.dumps({USER: secrets.token_urlsafe(12)}), encoding="utf-8")
+
+    def started_url(self) -> str:
+        """Where the Airflow that runs was told to listen: the settings of its start, which today's may differ from."""
+        started = configparser.ConfigParser(interpolation=None)
+        started.read(self.cfg_file, encoding="utf-8")
+        return started.get("api", "base_url", fallback=self.url)
+
+    def password(self) -> str:
+        """The password of `USER`."""
+        try:
+            found = json.loads(self.password_file.read_text(encoding="utf-8"))[USER]
+        except (OSError, ValueError, KeyError):
+            raise UsageError("no password here", place=self.password_file, fix="run `make up` first") from None
+        return str(found)
+
+    def environment(self, spark: Mapping[str, str], **changes: str) -> dict[str, str]:
+        """The environment of Airflow's processes and thereby of the Spark jobs that they start.
+
+        `spark` says where Java and Python are. Nothing of another Airflow's environment is taken over.
+        """
+        config = self._config
+        foreign: dict[str, str | None] = {name: None for name in environment() if name.startswith("AIRFLOW_")}
+        own: dict[str, str | None] = {
+            "AIRFLOW_HOME": str(self.root),
+            f"AIRFLOW_CONN_{config.kafka_conn_id.upper()}": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}}
+            ),
+            f"AIRFLOW_CONN_{config.spark_conn_id.upper()}": json.dumps(
+                {"conn_type": "spark", "host": config.spark_master}
+            ),
+            "SEXTON_HOME": str(config.home),
+            "GX_ANALYTICS_ENABLED": "false",
+            "PYTHONUNBUFFERED": "1",
+            "PATH": f"{Path(sys.executable).parent}:{environment().get('PATH', '/usr/bin:/bin')}",
+            # Airflow's parts talk to each other over HTTP, which a proxy of this machine must not see.
+            "NO_PROXY": _joined(environment().get("NO_PROXY"), HOST, "localhost"),
+            "no_proxy": _joined(environment().get("no_proxy"), HOST, "localhost"),
+        }
+        return environment(**{**foreign, **own, **spark, **changes})
+
+    def _options(self) -> dict[str, dict[str, str]]:
+        return {
+            "core": {
+                "dags_folder": str(self._config.home / "dags"),
+                "load_examples": "False",
+                "executor": "LocalExecutor",
+                "parallelism": str(PARALLELISM),
+                "execution_api_server_url": f"{self.url}/execution/",
+                "simple_auth_manager_users": f"{USER}:admin",
+                "simple_auth_manager_passwords_file": str(self.password_file),
+                "max_active_tasks_per_dag": str(PARALLELISM),
+            },
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}"},
+            "api": {"host": HOST, "port": str(self.port), "base_url": self.url, "workers": "1"},
+            "api_auth": {},
+            "dag_processor": {"parsing_processes": "1"},
+            "scheduler": {"scheduler_idle_sleep_time": "0.5", "task_instance_heartbeat_sec": "5"},
+            "logging": {
+                "base_log_folder": str(self.log_folder),
+                "dag_processor_child_process_log_directory": str(self.log_folder / "dag_processor"),
+            },
+            "usage_data_collection": {"enabled": "False"},
+        }
+
+
+def _new_secret(name: str) -> str:
+    """Fernet takes 32 bytes in url-safe base64; the others at least 64 bytes for SHA-512."""
+    return urlsafe_b64encode(secrets.token_bytes(32)).decode() if name == "fernet_key" else secrets.token_hex(64)
+
+
+def _private(path: Path) -> Path:
+    """An empty file that only this user can read."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    return path
+
+
+def _joined(known: str | None, *more: str) -> str:
+    return ",".join(dict.fromkeys([*(known.split(",") if known else []), *more]))

@@ -1,0 +1,159 @@
+"""`make demo`: real clients against a real broker, one run of offset_retention in a real Airflow, and what it found.
+
+The demo's broker keeps offsets for one minute but looks only every ten, so that offsets become due while they can still
+be seen. The run describes the instant at which it is triggered; nothing is pretended to be older than it is.
+"""
+
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+from rich.table import Table
+
+from sexton.airflow.runs import read_outcome, run_folder
+from sexton.errors import SetupError, SextonError
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.local.airflow_api import AirflowApi
+from sexton.local.system import MAIN_DAG, System
+from sexton.local.workload import SIMPLE_GROUPS, drive
+from sexton.report import write_report
+from sexton.report.terminal import print_summary
+from sexton.settings import Settings
+
+BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "600000"}
+AIRFLOW_VARIABLES = {
+    "SEXTON_SCHEDULE": "",  # one run, triggered here: none of an hour before the broker was there
+    "SEXTON_SETTLE_MS": "2000",  # nobody writes any more
+}
+RETENTION_S = 60
+LATE_GROUPS = 4
+CLIENT_TIMEOUT_S = 15
+DUE_MARGIN_S = 3
+RUN_TIMEOUT_S = 900
+POLL_S = 0.5
+DONE = ("success", "failed")
+
+
+def require_nothing_running(system: System) -> None:
+    """SetupError when the system runs: the demo stops what it finds in the end, and that would be somebody's."""
+    if system.is_anything_running():
+        raise SetupError("the system is running already", place=system.config.var, fix="`make down` stops it")
+
+
+def run_demo(system: System, console: Console) -> int:
+    """Start everything, run the clients and the DAG, tell what was found; returns the exit code of the run.
+
+    The caller stops the system, however this ends. The broker's disk stays until the next demo, for a look at it.
+    """
+    config = system.config
+    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    shutil.rmtree(system.demo_broker_directory, ignore_errors=True)
+    with ExitStack() as stack:
+        workload_ended = 0.0
+
+        def drive_clients() -> None:
+            nonlocal workload_ended
+            with system.step("Clients", "commits of every kind of group, transactions, deletions"):
+                stack.enter_context(drive(clients))
+            workload_ended = time.monotonic()
+
+        system.start(
+            broker_directory=system.demo_broker_directory,
+            broker_settings=BROKER_SETTINGS,
+            meanwhile=drive_clients,
+            **AIRFLOW_VARIABLES,
+        )
+        with system.step("Waited", f"until what was committed outlived the broker's retention of {RETENTION_S} s"):
+            time.sleep(max(0.0, workload_ended + RETENTION_S + DUE_MARGIN_S - time.monotonic()))
+        _commit_again(clients)
+        run_id, states = _run_dag(system.api(), console)
+    folder = Path(run_folder(MAIN_DAG, run_id))
+    unfinished = [stage for stage, state in states.items() if state != "success"]
+    if unfinished:
+        return _tell_failure(config, folder, run_id, unfinished[0], states[unfinished[0]], console)
+    summary = write_report(folder)
+    console.print()
+    print_summary(summary, console)
+    console.print(_places(system, folder))
+    return summary.exit_code
+
+
+def _commit_again(clients: ClientConfig) -> None:
+    """Some groups commit once more, so that not everything is due: these expire a minute later."""
+    admin = AdminClient(clients.for_confluent())
+    for group_id in SIMPLE_GROUPS[:LATE_GROUPS]:
+        offsets = [TopicPartition("orders", 0, 1)]
+        for future in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]).values():
+            future.result(CLIENT_TIMEOUT_S)
+
+
+def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
+    """Run the main DAG once, as of now; returns its run_id and the states of its tasks in the order of the pipeline."""
+    api.fail_unfinished_runs(MAIN_DAG)
+    run_id = api.trigger(MAIN_DAG, {"as_of": str(time.time_ns() // 1_000_000)})
+    api.set_paused(MAIN_DAG, False)
+    states = _follow(api, run_id, console)
+    api.set_paused(MAIN_DAG, True)  # as it was: after `make up` nothing is scheduled until somebody wants it
+    return run_id, states
+
+
+def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
+    """Print each task as it ends; returns the states of all tasks."""
+    start, shown, tasks = time.monotonic(), set[str](), dict[str, dict[str, object]]()
+    with console.status("offset_retention ...") as status:
+        while time.monotonic() - start < RUN_TIMEOUT_S:
+            state = api.run_state(MAIN_DAG, run_id)  # before the tasks: once it is done, so are they
+            tasks = api.task_states(MAIN_DAG, run_id)
+            for task_id, task in tasks.items():
+                if task["state"] == "running":
+                    status.update(f"offset_retention: {task_id} ...")
+                if task["end_date"] and task["state"] and task_id not in shown:
+                    shown.add(task_id)
+                    _tell_task(task_id, task, console)
+            if state in DONE:
+                break
+            time.sleep(POLL_S)
+        else:
+            raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", place=run_id)
+    console.print(f"  [dim]the whole run: {time.monotonic() - start:.1f} s[/dim]", highlight=False)
+    by_start = sorted(tasks, key=lambda task_id: str(tasks[task_id]["start_date"] or "~"))
+    return {task_id: str(tasks[task_id]["state"]) for task_id in by_start}
+
+
+def _tell_task(task_id: str, task: dict[str, object], console: Console) -> None:
+    duration = task.get("duration")
+    took = f"{duration:.1f} s" if isinstance(duration, float) else ""
+    style = "red" if task["state"] in ("failed", "upstream_failed") else "default"
+    console.print(f"  [{style}]{task_id:<16} {task['state']}[/]  [dim]{took}[/dim]", highlight=False)
+
+
+def _tell_failure(config: Settings, folder: Path, run_id: str, stage: str, state: str, console: Console) -> int:
+    """Say which task did not succeed, why, and where its log is; returns the exit code of its job."""
+    outcome = read_outcome(str(folder), stage)
+    log = config.var / "log" / "airflow" / f"dag_id={MAIN_DAG}" / f"run_id={run_id}" / f"task_id={stage}"
+    told = f"{stage} {state}: {outcome.get('error') or 'see its log'}\nits log: {log}"
+    console.print(told, style="red", highlight=False, markup=False, soft_wrap=True)
+    return int(str(outcome.get("exit_code") or 1))
+
+
+def _places(system: System, folder: Path) -> Table:
+    """Where everything lies that the run left: it stays when the system is stopped."""
+    config = system.config
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, place in (
+        ("report", folder / "report.html"),
+        ("Data Docs", folder / "dq"),
+        ("tables (Parquet)", folder),
+        ("tables (Iceberg)", config.warehouse_uri),
+        ("tombstones as a log", folder / "batches"),
+        ("archive", config.archive_uri),
+        ("the broker's own disk", system.demo_broker_directory / "data"),
+    ):
+        table.add_row(name, str(place))
+    return table

@@ -1,0 +1,133 @@
+"""Background processes that are found again, stopped in order, and never left behind.
+
+Each is started in a session of its own, so that Ctrl-C in a terminal reaches only the one who stops them in order. A
+pid file says which process it was; a mark in the environment, inherited by every descendant whatever session or parent
+it moves to, says what is still there.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "SEXTON_SYSTEM"
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait: for those started here to end in their own order, then for whatever is left, such as a task
+    that Airflow's scheduler would wait for."""
+
+    polite_s: float = 6.0
+    firm_s: float = 8.0
+
+
+class Processes:
+    """The background processes of one system: `directory` keeps their pid files, `mark` is the system's own."""
+
+    def __init__(self, directory: Path, *, mark: str) -> None:
+        self._directory = directory
+        self._mark = mark
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> int:
+        """Start `command` as `name` with its output in `log`; returns its pid."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**environment, MARK: self._mark},
+                start_new_session=True,
+                preexec_fn=_default_signals,
+            )
+        self._children.append(child)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        note = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        self._note_of(name).write_text(json.dumps(note), encoding="utf-8")
+        return child.pid
+
+    def running(self) -> dict[str, psutil.Process]:
+        """What was started and still runs, by name. A process id that now belongs to something else does not count."""
+        found = {}
+        for note in sorted(self._directory.glob("*.json")):
+            try:
+                said = json.loads(note.read_text(encoding="utf-8"))
+                process = psutil.Process(said["pid"])
+                is_same = abs(process.create_time() - said["created"]) < 1.0
+            except (OSError, ValueError, KeyError, psutil.Error):
+                continue
+            if is_same and process.status() != psutil.STATUS_ZOMBIE:
+                found[note.stem] = process
+        return found
+
+    def descendants(self) -> list[psutil.Process]:
+        """Every live process with our mark, whoever its parent is by now."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self._mark and process.pid != os.getpid():
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+    def stop(self, patience: Patience | None = None) -> bool:
+        """End everything: SIGTERM to what was started, then to whatever is left, then SIGKILL. True if any was there.
+
+        OSError when something survives even that.
+        """
+        patience = patience or Patience()
+        named, was_there = list(self.running().values()), bool(self.descendants())
+        _signal(named, signal.SIGTERM)
+        if not self._wait(patience.polite_s):
+            _signal(self.descendants(), signal.SIGTERM)
+            if not self._wait(patience.firm_s):
+                _signal(self.descendants(), signal.SIGKILL)
+                if not self._wait(patience.firm_s):
+                    left = ", ".join(str(process.pid) for process in self.descendants())
+                    raise OSError(f"processes that cannot be ended: {left}")
+        for note in self._directory.glob("*.json"):
+            note.unlink(missing_ok=True)
+        return was_there or bool(named)
+
+    def _wait(self, seconds: float) -> bool:
+        """True as soon as nothing is left; False after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._reap()
+            if not self.descendants():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+
+    def _reap(self) -> None:
+        """Collect our own children that ended, which would otherwise stay as zombies."""
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def _note_of(self, name: str) -> Path:
+        return self._directory / f"{name}.json"
+
+
+def _default_signals() -> None:
+    """Undo what a shell does to background jobs: ignored signals stay ignored across exec."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue

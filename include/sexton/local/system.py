@@ -1,0 +1,210 @@
+"""Start and stop the embedded system: a broker and Airflow's scheduler, DAG processor and API server.
+
+Three processes instead of `airflow standalone`: no triggerer (no task of ours defers), and each is stopped by itself.
+They start while the broker starts, because Airflow spends its first seconds importing.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from sexton.airflow.pools import POOLS
+from sexton.errors import SetupError, SextonError
+from sexton.java import find_java
+from sexton.kafka import jars
+from sexton.kafka.broker import EmbeddedBroker, RunningBroker, running_broker, stop_broker
+from sexton.local.airflow_api import AirflowApi
+from sexton.local.airflow_home import HOST, USER, AirflowHome
+from sexton.local.processes import Patience, Processes
+from sexton.settings import Settings, variable
+from sexton.stages.spark import spark_environment
+
+COMPONENTS = {
+    "api-server": ("api-server",),
+    # Its log server would listen on every address; the API server reads the logs from the disk.
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+}
+"""Name -> arguments of the airflow command."""
+MAIN_DAG = "offset_retention"
+READY_TIMEOUT_S = 180
+MIGRATE_TIMEOUT_S = 180
+POLL_S = 0.5
+LOG_TAIL_LINES = 5
+
+
+class System:
+    """The one system of `config.home`; whoever opens it sees what is running, also when another process started it."""
+
+    def __init__(self, config: Settings, console: Console) -> None:
+        self.config = config
+        self.home = AirflowHome(config)
+        self._console = console
+        self._processes = Processes(config.var / "pids", mark=str(config.var.resolve()))
+        self.demo_broker_directory = config.var / "demo" / "kafka"
+        self._broker_directories = (config.var / "kafka", self.demo_broker_directory)
+
+    @property
+    def broker_port(self) -> int:
+        """Of the first of SEXTON_BOOTSTRAP_SERVERS, which must be on this machine."""
+        host, _, port = self.config.bootstrap_servers.split(",")[0].rpartition(":")
+        if host not in (HOST, "localhost") or not port.isdecimal():
+            raise SetupError(
+                f"SEXTON_BOOTSTRAP_SERVERS={self.config.bootstrap_servers} is not on {HOST}",
+                fix="the embedded broker listens there only: unset it, or set 127.0.0.1:PORT",
+            )
+        return int(port)
+
+    def api(self) -> AirflowApi:
+        return AirflowApi(self.home.url, user=USER, password=self.home.password())
+
+    def broker_address(self) -> str:
+        """Of the broker that runs, else of the one that would be started."""
+        running = self._running_brokers()
+        return running[0].bootstrap_servers if running else f"{HOST}:{self.broker_port}"
+
+    def is_running(self) -> bool:
+        """Whether everything runs that `start` starts."""
+        return set(self._processes.running()) >= set(COMPONENTS) and bool(self._running_brokers())
+
+    def is_anything_running(self) -> bool:
+        return bool(self._processes.descendants()) or bool(self._running_brokers())
+
+    def start(
+        self,
+        *,
+        broker_directory: Path | None = None,
+        broker_settings: Mapping[str, str] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+        **variables: str,
+    ) -> None:
+        """Start everything and wait until the main DAG can be triggered.
+
+        `meanwhile` is called once the broker answers, while Airflow is still getting ready. `variables` go into the
+        environment of Airflow's processes.
+        """
+        broker_directory = broker_directory or self._broker_directories[0]
+        has_broker = running_broker(broker_directory) is not None  # `sexton broker up` starts the same one
+        if not has_broker:
+            _require_free(self.broker_port, fix="SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
+        _require_free(self.home.port, fix="SEXTON_AIRFLOW_PORT=PORT")
+        java = find_java(self.config.cache, variable("JAVA_HOME"), variable("PATH"))
+        kafka_jars = jars.ensure(self.config.cache, "kafka")
+        jars.ensure(self.config.cache, "spark")
+        environment = self.home.environment(spark_environment(), **variables)
+        self.home.write()
+        self._migrate(environment)
+        for name, arguments in COMPONENTS.items():
+            log = self._log_of(name)
+            log.unlink(missing_ok=True)
+            self._processes.start(name, [*_airflow(), *arguments], environment=environment, log=log)
+        broker = EmbeddedBroker(
+            broker_directory, port=self.broker_port, java=java, jars=kafka_jars, settings=broker_settings
+        )
+        with self.step("Kafka", broker.bootstrap_servers):
+            if not has_broker:
+                broker.start()
+        if meanwhile:
+            meanwhile()
+        with self.step("Airflow", self.home.url):
+            self._wait_until_ready()
+
+    def stop_airflow(self) -> bool:
+        """Stop Airflow and whatever its tasks started; True if anything of it was running."""
+        return self._processes.stop()
+
+    def stop(self, patience: Patience | None = None) -> bool:
+        """Stop Airflow, then the broker; True if anything was running."""
+        with self.step("Stopped", "everything that was running", told=self.is_anything_running()):
+            was_airflow = self._processes.stop(patience)
+            were_brokers = [stop_broker(directory) for directory in self._broker_directories]
+        return was_airflow or any(were_brokers)
+
+    def _running_brokers(self) -> list[RunningBroker]:
+        return [broker for directory in self._broker_directories if (broker := running_broker(directory))]
+
+    @contextmanager
+    def step(self, name: str, told_as: str, *, told: bool = True) -> Iterator[None]:
+        """Show that something is going on (on a terminal) and, once it is done, how long it took."""
+        start = time.monotonic()
+        with self._console.status(f"{name} ..."):
+            yield
+        if told:
+            took = f"{time.monotonic() - start:.1f} s"
+            self._console.print(f"  {name:<10} {escape(told_as)}  [dim]{took}[/dim]", highlight=False)
+
+    def _migrate(self, environment: Mapping[str, str]) -> None:
+        """Create Airflow's database, or bring it to this release; skipped when this release did it already."""
+        stamp, release = self.home.root / "migrated", metadata.version("apache-airflow-core")
+        if (self.home.root / "airflow.db").exists() and stamp.exists() and stamp.read_text("utf-8") == release:
+            return
+        with self.step("Database", str(self.home.root / "airflow.db")):
+            command = [*_airflow(), "db", "migrate"]
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=MIGRATE_TIMEOUT_S,
+                check=False,
+            )
+        if done.returncode:
+            raise SetupError(f"airflow db migrate failed: {_tail(done.stderr or done.stdout)}", place=self.home.root)
+        stamp.write_text(release, encoding="utf-8")
+
+    def _wait_until_ready(self) -> None:
+        api, deadline = self.api(), time.monotonic() + READY_TIMEOUT_S
+        waiting_for: list[str] = [*COMPONENTS]
+        while time.monotonic() < deadline:
+            self._require_alive()
+            waiting_for = api.unhealthy() or ([] if api.has_dag(MAIN_DAG) else [f"the DAG {MAIN_DAG}"])
+            if not waiting_for:
+                for pool, description in POOLS.items():
+                    api.ensure_pool(pool, slots=1, description=description)
+                return
+            if waiting_for == [f"the DAG {MAIN_DAG}"] and (errors := api.import_errors()):
+                raise SextonError(f"a DAG file cannot be imported: {errors[0]}", place=self.config.home / "dags")
+            time.sleep(POLL_S)
+        raise SextonError(f"not ready after {READY_TIMEOUT_S} s: {', '.join(waiting_for)}", place=self.home.log_folder)
+
+    def _log_of(self, component: str) -> Path:
+        return self.config.var / "log" / f"airflow-{component}.log"
+
+    def _require_alive(self) -> None:
+        """SextonError with the end of its log when one of Airflow's processes has ended."""
+        gone = sorted(set(COMPONENTS) - set(self._processes.running()))
+        if gone:
+            log = self._log_of(gone[0])
+            raise SextonError(f"airflow {gone[0]} ended: {_tail(log.read_text('utf-8', 'replace'))}", place=log)
+
+
+def _airflow() -> list[str]:
+    """The airflow command of this very environment, whatever the path says."""
+    return [str(Path(sys.executable).parent / "airflow")]
+
+
+def _require_free(port: int, *, fix: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise SetupError(
+                f"port {port} cannot be used: {error.strerror}",
+                place=HOST,
+                fix=f"stop what listens there, or choose another with {fix}",
+            ) from None
+
+
+def _tail(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-LOG_TAIL_LINES:])

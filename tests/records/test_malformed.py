@@ -22,7 +22,7 @@ from sexton.records import (
 )
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
 
 
@@ -88,7 +88,9 @@ def test_every_type_number() -> None:
 
 @pytest.mark.parametrize("number", RECORD_TYPES)
 def test_every_value_version(number: int) -> None:
-    reasons = {version: refusal(number, struct.pack(">h", version)) for version in range(-(2**15), 2**15)}
+    # Every number there is for a type of each range of versions (1, 5 and 1 flexible), the nearer ones for the others.
+    versions = range(-(2**15), 2**15) if number in (0, 1, 3) else range(-(2**9), 2**9)
+    reasons = {version: refusal(number, struct.pack(">h", version)) for version in versions}
     cut_short = {version for version, reason in reasons.items() if reason == "malformed_value"}
     assert cut_short == set(RECORD_TYPES[number].versions)
     assert set(reasons.values()) == {"malformed_value", "unknown_value_version"}

@@ -4,13 +4,15 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sexton import cli, doctor
 from sexton.doctor import Check
-from sexton.errors import SetupError
+from sexton.errors import SetupError, UsageError
 from sexton.java import JavaHome
+from sexton.kafka.client import ClientConfig
 from sexton.kafka.jars import Jar
 from sexton.settings import Settings
 
@@ -176,10 +178,43 @@ def test_command(
 def test_a_cluster_that_does_not_answer(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CONNECT_TIMEOUT_MS", 300)
     monkeypatch.setattr(doctor, "RETRY_FOR_S", 0)
-    from sexton.kafka.client import ClientConfig
-
     found = {
         check.name: check for check in doctor.examine(config, client=ClientConfig(bootstrap_servers="127.0.0.1:1"))
     }
     assert found["cluster"].state == "problem"
     assert found["cluster"].found.startswith("127.0.0.1:1: ")
+
+
+class _Session:
+    """A cluster of two brokers."""
+
+    broker_ids = (1, 2)
+    broker_version = "4.1"
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> "_Session":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "topic, state, found",
+    [
+        (SimpleNamespace(leaders=range(50)), "ok", "2 brokers, protocol of Kafka 4.1, 50 log partitions"),
+        (UsageError("may not be described", fix="grant it"), "warning", "2 brokers, protocol of Kafka 4.1; may not be"),
+    ],
+    ids=["seen", "not seen"],
+)
+def test_a_cluster_that_answers(monkeypatch: pytest.MonkeyPatch, topic: object, state: str, found: str) -> None:
+    def describe(*_: object) -> object:
+        if isinstance(topic, UsageError):
+            raise topic
+        return topic
+
+    monkeypatch.setattr("sexton.kafka.session.ClusterSession", _Session)
+    monkeypatch.setattr("sexton.kafka.topics.describe_topic", describe)
+    check = doctor.check_cluster(ClientConfig(bootstrap_servers="a:1"))
+    assert check.state == state
+    assert check.found.startswith(found)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sexton.errors import SextonError
+from sexton.errors import SextonError, UsageError
+from sexton.report.figures import some
 from sexton.settings import Settings, variable
 
 if TYPE_CHECKING:
@@ -203,15 +204,17 @@ def check_port(name: str, port: int, *, setting: str) -> Check:
 
 
 def check_cluster(client: "ClientConfig") -> Check:
-    """A broker of the cluster answers, and these credentials may see the offsets topic."""
+    """A broker of the cluster answers, and the offsets topic is there for these credentials to see."""
     from sexton.kafka.session import ClusterSession
     from sexton.kafka.topics import describe_topic
 
     with ClusterSession(client, connect_timeout_ms=CONNECT_TIMEOUT_MS, retry_for_s=RETRY_FOR_S) as session:
-        brokers, version = session.broker_ids, session.broker_version
-        topic = describe_topic(session, OFFSETS_TOPIC)
-    found = f"{len(brokers)} brokers, protocol of Kafka {version}, {len(topic.leaders)} log partitions"
-    return Check(name="cluster", state="ok", found=found)
+        found = f"{some(len(session.broker_ids), 'broker')}, protocol of Kafka {session.broker_version}"
+        try:
+            topic = describe_topic(session, OFFSETS_TOPIC)
+        except UsageError as error:
+            return Check(name="cluster", state="warning", found=f"{found}; {error.message}", fix=error.fix)
+    return Check(name="cluster", state="ok", found=f"{found}, {some(len(topic.leaders), 'log partition')}")
 
 
 def _free_bytes(folder: Path) -> int:

@@ -10,10 +10,10 @@ from sexton.coordinator.group import (
     GroupTombstone,
     Member,
     ModernGroup,
+    id_text,
     partitions_by_topic,
 )
 from sexton.errors import TransitionError
-from sexton.records import kafka_uuid
 
 _REGEX_TYPE = 16
 Claim = tuple[UUID, int]
@@ -135,7 +135,7 @@ class ConsumerGroup(ModernGroup):
             if since is not None and epoch is not None and since >= epoch:
                 topic_id, partition = claim
                 raise TransitionError(
-                    f"Cannot set the epoch of {kafka_uuid(topic_id)}-{partition} to {epoch} because the partition is "
+                    f"Cannot set the epoch of {id_text(topic_id)}-{partition} to {epoch} because the partition is "
                     f"still owned at epoch {since}"
                 )
             claimed.add(claim)

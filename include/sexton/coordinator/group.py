@@ -21,6 +21,7 @@ LEAVE_EPOCH = -1
 """Epoch of a member whose current assignment has been deleted (LEAVE_GROUP_MEMBER_EPOCH), of a deleted target too."""
 
 _INITIAL_EPOCH = 1
+_ZERO_ID = 22 * "A"
 _STABLE = 0  # MemberState.STABLE of consumer and share members; streams members say 1
 
 
@@ -280,7 +281,7 @@ def refuse_duplicates(keys: Iterable[object]) -> None:
     seen = set()
     for key in keys:
         if key in seen:
-            raise TransitionError(f"Duplicate key {_text(key)}")
+            raise TransitionError(f"Duplicate key {id_text(key)}")
         seen.add(key)
 
 
@@ -291,10 +292,10 @@ def partitions_by_topic(parts: Iterable[Fields]) -> dict[UUID, frozenset[int]]:
 
 def assignment_text(assigned: Mapping[Any, Collection[int]]) -> list[str]:
     """What a member has, one `<topic, topic id or subtopology>-<partition>` each, in order."""
-    items = sorted((_text(owner), number) for owner, numbers in assigned.items() for number in numbers)
+    items = sorted((id_text(owner), number) for owner, numbers in assigned.items() for number in numbers)
     return [f"{owner}-{number}" for owner, number in items]
 
 
-def _text(key: object) -> str:
-    """A topic id as Kafka writes it; anything else as it is."""
-    return kafka_uuid(key) or "zero" if isinstance(key, UUID) else str(key)
+def id_text(key: object) -> str:
+    """A topic id as Kafka's Uuid.toString writes it, the zero id too; anything else as it is."""
+    return kafka_uuid(key) or _ZERO_ID if isinstance(key, UUID) else str(key)

@@ -15,7 +15,7 @@ from tests.coordinator.golden import CAP_BYTES
 from tests.oracle import oracle_tables
 from tests.strategies import ABORT, BASE_MS, NO_PRODUCER, encode_batches, encode_log, histories
 
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 
 
 def _load(data, **options):

@@ -14,6 +14,7 @@ AS_OF_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 Row = Mapping[str, Any]
+PASSED = {"table": "groups", "expectation": "key is unique", "severity": "critical", "success": True}
 
 HOSTILE_NAMES = (
     "<script>alert(1)</script>",
@@ -49,7 +50,10 @@ HOSTILE_NAMES = (
 
 
 def write_run_folder(root: Path, tables: Mapping[str, Iterable[Row]] | None = None, **run: Any) -> Path:
-    """Write every table, those without rows too, and a run.json that `run` may change; columns left out are empty."""
+    """Write every table, those without rows too, and a run.json that `run` may change; columns left out are empty.
+
+    The one table that is not empty by default is dq_results: a run that nothing has checked is no good run.
+    """
     record: dict[str, Any] = {
         "run_id": "run-1",
         "cluster_id": "cluster",
@@ -65,7 +69,7 @@ def write_run_folder(root: Path, tables: Mapping[str, Iterable[Row]] | None = No
         "plan_id": "ab" * 32,
     }
     RunFolder(root).write_run(RunRecord.model_validate({**record, **run}))
-    rows = dict(tables or {})
+    rows = {"dq_results": [PASSED], **(tables or {})}
     for table in SNAPSHOT_TABLES:
         write_table(root / table.name / "0.parquet", table, list(rows.pop(table.name, ())))
     assert not rows, f"no such tables: {list(rows)}"

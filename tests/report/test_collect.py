@@ -197,12 +197,12 @@ def test_failed_checks_come_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "undecodable, failed, code",
-    [(0, 0, 0), (0, 1, 3), (1, 0, 5), (1, 1, 5)],
-    ids=["fine", "data quality", "undecodable", "both"],
+    "undecodable, checks, failed, code",
+    [(0, 9, 0, 0), (0, 9, 1, 3), (1, 9, 0, 5), (1, 9, 1, 5), (0, 0, 0, 3)],
+    ids=["fine", "data quality", "undecodable", "both", "nothing was checked"],
 )
-def test_outcome(undecodable: int, failed: int, code: int) -> None:
-    assert outcome(undecodable=undecodable, failed_critical=failed)[0] == code
+def test_outcome(undecodable: int, checks: int, failed: int, code: int) -> None:
+    assert outcome(undecodable=undecodable, checks=checks, failed_critical=failed)[0] == code
 
 
 def test_empty_tables(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
 
+PIPE_COLUMNS = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
 
@@ -79,4 +80,4 @@ def parse_instant(text: str, option: str) -> int:
 
 def output() -> Console:
     """stdout for people: colours on a terminal, plain text in a pipe."""
-    return Console(file=sys.stdout, highlight=False, emoji=False)
+    return Console(file=sys.stdout, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)

@@ -71,6 +71,7 @@ def summarize(root: Path | str) -> Summary:
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     code, reason = outcome(
         undecodable=bad.num_rows,
+        checks=len(checks),
         failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
     )
     return Summary(

@@ -224,7 +224,7 @@ class Summary(Facts):
         return [check for check in self.checks if not check.success]
 
 
-def outcome(*, undecodable: int, failed_critical: int) -> tuple[int, str]:
+def outcome(*, undecodable: int, checks: int, failed_critical: int) -> tuple[int, str]:
     """The exit code of a run that came to its end, and why; of several reasons the first of 5, 3 decides."""
     if undecodable:
         rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
@@ -232,4 +232,6 @@ def outcome(*, undecodable: int, failed_critical: int) -> tuple[int, str]:
         return 5, f"{some(undecodable, 'undecodable record')}: {told}{rest}"
     if failed_critical:
         return 3, f"{some(failed_critical, 'critical data-quality check')} failed"
+    if not checks:
+        return 3, "no data-quality check was run"
     return 0, "all input was read and every critical check passed"

@@ -71,8 +71,10 @@ def crc32_range(data, start, end):  # type: ignore[no-untyped-def]
 
 
 def as_u8(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
-    """The bytes of `data` as an array, without a copy."""
-    return data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+    """The bytes of `data` as a read-only array, without a copy: one type, so that kernels are compiled once."""
+    view = np.asarray(data).view() if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+    view.flags.writeable = False
+    return view
 
 
 def crc32c(data: bytes | bytearray | memoryview | U8Array, value: int = 0) -> int:

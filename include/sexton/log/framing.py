@@ -5,7 +5,8 @@ The scan never stops at bad bytes. At each place it decides, in this order:
 - a batch with a good CRC whose base offset goes on from the batches before it: GOOD;
 - the same, but out of order (a duplicated, swapped or renumbered batch: the base offset is outside the CRC): DAMAGE.
   Where two neighbours contradict each other, the batch after them says which one is wrong;
-- a batch of believable shape with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator reads it);
+- a batch of believable shape and place with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator
+  does not check it and reads on);
 - otherwise the next place where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such place: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
@@ -134,20 +135,33 @@ def _is_in_order(data, at, size, floor):  # type: ignore[no-untyped-def]
     second_size = _whole_size(data, second)
     if second_size == 0 or _be64(data, second) >= _next_offset(data, at) or not _is_crc_good(data, second, second_size):
         return True
+    end, second_base = _next_offset(data, at), _be64(data, second)
     third = second + second_size
-    if _good_size(data, third) > 0:
-        return _be64(data, third) >= _next_offset(data, at)
-    return base_offset == floor or _be64(data, second) < floor
+    if _good_size(data, third) == 0:
+        return base_offset == floor or second_base < floor or second_base == base_offset
+    third_base = _be64(data, third)
+    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or there is no other place for it
+        return end <= third_base
+    # It is right if there is room for the second between it and the third, and the second is not in its place already.
+    return end < third_base and _next_offset(data, second) != third_base
 
 
 @_njit
-def _tail_kind(data, at):  # type: ignore[no-untyped-def]
+def _fits_in(data, at, size, floor):  # type: ignore[no-untyped-def]
+    """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch behind it, if any."""
+    base_offset = _be64(data, at)
+    second = at + size
+    return base_offset >= floor and (_good_size(data, second) == 0 or _be64(data, second) > base_offset)
+
+
+@_njit
+def _tail_kind(data, at, floor):  # type: ignore[no-untyped-def]
     """What bytes are after which no good batch comes: TORN or DAMAGE."""
     size = len(data)
     if at + _HEADER_BYTES > size:
         return TORN
     body = _be32(data, at + 8)
-    if data[at + 16] <= 2 and body >= 14 and at + 12 + body > size and 0 <= _be64(data, at) < _MAX_OFFSET:
+    if data[at + 16] <= 2 and body >= 14 and at + 12 + body > size and floor <= _be64(data, at) < _MAX_OFFSET:
         return TORN
     for k in range(at, size):
         if data[k] != 0:
@@ -163,16 +177,16 @@ def _step(data, at, floor, budget):  # type: ignore[no-untyped-def]
         if _is_in_order(data, at, size, floor):
             return GOOD, size, 0, _next_offset(data, at), budget
         return DAMAGE, size, OUT_OF_ORDER, floor, budget
-    if size > 0 and _is_shaped(data, at, size):
+    if size > 0 and _is_shaped(data, at, size) and _fits_in(data, at, size, floor):
         inside, budget = _find_good(data, at + 1, at + size, floor, budget)
-        if inside == -1 and _be64(data, at) >= floor:
+        if inside == -1:
             return BAD_CRC, size, 0, _be64(data, at) + 1, budget
     found, budget = _find_good(data, at + 1, len(data) - _HEADER_BYTES, floor, budget)
     if found >= 0:
         return DAMAGE, found - at, NO_BATCH, floor, budget
     if found == -2:
         return DAMAGE, len(data) - at, TOO_MANY_FALSE_STARTS, floor, budget
-    return _tail_kind(data, at), len(data) - at, NO_BATCH, floor, budget
+    return _tail_kind(data, at, floor), len(data) - at, NO_BATCH, floor, budget
 
 
 @_njit

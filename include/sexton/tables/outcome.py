@@ -127,7 +127,7 @@ LOAD_PROFILE = Table(
 OFFSET_CHANGES = Table(
     name="offset_changes",
     grain="a change of one offset in an interval",
-    key=("group_id", "topic", "partition", "log_offset"),
+    key=("log_partition", "group_id", "topic", "partition", "log_offset"),
     columns=(
         *OFFSET_KEY,
         replace(COMMITTED_OFFSET, name="old_committed_offset", nullable=True, doc="before"),
@@ -140,6 +140,7 @@ OFFSET_CHANGES = Table(
         ),
         Column(name="candidates", type=TEXTS, doc="what an ambiguous change may have been", nullable=True),
         replace(_PLAN_ID, name="by_plan_id", nullable=True, doc="the plan of ours that did it"),
+        LOG_PARTITION,
         _LOG_OFFSET,
         Column(name="timestamp_ms", type=pa.int64(), doc="when it was written", unit="ms"),
     ),

@@ -77,7 +77,7 @@ class Table:
 
 RUN_COLUMNS = (
     Column(name="cluster_id", type=pa.string(), doc="Kafka's cluster id, `unknown` where nothing told it"),
-    Column(name="as_of_ms", type=pa.int64(), doc="the instant that the run describes", unit="ms", minimum=0),
+    Column(name="as_of_ms", type=pa.int64(), doc="the instant that the run describes", unit="ms"),
     Column(name="run_id", type=pa.string(), doc="the attempt that wrote the row; new per attempt"),
 )
 PARTITION_COLUMNS = ("cluster_id", "as_of_ms")

@@ -1,0 +1,63 @@
+"""The declarations in Spark's words: read schemas and Iceberg's CREATE TABLE."""
+
+import pyarrow as pa
+
+from sexton.tables.table import PARTITION_COLUMNS, Column, Table
+
+_SCALARS = {
+    pa.string(): "STRING",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    pa.binary(): "BINARY",
+}
+PROPERTIES = {
+    "format-version": "2",
+    # A run writes one partition, so there is nothing to distribute by: without this Iceberg would shuffle it all to
+    # one task.
+    "write.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+    "commit.retry.num-retries": "10",
+}
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """The Spark SQL type of an Arrow type."""
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'`{field.name}`: {spark_type(field.type)}' for field in kind)}>"
+    return _SCALARS[kind]
+
+
+def spark_schema(table: Table) -> str:
+    """The schema of the table's Parquet files and Iceberg table, run columns first, as DDL for `spark.read.schema`."""
+    return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in table.all_columns)
+
+
+def create_table(table: Table, identifier: str) -> str:
+    """CREATE TABLE IF NOT EXISTS for Iceberg, with the declaration as comments.
+
+    Every column is optional in Iceberg: what may not be NULL is a matter of the checks, which say which and how many.
+    """
+    columns = ",\n  ".join(_column(column) for column in table.all_columns)
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in PROPERTIES.items())
+    return (
+        f"CREATE TABLE IF NOT EXISTS {identifier} (\n  {columns}\n) USING iceberg\n"
+        f"PARTITIONED BY ({', '.join(PARTITION_COLUMNS)})\n"
+        f"COMMENT {_text(table.grain)}\nTBLPROPERTIES ({properties})"
+    )
+
+
+def add_columns(columns: list[Column], identifier: str) -> str:
+    """ALTER TABLE that gives an older table the columns declared since."""
+    return f"ALTER TABLE {identifier} ADD COLUMNS ({', '.join(_column(column) for column in columns)})"
+
+
+def _column(column: Column) -> str:
+    return f"`{column.name}` {spark_type(column.type)} COMMENT {_text(column.doc)}"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

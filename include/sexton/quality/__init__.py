@@ -1,0 +1,26 @@
+"""Data quality: what is expected of a run's tables, measured in Arrow and judged by Great Expectations.
+
+expectation.py   sentences that follow from a table's declaration
+laws.py          sentences that hold between tables, and how they are measured
+measure.py       one table against its declaration
+suites.py        Great Expectations over the measures, Data Docs
+check.py         all of it, for a run
+"""
+
+from sexton.quality.check import judge, measure_piece, results_table
+from sexton.quality.expectation import CHECKED_TABLES, Expectation
+from sexton.quality.measure import Measures, RunFacts
+from sexton.quality.suites import EXPECTATIONS, Result, load_library
+
+__all__ = [
+    "CHECKED_TABLES",
+    "EXPECTATIONS",
+    "Expectation",
+    "Measures",
+    "Result",
+    "RunFacts",
+    "judge",
+    "load_library",
+    "measure_piece",
+    "results_table",
+]

@@ -1,0 +1,49 @@
+"""Measures the pieces of a run, adds them up and lets Great Expectations judge the sums."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from sexton.quality.expectation import CHECKED_TABLES
+from sexton.quality.laws import measure_laws
+from sexton.quality.measure import Measures, Rows, RunFacts, measure_table, read_whole
+from sexton.quality.suites import Result, validate
+from sexton.tables import TABLES
+
+
+def measure_piece(
+    rows: Mapping[str, Rows], run: RunFacts, log_partitions: Iterable[int], *, files: Mapping[str, int]
+) -> Measures:
+    """Measure whole log partitions. `rows` and `files`: by table what was found, and how many files there should be.
+
+    A table without an entry in `files` is none of this piece's business: those of the whole run belong to one piece.
+    """
+    kept = set(log_partitions)
+    run = replace(run, cuts={part: cut for part, cut in run.cuts.items() if part in kept})
+    found = Measures()
+    sound: dict[str, pa.Table] = {}
+    for table in CHECKED_TABLES:
+        if table.name not in files:
+            continue
+        of_table = rows.get(table.name, ())
+        found.add([measure_table(table, of_table, run, pieces=files[table.name])])
+        whole = read_whole(table, of_table)
+        if of_table and whole is not None:
+            sound[table.name] = whole
+    return found.add([measure_laws(sound, run)])
+
+
+def judge(measures: Iterable[Measures], run: RunFacts, *, docs: Path | None) -> list[Result]:
+    """Every expectation of a run with its outcome, in the order of the tables."""
+    total = Measures().add(measures)
+    total.put("runs", "coverage", 0 if run.is_complete else 1, "the log does not reach back to its beginning")
+    return validate(total, docs=docs)
+
+
+def results_table(results: Iterable[Result]) -> pa.Table:
+    """dq_results, without the run's columns."""
+    names = TABLES["dq_results"].column_names
+    rows = [{name: getattr(result, name) for name in names} for result in results]
+    return pa.Table.from_pylist(rows, schema=TABLES["dq_results"].arrow_schema(with_run=False))

@@ -1,0 +1,84 @@
+"""What is expected of the tables, as sentences: derived from their declarations here, the cross-table laws in laws.py.
+
+An expectation is about one measure: a count of what breaks it. It holds where the measure is there and zero, so that
+nothing measured is never taken for nothing wrong.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table
+from sexton.tables.outcome import DQ_RESULTS
+
+CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
+"""All that a run writes before it is checked."""
+
+MISSING = "missing"
+TYPES = "types"
+FOREIGN = "foreign"
+NULLS = "nulls"
+KEYS = "keys"
+ABSENCE = "absence"
+BEYOND_CUT = "beyond_cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One sentence about one table; `measure` names the count that must be zero."""
+
+    table: str
+    measure: str
+    sentence: str
+    severity: Severity = "critical"
+
+
+def allowed_measure(column: Column) -> str:
+    return f"{column.name}_not_allowed"
+
+
+def minimum_measure(minimum: int, severity: Severity) -> str:
+    return f"below_{minimum}_{severity}"
+
+
+def minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
+    """The table's columns with a least value, by that value and its severity."""
+
+    def rule(column: Column) -> tuple[int, Severity]:
+        assert column.minimum is not None
+        return column.minimum, column.severity
+
+    bounded = sorted((column for column in table.columns if column.minimum is not None), key=rule)
+    for (minimum, severity), columns in groupby(bounded, key=rule):
+        yield minimum, severity, list(columns)
+
+
+def expectations_of(table: Table) -> Iterator[Expectation]:
+    """What the declaration of `table` promises."""
+
+    def expect(measure: str, sentence: str, severity: Severity = "critical") -> Expectation:
+        return Expectation(table=table.name, measure=measure, sentence=sentence, severity=severity)
+
+    every = "for every log partition" if table.per_log_partition else "for the run"
+    yield expect(MISSING, f"the table is there {every}, even where it is empty")
+    yield expect(TYPES, "every declared column is there, with its type")
+    own = "cluster_id, as_of_ms and run_id" + (" and a log partition that it read" if table.per_log_partition else "")
+    yield expect(FOREIGN, f"every row carries the run's {own}")
+    yield expect(NULLS, f"never NULL: {_names(column for column in table.columns if not column.nullable)}")
+    if table.key:
+        yield expect(KEYS, f"no two rows share {', '.join(table.key)}")
+    for minimum, severity, columns in minimums(table):
+        yield expect(minimum_measure(minimum, severity), f"at least {minimum}: {_names(columns)}", severity)
+    for column in table.columns:
+        if column.allowed:
+            yield expect(
+                allowed_measure(column), f"{column.name} is one of {', '.join(column.allowed)}", column.severity
+            )
+    if absent := [column for column in table.columns if column.absent is not None]:
+        yield expect(ABSENCE, f"absence is NULL, not the wire's sign for it: {_names(absent)}")
+    if below := [column for column in table.columns if column.below_cut]:
+        yield expect(BEYOND_CUT, f"lies below the cut of its log partition: {_names(below)}")
+
+
+def _names(columns: Iterator[Column] | list[Column]) -> str:
+    return ", ".join(column.name for column in columns)

@@ -1,0 +1,263 @@
+"""Laws that hold between tables, measured in Arrow over whole log partitions.
+
+Everything of one log partition is in one piece, and groups never span log partitions but as strays, so the laws can be
+measured piece by piece. Offsets are brought together by key in one grouping instead of many joins: the key ledger says
+of each key how many offsets, verdicts and planned tombstones it has.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.quality.expectation import Expectation
+from sexton.quality.measure import Measures, RunFacts, count_true, cut_of
+from sexton.tables import FATES
+
+Tables = Mapping[str, pa.Table]
+Mask = npt.NDArray[np.bool_]
+
+KEY = ["log_partition", "group_id", "topic", "partition"]
+GROUP = ["log_partition", "group_id"]
+OFFSET_TYPES = pa.array([0, 1], pa.int32())
+COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
+
+
+def _critical(table: str, measure: str, sentence: str) -> Expectation:
+    return Expectation(table=table, measure=measure, sentence=sentence)
+
+
+def _warning(table: str, measure: str, sentence: str) -> Expectation:
+    return Expectation(table=table, measure=measure, sentence=sentence, severity="warning")
+
+
+LAWS: tuple[Expectation, ...] = (
+    _critical("committed_offsets", "without_group", "every committed offset belongs to a group in groups"),
+    _critical("committed_offsets", "away_from_home", "every group's offsets lie in the log partition it hashes to"),
+    _critical("groups", "offset_counts", "offset_count is the number of offsets that the group holds"),
+    _critical("groups", "pending_counts", "pending_count is the number of its rows in pending_offsets"),
+    _critical("groups", "member_counts", "member_count is the number of its rows in members"),
+    _critical("members", "without_group", "every member belongs to a group in groups"),
+    _critical("offset_verdicts", "missing_verdicts", "every committed offset and stray copy has a verdict"),
+    _critical("offset_verdicts", "without_offset", "every verdict is about an offset that is there"),
+    _critical("load_profile", "missing_log_partitions", "every log partition of the run has its row"),
+    _critical("load_profile", "behind_the_cut", "nothing behind the cut was read"),
+    _critical("load_profile", "conservation", f"read_values = {' + '.join(FATES)}, in every log partition"),
+    *(
+        _critical("load_profile", f"{fate}_rows", f"{fate} is the number of rows in {table}, in every log partition")
+        for fate, table in COUNTED_FATES.items()
+    ),
+    _critical(
+        "tombstones", "without_expire", "every planned offset tombstone targets an offset whose verdict is expire"
+    ),
+    _critical("tombstones", "kept_or_held", "no offset that a verdict keeps or a policy holds is planned"),
+    _critical("tombstones", "planned_twice", "no offset is planned twice"),
+    _critical("tombstones", "other_target", "every planned offset tombstone names the value that is there"),
+    _critical(
+        "tombstones", "left_out", "every offset whose verdict is expire is planned, where planning is not blocked"
+    ),
+    _critical("tombstones", "group_with_offsets", "no group is planned that keeps an offset or has one pending"),
+    _critical("tombstones", "blocked", "nothing is planned where a record is undecodable or the load would fail"),
+    _critical("tombstones", "positions", "positions count from 0 without a gap, in every log partition"),
+    _critical("tombstones", "other_plan", "every row carries the run's plan_id"),
+    _warning("runs", "coverage", "the log reaches back to its beginning and no log partition is missing"),
+    _warning("undecodable_records", "found", "every record could be decoded"),
+    _warning("unreachable_offsets", "removed", "no offset is left behind by the removal of its group"),
+    _warning("unreachable_offsets", "stray", "no offset lies outside the log partition its group hashes to"),
+    _warning("load_profile", "load_failures", "a coordinator could load every log partition"),
+    _warning("load_profile", "unknown_types", "every record is of a known type"),
+    _warning("load_profile", "future_batches", "no batch is stamped more than an hour after the snapshot"),
+)
+
+
+def measure_laws(tables: Tables, run: RunFacts) -> Measures:
+    """Measure what can be measured: a law whose tables are not all here and sound stays without a count."""
+    found = Measures()
+    for needs, law in _MEASURED_TOGETHER:
+        if all(name in tables for name in needs):
+            law(found, tables, run)
+    return found
+
+
+def _measure_keys(found: Measures, tables: Tables, _run: RunFacts) -> None:
+    """Offsets against verdicts, plan and groups."""
+    keys = _key_ledger(tables)
+    has_offset, has_verdict, expires, is_planned = (
+        np.asarray(keys[name]) > 0 for name in ("offsets", "verdicts", "expiring", "planned")
+    )
+    found.put("offset_verdicts", "missing_verdicts", _count(has_offset & ~has_verdict))
+    found.put("offset_verdicts", "without_offset", _count(has_verdict & ~has_offset))
+    found.put("tombstones", "without_expire", _count(is_planned & ~expires))
+    found.put("tombstones", "kept_or_held", _count(is_planned & has_verdict & ~expires))
+    found.put("tombstones", "planned_twice", _count(np.asarray(keys["planned"]) > 1))
+    differs = np.zeros(keys.num_rows, bool)
+    for name in ("log_offset", "committed_offset"):
+        same = pc.equal(keys[f"{name}_max"], keys[f"target_{name}_max"])
+        differs |= ~np.asarray(pc.fill_null(same, False))
+    found.put("tombstones", "other_target", _count(is_planned & has_offset & differs))
+    is_blocked = np.asarray(pc.is_in(keys["log_partition"], value_set=_blocked(tables)))
+    found.put("tombstones", "left_out", _count(expires & ~is_planned & ~is_blocked))
+    _measure_groups(found, tables, keys)
+
+
+def _key_ledger(tables: Tables) -> pa.Table:
+    """By key: offsets, verdicts, expiring verdicts and planned tombstones, and the values that they speak of."""
+    unreachable = tables["unreachable_offsets"]
+    stray = unreachable.filter(pc.equal(unreachable["reason"], "stray"))
+    verdicts, tombstones = tables["offset_verdicts"], tables["tombstones"]
+    decision = pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"])
+    planned = tombstones.filter(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES))
+    values, targets = ["log_offset", "committed_offset"], ["target_log_offset", "target_committed_offset"]
+    parts = [
+        *(_marked(rows, KEY + values, "offsets") for rows in (tables["committed_offsets"], stray)),
+        _marked(verdicts, KEY, "verdicts").append_column("expiring", pc.equal(decision, "expire").cast(pa.int64())),
+        _marked(planned, KEY + targets, "planned"),
+    ]
+    rows = pa.concat_tables(parts, promote_options="default")
+    sums = ["offsets", "verdicts", "expiring", "planned"]
+    return _sum_by(rows, KEY, sums, extra=[(name, "max") for name in values + targets])
+
+
+def _measure_groups(found: Measures, tables: Tables, keys: pa.Table) -> None:
+    """Groups against what belongs to them."""
+    kept = pc.subtract(keys["offsets"], keys["expiring"])
+    groups, tombstones = tables["groups"], tables["tombstones"]
+    of_groups = tombstones.filter(pc.invert(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)))
+    counts = ["offset_count", "pending_count", "member_count"]
+    parts = [
+        keys.select([*GROUP, "offsets"]).append_column("kept", kept),
+        _marked(groups, [*GROUP, *counts], "groups").cast(_group_schema(counts)),
+        _marked(tables["pending_offsets"], GROUP, "pending"),
+        _marked(tables["members"], GROUP, "members"),
+        _marked(of_groups, GROUP, "planned"),
+    ]
+    sums = ["offsets", "kept", "groups", "pending", "members", "planned", *counts]
+    ledger = _sum_by(pa.concat_tables(parts, promote_options="default"), GROUP, sums)
+    column = {name: np.asarray(ledger[name]) for name in sums}
+    is_there = column["groups"] > 0
+    found.put("committed_offsets", "without_group", int(column["offsets"][~is_there].sum()))
+    found.put("members", "without_group", int(column["members"][~is_there].sum()))
+    for count, rows, measure in (
+        ("offset_count", "offsets", "offset_counts"),
+        ("pending_count", "pending", "pending_counts"),
+        ("member_count", "members", "member_counts"),
+    ):
+        found.put("groups", measure, _count(is_there & (column[count] != column[rows])))
+    lives = (column["kept"] > 0) | (column["pending"] > 0)
+    found.put("tombstones", "group_with_offsets", _count((column["planned"] > 0) & lives))
+
+
+def _measure_profile(found: Measures, tables: Tables, run: RunFacts) -> None:
+    """Counts per log partition: every value read has one fate, and the fates are the tables' own row counts."""
+    profile = tables["load_profile"]
+    parts = profile["log_partition"]
+    found.put("load_profile", "missing_log_partitions", len(set(run.cuts) - set(parts.to_pylist())))
+    total = np.zeros(profile.num_rows, np.int64)
+    for fate in FATES:
+        total += _int64(profile[fate])
+    _put_partitions(found, "load_profile", "conservation", parts, total != _int64(profile["read_values"]))
+    for fate, table in COUNTED_FATES.items():
+        rows = _rows_by_partition(tables[table], parts)
+        _put_partitions(found, "load_profile", f"{fate}_rows", parts, rows != _int64(profile[fate]))
+    behind = np.asarray(pc.fill_null(pc.greater(profile["next_log_offset"], cut_of(parts, run)), False))
+    _put_partitions(found, "load_profile", "behind_the_cut", parts, behind)
+    fails = np.asarray(pc.fill_null(profile["load_would_fail"], True))
+    _put_partitions(found, "load_profile", "load_failures", parts, fails)
+    for name in ("unknown_types", "future_batches"):
+        found.put("load_profile", name, pc.sum(profile[name]).as_py() or 0)
+
+
+def _measure_plan(found: Measures, tables: Tables, run: RunFacts) -> None:
+    """The plan by log partition."""
+    tombstones = tables["tombstones"]
+    blocked = pc.is_in(tombstones["log_partition"], value_set=_blocked(tables))
+    found.put("tombstones", "blocked", count_true(blocked))
+    spans = tombstones.group_by("log_partition").aggregate(
+        [("position", "min"), ("position", "max"), ("position", "count_distinct")]
+    )
+    low, high, distinct = (_int64(spans[f"position_{name}"]) for name in ("min", "max", "count_distinct"))
+    gaps = (low != 0) | (high + 1 != distinct)
+    _put_partitions(found, "tombstones", "positions", spans["log_partition"], gaps)
+    same = pc.equal(tombstones["plan_id"], pa.scalar(run.plan_id, pa.string()))
+    found.put("tombstones", "other_plan", tombstones.num_rows - count_true(same))
+
+
+def _measure_home(found: Measures, tables: Tables, run: RunFacts) -> None:
+    """Where groups lie; nothing to be wrong about while nobody knows how many log partitions there are."""
+    if run.partition_count is None:
+        found.put("committed_offsets", "away_from_home", 0)
+        return
+    held = tables["committed_offsets"].select(GROUP).group_by(GROUP).aggregate([])
+    count = run.partition_count
+    places = zip(held["group_id"].to_pylist(), held["log_partition"].to_pylist(), strict=True)
+    away = sum(group_id is not None and partition_of(group_id, count) != place for group_id, place in places)
+    found.put("committed_offsets", "away_from_home", away)
+
+
+def _measure_findings(found: Measures, tables: Tables, _run: RunFacts) -> None:
+    """What is worth telling although nothing of ours is wrong."""
+    found.put("undecodable_records", "found", tables["undecodable_records"].num_rows)
+    reasons = tables["unreachable_offsets"]["reason"]
+    found.put("unreachable_offsets", "removed", count_true(pc.equal(reasons, "group_removed")))
+    found.put("unreachable_offsets", "stray", count_true(pc.equal(reasons, "stray")))
+
+
+_OFFSETS = ("committed_offsets", "unreachable_offsets", "pending_offsets")
+_BLOCKING = ("undecodable_records", "load_profile")
+_MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, RunFacts], None]], ...] = (
+    ((*_OFFSETS, "groups", "members", "offset_verdicts", "tombstones", *_BLOCKING), _measure_keys),
+    ((*_OFFSETS, "load_profile"), _measure_profile),
+    (("tombstones", *_BLOCKING), _measure_plan),
+    (("committed_offsets",), _measure_home),
+    (("undecodable_records", "unreachable_offsets"), _measure_findings),
+)
+
+
+def _marked(rows: pa.Table, columns: list[str], mark: str) -> pa.Table:
+    """Some columns, and a 1 in the column `mark`."""
+    return rows.select(columns).append_column(mark, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+
+
+def _group_schema(counts: list[str]) -> pa.Schema:
+    numbers = [(name, pa.int64()) for name in (*counts, "groups")]
+    return pa.schema([("log_partition", pa.int32()), ("group_id", pa.string()), *numbers])
+
+
+def _sum_by(rows: pa.Table, key: list[str], sums: list[str], *, extra: list[tuple[str, str]] | None = None) -> pa.Table:
+    """Sums of `sums` by key, NULL as 0, under their own names."""
+    found = rows.group_by(key).aggregate([*((name, "sum") for name in sums), *(extra or [])])
+    for name in sums:
+        found = found.append_column(name, pc.fill_null(found[f"{name}_sum"], 0))
+    return found.drop_columns([f"{name}_sum" for name in sums])
+
+
+def _blocked(tables: Tables) -> pa.Array:
+    """Log partitions for which nothing may be planned."""
+    profile = tables["load_profile"]
+    failing = profile.filter(pc.fill_null(profile["load_would_fail"], True))["log_partition"]
+    undecodable = tables["undecodable_records"]["log_partition"]
+    return pa.chunked_array([*failing.chunks, *undecodable.chunks], pa.int32()).unique()
+
+
+def _rows_by_partition(table: pa.Table, parts: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """How many rows of `table` lie in each of `parts`."""
+    counted = table["log_partition"].value_counts()
+    at = pc.index_in(parts, value_set=counted.field("values"))
+    return np.asarray(pc.fill_null(counted.field("counts").take(at), 0)).astype(np.int64)
+
+
+def _put_partitions(found: Measures, table: str, measure: str, parts: pa.ChunkedArray, wrong: Mask) -> None:
+    where = [part for part, is_wrong in zip(parts.to_pylist(), wrong, strict=True) if is_wrong]
+    found.put(table, measure, len(where), f"first in log partition {where[0]}" if where else None)
+
+
+def _int64(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Numbers, NULL as -1: a count that is not there never agrees with one that is."""
+    return np.asarray(pc.fill_null(values, -1)).astype(np.int64)
+
+
+def _count(mask: Mask) -> int:
+    return int(np.count_nonzero(mask))

@@ -1,0 +1,141 @@
+"""Great Expectations over the measures: one suite a table, validated on a frame of one row with a column a measure.
+
+The tables themselves never reach Great Expectations, so that its cost does not grow with them. A measure that is not
+there is a column that is not there, which fails its expectation: nothing measured is never a pass.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sexton.quality.expectation import CHECKED_TABLES, Expectation, expectations_of
+from sexton.quality.laws import LAWS
+from sexton.quality.measure import Measures
+from sexton.settings import set_variables
+from sexton.tables import TABLES, Severity
+
+EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
+    name: found
+    for name in TABLES
+    if (
+        found := (
+            *(e for table in CHECKED_TABLES if table.name == name for e in expectations_of(table)),
+            *(law for law in LAWS if law.table == name),
+        )
+    )
+}
+"""Everything that is expected of a run, by table."""
+
+_SITE = "sexton"
+_UNUSED_STATIC = ("images/glossary_scroller.gif", "images/validation_failed_unexpected_values.gif")
+"""Pictures of a tour that no page of ours shows, most of a site's size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One row of dq_results."""
+
+    table: str
+    expectation: str
+    severity: Severity
+    success: bool
+    observed: str
+
+    @property
+    def stops_publication(self) -> bool:
+        return not self.success and self.severity == "critical"
+
+
+def load_library() -> Any:
+    """Great Expectations, with its telemetry off. The import takes seconds: begin it early, in a thread."""
+    set_variables({"GX_ANALYTICS_ENABLED": "false"})
+    import great_expectations
+
+    return great_expectations
+
+
+def validate(measures: Measures, *, docs: Path | None) -> list[Result]:
+    """Validate every suite; with `docs` the Data Docs are written there, in place of earlier ones."""
+    gx = load_library()
+    context = gx.get_context(mode="ephemeral", project_config=_config(docs))
+    source = context.data_sources.add_pandas("measures")
+    results = []
+    for table, expectations in EXPECTATIONS.items():
+        batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("run")
+        suite = context.suites.add(gx.ExpectationSuite(name=table, expectations=[_gx(gx, e) for e in expectations]))
+        definition = gx.ValidationDefinition(name=table, data=batch, suite=suite)
+        frame = _frame(measures, table, expectations)
+        outcome = context.validation_definitions.add(definition).run(batch_parameters={"dataframe": frame})
+        passed = {each.expectation_config.kwargs["column"]: bool(each.success) for each in outcome.results}
+        results += [_result(e, measures, is_met=passed.get(e.measure, False)) for e in expectations]
+    if docs is not None:
+        _write_docs(context, docs)
+    return results
+
+
+def _config(docs: Path | None) -> Any:
+    """An ephemeral context that keeps nothing but its pages."""
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    site = {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs and docs.resolve())},
+    }
+    return DataContextConfig(
+        analytics_enabled=False,
+        progress_bars=ProgressBarsConfig(globally=False),
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        data_docs_sites={_SITE: site} if docs is not None else {},
+    )
+
+
+def _gx(gx: Any, expectation: Expectation) -> Any:
+    return gx.expectations.ExpectColumnMaxToBeBetween(
+        column=expectation.measure,
+        min_value=0,
+        max_value=0,
+        severity=expectation.severity,
+        description=expectation.sentence,
+    )
+
+
+def _frame(measures: Measures, table: str, expectations: tuple[Expectation, ...]) -> Any:
+    import pandas as pd
+
+    counts = {e.measure: measures.counts.get((table, e.measure)) for e in expectations}
+    # An empty frame would have no row to be wrong about: the index alone keeps one.
+    return pd.DataFrame({name: [count] for name, count in counts.items() if count is not None}, index=[0])
+
+
+def _result(expectation: Expectation, measures: Measures, *, is_met: bool) -> Result:
+    key = (expectation.table, expectation.measure)
+    count = measures.counts.get(key)
+    rows = measures.counts.get((expectation.table, "rows"))
+    if count is None:
+        observed = "not measured: the table, or one that it is held against, is not there or not as declared"
+    elif count:
+        observed = f"{count:,}" + (f": {measures.seen[key]}" if key in measures.seen else "")
+    else:
+        observed = "none" if rows is None else f"none in {rows:,} rows"
+    return Result(
+        table=expectation.table,
+        expectation=expectation.sentence,
+        severity=expectation.severity,
+        success=is_met,
+        observed=observed,
+    )
+
+
+def _write_docs(context: Any, docs: Path) -> None:
+    shutil.rmtree(docs, ignore_errors=True)
+    context.build_data_docs(site_names=[_SITE])
+    for name in _UNUSED_STATIC:
+        (docs / "static" / name).unlink(missing_ok=True)

@@ -1,0 +1,228 @@
+"""Every expectation holds for a sound run and fails for a run that breaks it."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from sexton.quality import CHECKED_TABLES, EXPECTATIONS
+from sexton.quality import expectation as names
+from sexton.quality.laws import LAWS
+from sexton.tables import TABLES, Column, Table
+from tests.quality import world
+from tests.quality.world import DYING, LIVING, RUN, Break, append, change, remove, row, sound, tables_of, tombstone
+
+BY_ROWS: dict[tuple[str, str], Break] = {
+    ("committed_offsets", "without_group"): remove("groups", 0),
+    ("committed_offsets", "away_from_home"): change("committed_offsets", 0, log_partition=1),
+    ("groups", "offset_counts"): change("groups", 0, offset_count=3),
+    ("groups", "pending_counts"): change("groups", 2, pending_count=0),
+    ("groups", "member_counts"): change("groups", 2, member_count=2),
+    ("members", "without_group"): append("members", row("members", group_id="nobody", log_partition=1)),
+    ("offset_verdicts", "missing_verdicts"): remove("offset_verdicts", 2),
+    ("offset_verdicts", "without_offset"): remove("committed_offsets", 2),
+    ("load_profile", "missing_log_partitions"): remove("load_profile", 1),
+    ("load_profile", "behind_the_cut"): change("load_profile", 0, next_log_offset=101),
+    ("load_profile", "conservation"): change("load_profile", 0, superseded=2),
+    ("load_profile", "live_rows"): change("load_profile", 0, live=3, superseded=2),
+    ("load_profile", "pending_rows"): change("load_profile", 1, pending=0, aborted=1),
+    ("load_profile", "unreachable_rows"): change("load_profile", 0, unreachable=1, superseded=2),
+    ("tombstones", "without_expire"): change("offset_verdicts", 0, broker_verdict="keep"),
+    ("tombstones", "kept_or_held"): change("offset_verdicts", 0, policy_verdict="hold"),
+    ("tombstones", "planned_twice"): append("tombstones", tombstone(3, 6)),
+    ("tombstones", "other_target"): change("tombstones", 0, target_log_offset=4),
+    ("tombstones", "left_out"): remove("tombstones", 1),
+    ("tombstones", "group_with_offsets"): append("tombstones", tombstone(3, None, group_id=LIVING, log_partition=1)),
+    ("tombstones", "blocked"): change("load_profile", 0, load_would_fail=True),
+    ("tombstones", "positions"): remove("tombstones", 0),
+    ("tombstones", "other_plan"): change("tombstones", 0, plan_id="another"),
+    ("undecodable_records", "found"): append("undecodable_records", row("undecodable_records")),
+    ("unreachable_offsets", "removed"): append(
+        "unreachable_offsets", world.offset("unreachable_offsets", "gone", 0, 9, reason="group_removed")
+    ),
+    ("unreachable_offsets", "stray"): append(
+        "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="stray")
+    ),
+    ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
+    ("load_profile", "unknown_types"): change("load_profile", 0, unknown_types=1),
+    ("load_profile", "future_batches"): change("load_profile", 0, future_batches=1),
+}
+"""What breaks each law that rows can break."""
+
+
+def columns_with(rule: str) -> list[tuple[str, str]]:
+    """(table, column) of every column under a rule, also where several columns share one sentence."""
+    has = {
+        "nulls": lambda column: not column.nullable,
+        "minimum": lambda column: column.minimum is not None,
+        "allowed": lambda column: bool(column.allowed),
+        "absence": lambda column: column.absent is not None,
+        "cut": lambda column: column.below_cut,
+    }[rule]
+    return [(table.name, column.name) for table in CHECKED_TABLES for column in table.columns if has(column)]
+
+
+def one_row(table: str) -> world.Rows:
+    """The sound run with at least one row in `table`."""
+    rows = sound()
+    if not rows[table]:
+        rows[table].append(row(table))
+    return rows
+
+
+def declared(table: str, column: str) -> tuple[Table, Column]:
+    return TABLES[table], TABLES[table].column(column)
+
+
+def count_after(table: str, measure: str, **values: object) -> int:
+    """The measure after the first row of `table` got other values; it was zero before."""
+    rows = one_row(table)
+    assert world.measured(tables_of(rows)).counts[table, measure] == 0
+    rows[table][0].update(values)
+    return world.measured(tables_of(rows)).counts[table, measure]
+
+
+def test_a_sound_run_keeps_every_expectation() -> None:
+    results = world.judged(tables_of(sound()))
+    assert [result for result in results if not result.success] == []
+    assert len({(result.table, result.expectation) for result in results}) == len(results)
+    assert {result.table for result in results} == {*(table.name for table in CHECKED_TABLES), "runs"}
+
+
+def test_a_run_is_measured_in_any_pieces() -> None:
+    tables = tables_of(sound())
+    files = dict.fromkeys(tables, 1)
+    parts = []
+    for part in RUN.cuts:
+        own = {
+            name: [table.filter(pa.compute.equal(table["log_partition"], part))]
+            for name, table in tables.items()
+            if TABLES[name].per_log_partition
+        }
+        if part == 0:
+            own["topic_partitions"] = [tables["topic_partitions"]]
+        parts.append(world.measure_piece(own, RUN, [part], files={name: 1 for name in files if name in own}))
+    assert world.Measures().add(parts).counts == world.measured(tables).counts
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if law.measure != "coverage"], ids=lambda law: law.measure)
+def test_laws_see_what_breaks_them(law: names.Expectation) -> None:
+    rows = sound()
+    assert world.measured(tables_of(rows)).counts[law.table, law.measure] == 0
+    BY_ROWS[law.table, law.measure](rows)
+    assert world.measured(tables_of(rows)).counts[law.table, law.measure] > 0
+
+
+def test_undecodable_records_block_the_plan() -> None:
+    rows = sound()
+    rows["undecodable_records"].append(row("undecodable_records", log_partition=0))
+    assert world.measured(tables_of(rows)).counts["tombstones", "blocked"] == 3
+
+
+def test_what_is_blocked_is_not_missed_in_the_plan() -> None:
+    rows = sound()
+    rows["load_profile"][0]["load_would_fail"] = True
+    rows["tombstones"] = []
+    counts = world.measured(tables_of(rows)).counts
+    assert counts["tombstones", "left_out"] == counts["tombstones", "blocked"] == 0
+
+
+def test_a_policy_decides_before_the_broker() -> None:
+    rows = sound()
+    for verdict in rows["offset_verdicts"]:
+        verdict["broker_verdict"], verdict["policy_verdict"] = "keep", verdict["broker_verdict"]
+    counts = world.measured(tables_of(rows)).counts
+    assert counts["tombstones", "without_expire"] == counts["tombstones", "left_out"] == 0
+
+
+def test_a_stray_copy_is_told_and_has_a_verdict_of_its_own() -> None:
+    rows = sound()
+    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
+    assert world.measured(tables_of(rows)).counts["offset_verdicts", "missing_verdicts"] == 1
+    rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
+    assert world.measured(tables_of(rows)).counts["offset_verdicts", "missing_verdicts"] == 0
+
+
+def test_coverage_is_told() -> None:
+    results = world.judged(tables_of(sound()), replace(RUN, is_complete=False))
+    (failed,) = [result for result in results if not result.success]
+    assert (failed.table, failed.severity) == ("runs", "warning")
+
+
+@pytest.mark.parametrize(("table", "column"), columns_with("nulls"))
+def test_null_where_none_may_be(table: str, column: str) -> None:
+    assert count_after(table, names.NULLS, **{column: None}) == 1
+
+
+@pytest.mark.parametrize(("table", "column"), columns_with("minimum"))
+def test_below_the_minimum(table: str, column: str) -> None:
+    _, it = declared(table, column)
+    assert it.minimum is not None
+    assert count_after(table, names.minimum_measure(it.minimum, it.severity), **{column: it.minimum - 1}) == 1
+
+
+@pytest.mark.parametrize(("table", "column"), columns_with("allowed"))
+def test_a_value_that_is_not_allowed(table: str, column: str) -> None:
+    _, it = declared(table, column)
+    assert count_after(table, names.allowed_measure(it), **{column: "unheard of"}) == 1
+
+
+@pytest.mark.parametrize(("table", "column"), columns_with("absence"))
+def test_the_wires_sign_of_absence(table: str, column: str) -> None:
+    _, it = declared(table, column)
+    assert count_after(table, names.ABSENCE, **{column: it.absent}) == 1
+
+
+@pytest.mark.parametrize(("table", "column"), columns_with("cut"))
+def test_a_record_from_beyond_the_cut(table: str, column: str) -> None:
+    assert count_after(table, names.BEYOND_CUT, **{column: 100}) == 1
+
+
+@pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.per_log_partition], ids=lambda t: t.name)
+def test_a_row_of_a_log_partition_that_was_not_read(table: Table) -> None:
+    assert count_after(table.name, names.FOREIGN, log_partition=7) == 1
+
+
+@pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.key], ids=lambda table: table.name)
+def test_a_key_that_comes_twice(table: Table) -> None:
+    rows = one_row(table.name)
+    rows[table.name].append(rows[table.name][0])
+    assert world.measured(tables_of(rows)).counts[table.name, names.KEYS] == 1
+
+
+@pytest.mark.parametrize("table", CHECKED_TABLES, ids=lambda table: table.name)
+def test_rows_of_another_run(table: Table) -> None:
+    for values in ({"cluster_id": "c2"}, {"as_of_ms": 1}, {"run_id": None}):
+        assert count_after(table.name, names.FOREIGN, **values) == 1
+
+
+@pytest.mark.parametrize("table", CHECKED_TABLES, ids=lambda table: table.name)
+def test_what_is_not_there_is_not_a_pass(table: Table) -> None:
+    """A missing table, column or a column of another type: told, and nothing else of the table is measured."""
+    tables = tables_of(one_row(table.name))
+    column = table.columns[-1].name
+    at = tables[table.name].schema.get_field_index(column)
+    damaged = {
+        names.MISSING: {name: rows for name, rows in tables.items() if name != table.name},
+        names.TYPES: {**tables, table.name: tables[table.name].drop_columns([column])},
+        "other type": {
+            **tables,
+            table.name: tables[table.name].set_column(at, column, pa.nulls(tables[table.name].num_rows, pa.float64())),
+        },
+    }
+    for what, found in damaged.items():
+        counts = world.measured(found).counts
+        measure = what if what == names.MISSING else names.TYPES
+        assert counts[table.name, measure] == 1
+        assert (table.name, names.NULLS) not in counts
+        lost = {law.measure for law in LAWS if law.table == table.name and law.table != "topic_partitions"}
+        assert not any((table.name, measure) in counts for measure in lost)
+
+
+def test_every_expectation_is_one_that_a_test_breaks() -> None:
+    """So that nobody adds an expectation without a run that fails it."""
+    derived = {
+        (table.name, e.measure) for table in CHECKED_TABLES for e in names.expectations_of(table)
+    }  # broken above, table by table and column by column
+    told = {(e.table, e.measure) for expectations in EXPECTATIONS.values() for e in expectations}
+    assert told == derived | set(BY_ROWS) | {("runs", "coverage")}

@@ -1,0 +1,141 @@
+"""A small run whose tables keep every expectation, and ways to break each of them.
+
+Two log partitions of two. In 0: the group `dying` has two expired offsets, both planned, and goes with them; an empty
+share group stays. In 1: `living` has a kept offset, one member and one pending offset.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.quality import CHECKED_TABLES, Measures, Result, RunFacts, judge, measure_piece
+from sexton.tables import FATES, TABLES
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def group_at(log_partition: int, name: str) -> str:
+    """A group id that hashes to a log partition of two."""
+    return next(group for n in range(99) if partition_of(group := f"{name}{n}", 2) == log_partition)
+
+
+DYING, SHARING, LIVING = group_at(0, "dying"), group_at(0, "sharing"), group_at(1, "living")
+RUN = RunFacts(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan", partition_count=2)
+DEFAULTS: dict[pa.DataType, Any] = {
+    pa.string(): "x",
+    pa.int32(): 1,
+    pa.int64(): 1,
+    pa.bool_(): False,
+    pa.binary(): b"k",
+    pa.list_(pa.string()): ["t"],
+}
+
+
+def row(table: str, **values: Any) -> dict[str, Any]:
+    """A row with something in every column that may not be NULL."""
+    found = {
+        column.name: None if column.nullable else (column.allowed or [DEFAULTS[column.type]])[0]
+        for column in TABLES[table].columns
+    }
+    run = {"cluster_id": RUN.cluster_id, "as_of_ms": RUN.as_of_ms, "run_id": RUN.run_id}
+    return {**run, **found, **values}
+
+
+def offset(table: str, group: str, log_partition: int, log_offset: int, **values: Any) -> dict[str, Any]:
+    where = {"log_partition": log_partition, "log_offset": log_offset, "partition": log_offset}
+    return row(table, group_id=group, topic="t", committed_offset=log_offset * 10, **where, **values)
+
+
+def verdict(group: str, log_partition: int, partition: int, verdict: str) -> dict[str, Any]:
+    where = {"log_partition": log_partition, "topic": "t", "partition": partition}
+    return row("offset_verdicts", group_id=group, broker_verdict=verdict, **where)
+
+
+def group(group_id: str, log_partition: int, **values: Any) -> dict[str, Any]:
+    counts = {"offset_count": 0, "pending_count": 0, "member_count": 0}
+    return row("groups", group_id=group_id, log_partition=log_partition, **{**counts, **values})
+
+
+def profile(log_partition: int, **fates: int) -> dict[str, Any]:
+    counted = {**dict.fromkeys(FATES, 0), **fates}
+    calm = {"unknown_types": 0, "future_batches": 0, "next_log_offset": 100}
+    return row("load_profile", log_partition=log_partition, read_values=sum(counted.values()), **{**counted, **calm})
+
+
+def tombstone(position: int, partition: int | None, **values: Any) -> dict[str, Any]:
+    target = {} if partition is None else {"target_log_offset": partition, "target_committed_offset": partition * 10}
+    own = {"record_type": 2 if partition is None else 1, "topic": None if partition is None else "t"}
+    return row(
+        "tombstones",
+        **{
+            "plan_id": "plan",
+            "log_partition": 0,
+            "position": position,
+            "group_id": DYING,
+            "partition": partition,
+            **own,
+            **target,
+            **values,
+        },
+    )
+
+
+def sound() -> Rows:
+    """Tables that keep every expectation."""
+    return {
+        "committed_offsets": [
+            offset("committed_offsets", DYING, 0, 5),
+            offset("committed_offsets", DYING, 0, 6),
+            offset("committed_offsets", LIVING, 1, 7),
+        ],
+        "unreachable_offsets": [],
+        "pending_offsets": [offset("pending_offsets", LIVING, 1, 8)],
+        "groups": [
+            group(DYING, 0, offset_count=2),
+            group(SHARING, 0, group_type="Share"),
+            group(LIVING, 1, offset_count=1, pending_count=1, member_count=1, state="Stable"),
+        ],
+        "members": [row("members", group_id=LIVING, log_partition=1)],
+        "offset_verdicts": [
+            verdict(DYING, 0, 5, "expire"),
+            verdict(DYING, 0, 6, "expire"),
+            verdict(LIVING, 1, 7, "keep"),
+        ],
+        "tombstones": [tombstone(0, 5), tombstone(1, 6), tombstone(2, None)],
+        "open_transactions": [row("open_transactions", log_partition=1)],
+        "undecodable_records": [],
+        "load_profile": [profile(0, live=2, superseded=3), profile(1, live=1, pending=1)],
+        "topic_partitions": [row("topic_partitions", partition=number) for number in range(2)],
+    }
+
+
+def tables_of(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, pa.Table]:
+    return {name: pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()) for name, found in rows.items()}
+
+
+def measured(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> Measures:
+    """Measures of tables that came in one piece, one file a table."""
+    files = dict.fromkeys((table.name for table in CHECKED_TABLES), 1)
+    return measure_piece({name: [table] for name, table in tables.items()}, run, run.cuts, files=files)
+
+
+def judged(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> list[Result]:
+    return judge([measured(tables, run)], run, docs=None)
+
+
+Break = Callable[[Rows], object]
+
+
+def change(table: str, number: int, **values: Any) -> Break:
+    """Change one row."""
+    return lambda rows: rows[table][number].update(values)
+
+
+def append(table: str, *more: dict[str, Any]) -> Break:
+    return lambda rows: rows[table].extend(more)
+
+
+def remove(table: str, number: int) -> Break:
+    return lambda rows: rows[table].pop(number)

@@ -128,7 +128,6 @@ class AirflowHome:
                 "base_log_folder": str(self.log_folder),
                 "dag_processor_child_process_log_directory": str(self.log_folder / "dag_processor"),
             },
-            "usage_data_collection": {"enabled": "False"},
         }
 
 

@@ -96,6 +96,9 @@ class Processes:
                 if not self._wait(patience.firm_s):
                     left = ", ".join(str(process.pid) for process in self.descendants())
                     raise OSError(f"processes that cannot be ended: {left}")
+        for child in self._children:
+            child.wait()  # ended, but perhaps not collected yet
+        self._children.clear()
         for note in self._directory.glob("*.json"):
             note.unlink(missing_ok=True)
         return was_there or bool(named)

@@ -1,0 +1,108 @@
+"""The embedded Airflow's configuration: private, loopback only, stable secrets, nobody else's environment."""
+
+import base64
+import configparser
+import json
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from sexton.errors import UsageError
+from sexton.local.airflow_home import AirflowHome
+from sexton.settings import Settings
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = AirflowHome(Settings(home=tmp_path / "100% mine", airflow_port=18099))
+    made.write()
+    return made
+
+
+def cfg_of(home) -> configparser.ConfigParser:
+    cfg = configparser.ConfigParser()
+    cfg.read(home.cfg_file)
+    return cfg
+
+
+def test_secrets_are_private_and_long_enough(home) -> None:
+    assert stat.S_IMODE(home.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE(home.cfg_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.password_file.stat().st_mode) == 0o600
+    cfg = cfg_of(home)
+    assert len(cfg["api_auth"]["jwt_secret"]) >= 64
+    assert len(cfg["api"]["secret_key"]) >= 64
+    assert len(base64.urlsafe_b64decode(cfg["core"]["fernet_key"])) == 32
+    assert len(home.password()) >= 12
+
+
+def test_secrets_stay_the_same(home) -> None:
+    before, password = home.cfg_file.read_text(), home.password()
+    home.write()
+    assert home.cfg_file.read_text() == before
+    assert home.password() == password
+
+
+def test_two_homes_share_no_secret(home, tmp_path) -> None:
+    other = AirflowHome(Settings(home=tmp_path / "other"))
+    other.write()
+    assert other.password() != home.password()
+    for section, name in (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret")):
+        assert cfg_of(other)[section][name] != cfg_of(home)[section][name]
+
+
+def test_only_this_machine_is_served(home) -> None:
+    cfg = cfg_of(home)
+    assert cfg["api"]["host"] == "127.0.0.1"
+    assert cfg["api"]["port"] == "18099"
+    assert cfg["core"]["execution_api_server_url"] == "http://127.0.0.1:18099/execution/"
+    assert home.started_url() == "http://127.0.0.1:18099"
+
+
+def test_paths_with_percent_signs_survive(home) -> None:
+    cfg = cfg_of(home)
+    assert cfg["core"]["dags_folder"].endswith("100% mine/dags")
+    assert cfg["database"]["sql_alchemy_conn"] == f"sqlite:///{home.root}/airflow.db"
+
+
+def test_airflow_reads_the_file_as_it_is_meant(home) -> None:
+    """With Airflow's own parser: a misspelt option would change nothing and tell nobody."""
+    program = (
+        "import json\n"
+        "from airflow.configuration import conf, retrieve_configuration_description\n"
+        "described = retrieve_configuration_description(include_providers=False)\n"
+        "known = [[section, option] for section, body in described.items() for option in body['options']]\n"
+        "print(json.dumps([known, conf.get('core', 'dags_folder'), conf.get('api', 'host')]))\n"
+    )
+    environment = home.environment({})
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    known, dags_folder, host = json.loads(done.stdout.splitlines()[-1])
+    cfg = cfg_of(home)
+    written = [[section, option] for section in cfg.sections() for option in cfg[section]]
+    assert [each for each in written if each not in known] == []
+    assert dags_folder.endswith("100% mine/dags")
+    assert host == "127.0.0.1"
+
+
+def test_environment(home, monkeypatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", "postgres://")
+    monkeypatch.setenv("NO_PROXY", "corp.example,127.0.0.1")
+    found = home.environment({"JAVA_HOME": "/java"}, SEXTON_SETTLE_MS="5")
+    assert {name for name in found if name.startswith("AIRFLOW_")} == {
+        "AIRFLOW_HOME",
+        "AIRFLOW_CONN_KAFKA_DEFAULT",
+        "AIRFLOW_CONN_SPARK_DEFAULT",
+    }
+    kafka = json.loads(found["AIRFLOW_CONN_KAFKA_DEFAULT"])
+    assert kafka["extra"]["bootstrap.servers"] == "127.0.0.1:19092"
+    assert found["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
+    assert (found["JAVA_HOME"], found["SEXTON_SETTLE_MS"]) == ("/java", "5")
+    assert found["GX_ANALYTICS_ENABLED"] == "false"
+
+
+def test_no_password_yet(tmp_path) -> None:
+    with pytest.raises(UsageError, match="make up"):
+        AirflowHome(Settings(home=tmp_path)).password()

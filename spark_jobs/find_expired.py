@@ -9,7 +9,8 @@ from sexton.stages.spark import Engine
 
 
 def options() -> argparse.ArgumentParser:
-    return job.parser("find_expired", __doc__ or "", "spark-submit spark_jobs/find_expired.py --run-dir var/runs/manual")
+    example = "spark-submit spark_jobs/find_expired.py --run-dir var/runs/x"
+    return job.parser("find_expired", __doc__ or "", example)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:

@@ -3,13 +3,14 @@
 import argparse
 import sys
 
-from sexton.stages import plan_tombstones, job
+from sexton.stages import job, plan_tombstones
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 
 
 def options() -> argparse.ArgumentParser:
-    return job.parser("plan_tombstones", __doc__ or "", "spark-submit spark_jobs/plan_tombstones.py --run-dir var/runs/manual")
+    example = "spark-submit spark_jobs/plan_tombstones.py --run-dir var/runs/x"
+    return job.parser("plan_tombstones", __doc__ or "", example)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:

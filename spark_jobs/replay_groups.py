@@ -13,12 +13,12 @@ def options() -> argparse.ArgumentParser:
     parser = job.parser(
         "replay_groups",
         __doc__ or "",
-        "spark-submit spark_jobs/replay_groups.py --archive var/archive --as-of 1795228111458 --run-dir var/runs/manual",
+        "spark-submit spark_jobs/replay_groups.py --archive var/archive --as-of 1795228111458 --run-dir var/runs/x",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--archive", metavar="URI", help="archive that snapshot_log fills")
     source.add_argument("--segments", metavar="DIR", help="a broker's log directory, or a backup of one")
-    parser.add_argument("--as-of", type=int, metavar="MS", help="instant that the run describes (default: end of the log)")
+    parser.add_argument("--as-of", type=int, metavar="MS", help="instant that it describes (default: the log's end)")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")
     parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: what the broker said, else 10080")
     parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="whose rules (default: %(default)s)")

@@ -15,6 +15,13 @@
 The numbers are the exit codes of the command line and of the Spark jobs.
 """
 
+import re
+
+
+def without_login(text: str) -> str:
+    """`text` with the user and password of every URI in it (`s3://key:secret@bucket`) left out."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+
 
 class SextonError(Exception):
     """A failure that is told in one line: what happened, where (`place`), and what to do (`fix`)."""
@@ -25,12 +32,15 @@ class SextonError(Exception):
         self.message = message
         self.place = None if place is None else str(place)
         self.fix = fix
-        super().__init__(str(self))
+        super().__init__(message)
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
         mend = f" ({self.fix})" if self.fix else ""
-        return " ".join(f"{where}{self.message}{mend}".split())
+        return without_login(" ".join(f"{where}{self.message}{mend}".split()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message,), {"place": self.place, "fix": self.fix}
 
 
 class UsageError(SextonError):
@@ -76,7 +86,7 @@ class DownloadError(SextonError):
 
 
 class LogError(ValueError):
-    """Bytes that are not what they should be: `reason` is a code that undecodable_records stores, `detail` says more."""
+    """Bytes that are not what they should be: `reason` is a code for undecodable_records, `detail` says more."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason

@@ -74,9 +74,8 @@ def planned_keys(out: Path) -> list[tuple[int, str]]:
 def rows_of_plan(out: Path) -> list[tuple[int, str]]:
     import pyarrow.parquet as pq
 
-    rows = [
-        row for file in sorted((out / "tombstones").glob("*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()
-    ]
+    files = sorted((out / "tombstones").glob("*.parquet"))
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     for row in rows:
         record_type, fields = decode_key(row["key"])
         assert (record_type, fields["group_id"]) == (row["record_type"], row["group_id"])

@@ -17,8 +17,8 @@ from typer.exceptions import TyperException
 from sexton import __version__
 from sexton.cli import audit, broker, doctor, snapshot
 from sexton.cli.options import Debug, State
-from sexton.errors import SextonError
-from sexton.report.names import harmless, without_login
+from sexton.errors import SextonError, without_login
+from sexton.report.names import harmless
 
 INTERRUPTED = 130
 ABOUT = """\

@@ -10,8 +10,9 @@ import typer
 from rich.text import Text
 
 from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, client_of, output, parse_instant
+from sexton.errors import without_login
 from sexton.report.figures import count, instant, size, some
-from sexton.report.names import harmless, without_login
+from sexton.report.names import harmless
 
 EXAMPLES = """\
 [b]Examples[/b]

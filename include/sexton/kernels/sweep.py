@@ -154,7 +154,12 @@ def _contains(needles: pa.Table, rows: pa.Table) -> Mask:
 
 
 def _rows(
-    record_type: int | pa.Array, group_id: pa.Array, targets: pa.Table | None, *, cause: str, own: pa.Table | None = None
+    record_type: int | pa.Array,
+    group_id: pa.Array,
+    targets: pa.Table | None,
+    *,
+    cause: str,
+    own: pa.Table | None = None,
 ) -> pa.Table:
     """Tombstone rows of one kind; `rank` puts a group's own records behind its offsets, in the coordinator's order."""
     count = len(group_id)

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from sexton.errors import UsageError
+from sexton.errors import UsageError, without_login
 from sexton.records import RECORD_TYPES
 from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
-from sexton.report.names import without_login
 from sexton.report.summary import (
     TOP,
     Bucket,

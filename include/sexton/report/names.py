@@ -52,11 +52,6 @@ def short(text: str, cells: int = NAME_CELLS) -> str:
     return f"{shown[: cells - tail - 1].rstrip()}…{shown[-tail:].lstrip()}"
 
 
-def without_login(text: str) -> str:
-    """`text` with the user and password of every URI in it (`s3://key:secret@bucket`) left out."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
-
-
 def _is_hidden(char: str, category: str) -> bool:
     variation_selector = "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
     other_space = category == "Zs" and char != " "

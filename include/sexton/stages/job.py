@@ -1,4 +1,4 @@
-"""The front that every file of spark_jobs/ shares: options, one-line errors, exit codes and the outcome for the scheduler.
+"""The front that every file of spark_jobs/ shares: options, one-line errors, exit codes and the job's outcome.
 
 spark-submit passes on a Python program's exit code, but what a scheduler sees of it differs between masters and deploy
 modes. So a job also leaves `<run-dir>/outcome/<stage>.json` behind: exit code, message and the run's counts.

@@ -1,10 +1,11 @@
-"""plan_tombstones: the tombstones that the verdicts ask for, as rows and as the record batches a coordinator would write.
+"""plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
 read might be a newer value. Nothing is ever written to Kafka here.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,7 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     )
     if log_partition in record.blocked:
         rows = rows.slice(0, 0)
-    keys = [encode_key(row.pop("record_type"), row) for row in rows.select(["record_type", *_KEY_FIELDS]).to_pylist()]
+    keys = [_key(row) for row in rows.select(["record_type", *_KEY_FIELDS]).to_pylist()]
     rows = (
         rows.append_column("key", pa.array(keys, pa.binary()))
         .append_column("position", pa.array(np.arange(rows.num_rows), pa.int64()))
@@ -73,6 +74,11 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     if keys:
         batches = encode_batches(keys, base_offset=record.cuts[log_partition], as_of_ms=record.as_of_ms)
         write_bytes(folder.batches_file(log_partition), batches)
+
+
+def _key(row: dict[str, Any]) -> bytes:
+    """The key's bytes, as the coordinator writes them; fields that its type does not have are NULL."""
+    return encode_key(row["record_type"], {name: row[name] for name in _KEY_FIELDS if row[name] is not None})
 
 
 def _planned(folder: RunFolder, record: RunRecord) -> Iterator[tuple[int, bytes, str]]:

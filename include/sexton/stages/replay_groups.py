@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import infer_partition_count
-from sexton.errors import NoCoverage, UsageError
-from sexton.kernels.fold import PartialFold, fold_chunk, merge
+from sexton.errors import NoCoverage, UsageError, without_login
+from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
 from sexton.kernels.state import finish
 from sexton.log.segment import Chunk, Piece, plan_chunks
 from sexton.settings import settings
@@ -104,9 +104,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     record = _describe(source, request, merged)
     record = record.model_copy(update={"checkpoint_sha256": tree_sha256(folder.root / "fold")})
     folder.write_run(record)
-    finished = engine.map(
-        "Writing tables", record.log_partitions, lambda part: _finish(folder, record, part)
-    )
+    finished = engine.map("Writing tables", record.log_partitions, lambda part: _finish(folder, record, part))
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
@@ -174,12 +172,7 @@ def _read(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
 
 
 def _merge(folder: RunFolder, partial: Path, log_partition: int) -> _Merged:
-    fold: PartialFold | None = None
-    for path in sorted(partial.glob("*.fold")):
-        piece = PartialFold.from_bytes(path.read_bytes())
-        fold = piece if fold is None else merge(fold, piece)
-    if fold is None:
-        raise UsageError(f"log partition {log_partition} has no segment")
+    fold = merge_all(PartialFold.from_bytes(path.read_bytes()) for path in sorted(partial.glob("*.fold")))
     fold.write_parquet(folder.fold_dir(log_partition))
     return _Merged(
         log_partition=log_partition,
@@ -220,7 +213,7 @@ def _describe(source: LogSource, request: ReplayRequest, merged: list[_Merged]) 
         profile=request.profile,
         retention_ms=minutes * 60_000,
         retention_source=told_by,
-        source=source.uri,
+        source=without_login(source.uri),
         partition_count=count,
         log_partitions=parts,
         missing_log_partitions=missing,
@@ -240,8 +233,8 @@ def _doubts(merged: list[_Merged], *, count: int | None, missing: list[int]) -> 
     for part in merged:
         if part.future_batches:
             found.append(
-                f"log partition {part.log_partition}: {part.future_batches} batches are stamped more than an hour after "
-                "the snapshot and were passed over in the search for the cut"
+                f"log partition {part.log_partition}: {part.future_batches} batches are stamped more than an hour "
+                "after the snapshot and were passed over in the search for the cut"
             )
     return found
 
@@ -325,5 +318,3 @@ def _text(instant_ms: int | None) -> str:
 def now_ms() -> int:
     """This machine's clock, read once by whoever builds a request."""
     return time.time_ns() // 1_000_000
-
-

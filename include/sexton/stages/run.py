@@ -113,7 +113,7 @@ class RunFolder:
             for field in schema
         ]
         write_parquet(self.table_file(table, log_partition), pa.table(columns, schema=schema))
-        return rows.num_rows
+        return int(rows.num_rows)
 
     def write_internal(self, name: str, rows: pa.Table, log_partition: int) -> None:
         """Write rows that only later stages read, beside the checkpoint."""

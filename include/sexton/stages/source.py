@@ -1,4 +1,4 @@
-"""Where a run's bytes come from: a broker's disk (`--segments`) or the archive (`--archive`), told in the same words."""
+"""Where a run's bytes come from, told in the same words: a broker's disk (`--segments`) or the archive."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,18 +4,19 @@ A stage's work is a list of items (chunks of log, or log partitions) and a plain
 are small. The data itself stays in the run folder, which executors write and read themselves.
 """
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sexton.errors import SetupError
+from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
-from sexton.settings import environment, set_variables, settings, variable
+from sexton.settings import set_variables, settings, variable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,14 @@ class Engine:
             return [work(item) for item in items]
         context = self.session.sparkContext
         with self._progress(label, len(items)):
-            return list(context.parallelize(items, len(items)).map(work).collect())
+            try:
+                told = context.parallelize(items, len(items)).map(_Told(work)).collect()
+            except Exception as error:
+                raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
+        for result in told:
+            if isinstance(result, SextonError):
+                raise result
+        return told
 
     def stop(self) -> None:
         if self._session is not None:
@@ -139,6 +147,21 @@ class Engine:
                 watcher.join()
 
 
-def driver_environment() -> dict[str, str]:
-    """This process's environment completed for a child that runs Spark, such as spark-submit."""
-    return environment(**spark_environment())
+class _Told:
+    """Work whose own errors come back as results: Spark would retry them and bury them in its own."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, item: Any) -> Any:
+        try:
+            return self._work(item)
+        except SextonError as error:
+            return error
+
+
+def _cause(error: Exception) -> str:
+    """The line of Python that Spark's report of a failed task is about, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b", line)]
+    return (raised or lines or [type(error).__name__])[-1 if raised else 0]

@@ -1,0 +1,235 @@
+"""What one record does to the state: the 4.x rules (spec: OffsetMetadataManager.replay, replayEndTransactionMarker).
+
+A value of a producer (producer_id != -1, whatever the transactional bit says) waits for that producer's next marker; a
+tombstone of any kind takes the stored value and every waiting value of its key at once. Epochs are never compared.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from typing import Any
+
+from sexton.kernels.compiled import compiled
+from sexton.kernels.memory import copy_bytes
+from sexton.kernels.table import (
+    ABORTED,
+    FREE_WAITING,
+    KEY_GROUP,
+    KEY_WAITING,
+    LAST_TOMBSTONE,
+    LAST_VALUE,
+    LOG_OFFSET,
+    MARKER_COMMIT,
+    NEXT_OF_KEY,
+    NEXT_OF_PRODUCER,
+    NONE,
+    P_CANCELLED,
+    P_EPOCH,
+    P_FIRST,
+    P_FIRST_MS,
+    P_ID,
+    P_LAST,
+    P_MARKER,
+    P_MARKER_AT,
+    P_WAITING,
+    PREV_OF_KEY,
+    PREV_OF_PRODUCER,
+    PRODUCER_ID,
+    SINCE,
+    TEXT_AT,
+    TEXT_BYTES,
+    TEXT_LIVE,
+    TEXT_SIZE,
+    TOMBSTONED,
+    VALUE,
+    VALUE_END,
+    W_COUNT,
+    W_EPOCH,
+    W_KEY,
+    W_LOG_OFFSET,
+    W_PRODUCER,
+    W_TIMESTAMP,
+    WAITING,
+    View,
+    producer_row,
+)
+
+
+@compiled
+def store_text(state: View, table: Any, row: int, data: Any, at: int, size: int) -> None:
+    """Make the span the metadata of a row: in place when it fits where the old one lies, else at the arena's end."""
+    counts, texts = state.counts, state.text_bytes
+    old = table[row, TEXT_SIZE]
+    counts[TEXT_LIVE] += size - old
+    if size > old:
+        table[row, TEXT_AT] = counts[TEXT_BYTES]
+        counts[TEXT_BYTES] += size
+    table[row, TEXT_SIZE] = size
+    to = table[row, TEXT_AT]
+    copy_bytes(texts, to, data, at, size)
+
+
+@compiled
+def drop_text(state: View, table: Any, row: int) -> None:
+    """Let go of a row's metadata."""
+    state.counts[TEXT_LIVE] -= table[row, TEXT_SIZE]
+    table[row, TEXT_SIZE] = 0
+
+
+@compiled
+def put_tombstone(state: View, key: int, log_offset: int) -> None:
+    """Remove the stored value of `key` and cancel every undecided one."""
+    keys, producers, waiting = state.keys, state.producers, state.waiting
+    state.counts[TOMBSTONED] += keys[key, SINCE]
+    keys[key, SINCE] = 0
+    keys[key, LAST_TOMBSTONE] = log_offset
+    if keys[key, LOG_OFFSET] != NONE:
+        keys[key, LOG_OFFSET] = NONE
+        drop_text(state, keys, key)
+    while keys[key, KEY_WAITING] >= 0:
+        row = keys[key, KEY_WAITING]
+        producers[waiting[row, W_PRODUCER], P_CANCELLED] += waiting[row, W_COUNT]
+        drop_text(state, waiting, row)
+        remove_waiting(state, row)
+
+
+@compiled
+def waiting_row(state: View, key: int, producer: int) -> int:
+    """Row of the undecided value of a producer and key, appended with a count of 0 when there is none."""
+    waiting, keys, producers = state.waiting, state.keys, state.producers
+    row = keys[key, KEY_WAITING]
+    while row >= 0:
+        if waiting[row, W_PRODUCER] == producer:
+            return row
+        row = waiting[row, NEXT_OF_KEY]
+    counts = state.counts
+    row = counts[FREE_WAITING]
+    if row >= 0:
+        counts[FREE_WAITING] = waiting[row, NEXT_OF_PRODUCER]
+    else:
+        row = counts[WAITING]
+        counts[WAITING] += 1
+    waiting[row, W_KEY] = key
+    waiting[row, W_PRODUCER] = producer
+    waiting[row, W_COUNT] = 0
+    waiting[row, TEXT_SIZE] = 0
+    waiting[row, PREV_OF_KEY] = -1
+    waiting[row, PREV_OF_PRODUCER] = -1
+    after_key, after_producer = keys[key, KEY_WAITING], producers[producer, P_WAITING]
+    waiting[row, NEXT_OF_KEY] = after_key
+    waiting[row, NEXT_OF_PRODUCER] = after_producer
+    if after_key >= 0:
+        waiting[after_key, PREV_OF_KEY] = row
+    if after_producer >= 0:
+        waiting[after_producer, PREV_OF_PRODUCER] = row
+    keys[key, KEY_WAITING] = row
+    producers[producer, P_WAITING] = row
+    return row
+
+
+@compiled
+def remove_waiting(state: View, row: int) -> None:
+    """Unlink a row of `waiting` and keep it for the next value; its metadata is the caller's to move or drop."""
+    waiting = state.waiting
+    before, after = waiting[row, PREV_OF_KEY], waiting[row, NEXT_OF_KEY]
+    if before >= 0:
+        waiting[before, NEXT_OF_KEY] = after
+    else:
+        state.keys[waiting[row, W_KEY], KEY_WAITING] = after
+    if after >= 0:
+        waiting[after, PREV_OF_KEY] = before
+    before, after = waiting[row, PREV_OF_PRODUCER], waiting[row, NEXT_OF_PRODUCER]
+    if before >= 0:
+        waiting[before, NEXT_OF_PRODUCER] = after
+    else:
+        state.producers[waiting[row, W_PRODUCER], P_WAITING] = after
+    if after >= 0:
+        waiting[after, PREV_OF_PRODUCER] = before
+    waiting[row, W_COUNT] = 0
+    waiting[row, NEXT_OF_PRODUCER] = state.counts[FREE_WAITING]
+    state.counts[FREE_WAITING] = row
+
+
+@compiled
+def note_open(state: View, producer: int, epoch: int, log_offset: int, timestamp_ms: int) -> None:
+    """Extend the span of what a producer has open since its last marker."""
+    producers = state.producers
+    if producers[producer, P_FIRST] == NONE:
+        producers[producer, P_FIRST] = log_offset
+        producers[producer, P_FIRST_MS] = timestamp_ms
+    producers[producer, P_LAST] = log_offset
+    producers[producer, P_EPOCH] = epoch
+
+
+@compiled
+def put_waiting(state: View, key: int, producer_id: int, epoch: int, log_offset: int, timestamp_ms: int) -> int:
+    """Make room for an undecided value, the newest of its producer and key; the caller sets it in the row returned."""
+    producer = producer_row(state, producer_id)
+    note_open(state, producer, epoch, log_offset, timestamp_ms)
+    row = waiting_row(state, key, producer)
+    waiting = state.waiting
+    waiting[row, W_COUNT] += 1
+    waiting[row, W_LOG_OFFSET] = log_offset
+    waiting[row, W_TIMESTAMP] = timestamp_ms
+    waiting[row, W_EPOCH] = epoch
+    state.groups[state.keys[key, KEY_GROUP], LAST_VALUE] = log_offset
+    return row
+
+
+@compiled
+def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> None:
+    """Settle everything that a producer has open: COMMIT stores what is newer than the stored value, ABORT nothing."""
+    producer = producer_row(state, producer_id)
+    producers = state.producers
+    if producers[producer, P_MARKER] < 0:
+        producers[producer, P_MARKER] = marker
+        producers[producer, P_MARKER_AT] = log_offset
+    while producers[producer, P_WAITING] >= 0:
+        row = producers[producer, P_WAITING]
+        if marker == MARKER_COMMIT:
+            commit_waiting(state, row)
+        else:
+            abort_waiting(state, row)
+    state.counts[TOMBSTONED if marker == MARKER_COMMIT else ABORTED] += producers[producer, P_CANCELLED]
+    close_producer(state, producer)
+
+
+@compiled
+def close_producer(state: View, producer: int) -> None:
+    """Nothing is open any more."""
+    producers = state.producers
+    producers[producer, P_CANCELLED] = 0
+    producers[producer, P_FIRST] = NONE
+    producers[producer, P_LAST] = NONE
+    producers[producer, P_FIRST_MS] = NONE
+
+
+@compiled
+def abort_waiting(state: View, row: int) -> None:
+    state.counts[ABORTED] += state.waiting[row, W_COUNT]
+    drop_text(state, state.waiting, row)
+    remove_waiting(state, row)
+
+
+@compiled
+def commit_waiting(state: View, row: int) -> None:
+    """Settle one undecided value: it is stored unless the stored one has a higher log_offset."""
+    waiting, keys = state.waiting, state.keys
+    key = waiting[row, W_KEY]
+    keys[key, SINCE] += waiting[row, W_COUNT]
+    if keys[key, LOG_OFFSET] == NONE or waiting[row, W_LOG_OFFSET] > keys[key, LOG_OFFSET]:
+        move_value(state, waiting, row, keys, key)
+        keys[key, LOG_OFFSET] = waiting[row, W_LOG_OFFSET]
+        keys[key, PRODUCER_ID] = state.producers[waiting[row, W_PRODUCER], P_ID]
+    else:
+        drop_text(state, waiting, row)
+    remove_waiting(state, row)
+
+
+@compiled
+def move_value(state: View, source: Any, row: int, target: Any, to: int) -> None:
+    """Hand the value columns and the metadata of one row to another, whose own metadata is let go."""
+    drop_text(state, target, to)
+    for column in range(VALUE, VALUE_END):
+        target[to, column] = source[row, column]
+    source[row, TEXT_SIZE] = 0

@@ -1,0 +1,116 @@
+"""Rows and arenas to Arrow columns, without a Python object per row."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.kernels.compiled import compiled
+from sexton.kernels.memory import copy_bytes, pointer
+from sexton.kernels.table import NONE, Bytes, Int64s
+from sexton.kernels.text import GROWTH, canonicalise, is_canonical
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+_ID_CHARS = 22
+Mask = npt.NDArray[np.bool_]
+
+
+@compiled
+def _gather(arena: Any, starts: Any, sizes: Any, ends: Any, out: Any) -> None:
+    source, target = pointer(arena), pointer(out)
+    to = 0
+    for row in range(len(starts)):
+        copy_bytes(target, to, source, starts[row], sizes[row])
+        to += sizes[row]
+        ends[row + 1] = to
+
+
+@compiled
+def _canonical_size(arena: Any, starts: Any, sizes: Any) -> int:
+    """Bytes that the canonical forms take at most; -1 when every span is its own."""
+    data = pointer(arena)
+    total, is_plain = 0, True
+    for row in range(len(starts)):
+        if is_canonical(data, starts[row], sizes[row]):
+            total += sizes[row]
+        else:
+            total += GROWTH * sizes[row]
+            is_plain = False
+    return -1 if is_plain else total
+
+
+@compiled
+def _gather_canonical(arena: Any, starts: Any, sizes: Any, ends: Any, out: Any) -> None:
+    source, target = pointer(arena), pointer(out)
+    to = 0
+    for row in range(len(starts)):
+        to += canonicalise(source, starts[row], sizes[row], target, to)
+        ends[row + 1] = to
+
+
+@compiled
+def _write_ids(high: Any, low: Any, alphabet: Any, out: Any) -> None:
+    for row in range(len(high)):
+        for char in range(_ID_CHARS):
+            bit = 6 * char  # of 128, from the left; the last character has two
+            if bit < 60:
+                value = high[row] >> (58 - bit)
+            elif bit == 60:
+                value = (high[row] & 0xF) << 2 | (low[row] >> 62) & 0x3
+            elif bit < 126:
+                value = low[row] >> (122 - bit)
+            else:
+                value = (low[row] & 0x3) << 4
+            out[row, char] = alphabet[value & 0x3F]
+
+
+def spans(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
+    """large_binary: the bytes of each span."""
+    starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
+    ends = np.zeros(len(starts) + 1, np.int64)
+    out = np.empty(int(sizes.sum()), np.uint8)
+    _gather(arena, starts, sizes, ends, out)
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(ends), pa.py_buffer(out)])
+
+
+def strings(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
+    """large_string: each span in its canonical form."""
+    starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
+    room = _canonical_size(arena, starts, sizes)
+    if room < 0:
+        return spans(arena, starts, sizes).view(pa.large_string())
+    ends = np.zeros(len(starts) + 1, np.int64)
+    out = np.empty(room, np.uint8)
+    _gather_canonical(arena, starts, sizes, ends, out)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(out[: ends[-1]])]
+    return pa.Array.from_buffers(pa.large_string(), len(starts), buffers)
+
+
+def topic_ids(high: Int64s, low: Int64s) -> pa.Array:
+    """string: UUIDs as Kafka writes them (Uuid.toString), NULL for the zero UUID."""
+    high, low = np.ascontiguousarray(high), np.ascontiguousarray(low)
+    out = np.empty((len(high), _ID_CHARS), np.uint8)
+    _write_ids(high, low, _BASE64, out)
+    ends = np.arange(len(high) + 1, dtype=np.int64) * _ID_CHARS
+    texts = pa.Array.from_buffers(pa.large_string(), len(high), [None, pa.py_buffer(ends), pa.py_buffer(out)])
+    return masked(texts, (high == 0) & (low == 0))
+
+
+def masked(values: pa.Array, is_null: Mask) -> pa.Array:
+    """`values` with NULL where `is_null`."""
+    if not is_null.any():
+        return values
+    return pc.if_else(pa.array(~is_null), values, pa.scalar(None, values.type))
+
+
+def numbers(values: Int64s, kind: pa.DataType, *, absent: int | None = None) -> pa.Array:
+    """A column of numbers, NULL where `absent` stands."""
+    values = np.ascontiguousarray(values)
+    return pa.array(values, pa.int64(), mask=None if absent is None else values == absent).cast(kind)
+
+
+def offsets(values: Int64s) -> pa.Array:
+    """int64 log_offsets, NULL for none."""
+    return numbers(values, pa.int64(), absent=NONE)

@@ -1,0 +1,24 @@
+"""The decorator of everything that is compiled here."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+from sexton.log import crc, framing
+
+_SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(crc.__file__), Path(framing.__file__)]
+_STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """`numba.njit` with a cache that is stale as soon as any source of the kernels changes.
+
+    Numba looks at the file of the function alone. But all of these functions are compiled into each other, and share
+    the layout of their arrays: code with an old layout would write anywhere.
+    """
+    dispatcher = njit(cache=True, nogil=True)(function)
+    dispatcher._cache._cache_file._source_stamp = _STAMP
+    return dispatcher

@@ -1,0 +1,235 @@
+"""Folds a chunk of a log partition, and joins folds of neighbouring chunks: the profile group_coordinator, compiled.
+
+Folds of neighbouring chunks, merged in log order with any association, are the fold of the whole (spec 0). Per
+key a fold holds the newest settled value and the last tombstone; per producer what is still undecided and the first end
+marker, which settles what a fold to the left has undecided; and the group records in order, because groups do not
+reduce to "the last one wins" (spec 3.4). `state.finish` makes tables of it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sexton.coordinator import decoding
+from sexton.coordinator.decoding import REPLAYED_TYPES, Undecodable
+from sexton.coordinator.group_coordinator import FUTURE_MS
+from sexton.kernels import decode, scan
+from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
+from sexton.kernels.merge import absorb_state, without_the_dead
+from sexton.kernels.partial import PartialFold
+from sexton.kernels.reread import place_of, reread
+from sexton.kernels.table import (
+    KEYS,
+    NEED,
+    SEEN_CONTROL,
+    SEEN_RECORDS,
+    Bytes,
+    Int64s,
+    State,
+    compact_texts,
+    grow,
+    new_state,
+)
+from sexton.kernels.text import GROWTH
+from sexton.log import framing
+from sexton.log.batch import Batch, Damage, TornTail, read_frame
+from sexton.log.crc import as_u8
+from sexton.log.segment import Chunk, Piece
+
+__all__ = ["PartialFold", "fold_chunk", "merge", "merge_all"]
+
+NO_INSTANT = (1 << 63) - 1
+_FRAMES = 4096
+_EMPTY = np.frombuffer(b"", np.uint8)
+_ROLES = np.array([number > 1 and number in REPLAYED_TYPES for number in range(decode.ROLES)], np.uint8)
+_PRUNED_FROM_KEYS = 1 << 16
+
+
+def fold_chunk(
+    pieces: Sequence[Bytes | bytes], *, chunk: Chunk, cap_bytes: int, as_of_ms: int | None, taken_at_ms: int | None
+) -> PartialFold:
+    """Fold the batches that begin in the chunk's pieces.
+
+    `pieces` holds, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
+    beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
+    hour after `taken_at_ms` are passed over in that search. Never raises on what it reads.
+    """
+    folder = _Folder(cap_bytes=cap_bytes, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms, is_prefix=chunk.index == 0)
+    for data, piece in zip(pieces, chunk.pieces, strict=True):
+        if not folder.fold_piece(_read_only(data), piece):
+            break
+    return folder.finish()
+
+
+def merge(left: PartialFold, right: PartialFold) -> PartialFold:
+    """The fold of both runs; `right` follows `left` in the log. A `left` with a cut takes nothing more."""
+    return merge_all([left, right])
+
+
+def merge_all(folds: Iterable[PartialFold]) -> PartialFold:
+    """`merge` over neighbouring folds in log order, at the cost of copying only the first."""
+    left: PartialFold | None = None
+    is_own = False
+    for right in folds:
+        if left is None:
+            left = right
+        elif left.cut is None:
+            left = _absorb(left if is_own else left.copy(), right)
+            is_own = True
+    return left if left is not None else PartialFold.empty()
+
+
+def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
+    """`merge`, into the arrays of `left`."""
+    state = compact_texts(absorb_state(left.state, right.state))
+    if left.is_prefix:
+        state = _pruned(state)
+    scan.add_tally(left.tally, right.tally)
+    return PartialFold(
+        state=state,
+        tally=left.tally,
+        undecodable=left.undecodable + right.undecodable,
+        cut=right.cut,
+        is_prefix=left.is_prefix,
+    )
+
+
+def _pruned(state: State) -> State:
+    """A prefix of the log without keys that nothing is left of, once these are most of a large table."""
+    return without_the_dead(state) if state.counts[KEYS] >= _PRUNED_FROM_KEYS else state
+
+
+def _read_only(data: Bytes | bytes) -> Bytes:
+    """The bytes as a plain read-only array, so that the compiled functions see one type."""
+    view = as_u8(data).view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(slots=True)
+class _Folder:
+    """The fold while it is being made."""
+
+    cap_bytes: int
+    as_of_ms: int | None
+    taken_at_ms: int | None
+    is_prefix: bool
+    state: State = field(default_factory=new_state)
+    tally: Int64s = field(default_factory=scan.new_tally)
+    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
+    cut: int | None = None
+    _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
+    _frames: Int64s = field(default_factory=lambda: np.empty((_FRAMES, 4), np.int64))
+    _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, decode.BATCH_COLUMNS), np.int64))
+
+    @property
+    def future_ms(self) -> int:
+        return NO_INSTANT if self.taken_at_ms is None else self.taken_at_ms + FUTURE_MS
+
+    def finish(self) -> PartialFold:
+        return PartialFold(
+            state=self.state, tally=self.tally, undecodable=self.undecodable, cut=self.cut, is_prefix=self.is_prefix
+        )
+
+    def fold_piece(self, data: Bytes, piece: Piece) -> bool:
+        """Fold the batches that begin in the piece; False when the cut was reached."""
+        for frames in _frames_of(data, piece, self._frames):
+            row = 0
+            while row < len(frames):
+                filled, row, status = scan.open_batches(
+                    data,
+                    frames,
+                    row,
+                    len(frames),
+                    NO_INSTANT if self.as_of_ms is None else self.as_of_ms,
+                    self.future_ms,
+                    self.tally,
+                    self._batches,
+                )
+                self._fold_batches(data, self._batches[:filled])
+                if status == scan.TOLD:
+                    break
+                if not self._fold_frame(data, frames[row].tolist()):
+                    return False
+                row += 1
+        return True
+
+    def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
+        for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
+            self._loop(data, arena, run)
+        self.state = compact_texts(self.state)
+
+    def _loop(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
+        """Run the record loop over `batches`, growing the state and rereading odd batches where it stops."""
+        cursor = self._cursor
+        cursor[:] = (0, -1, 0, -1)
+        while True:
+            status = decode.fold_batches(self.state, data, arena, batches, len(batches), cursor, _ROLES)
+            if status == decode.FINISHED:
+                return
+            if status == decode.FULL:
+                self._grow()
+                continue
+            at, _, folded, _ = cursor.tolist()
+            batch = read_frame(data.data, [framing.GOOD, *batches[at, [decode.POSITION, decode.SIZE]].tolist(), 0])
+            assert isinstance(batch, Batch), "the scan took it for a batch"
+            self._reread(batch, folded=folded)
+            cursor[:] = (at + 1, -1, 0, -1)
+
+    def _grow(self) -> None:
+        if self.is_prefix:
+            self.state = _pruned(self.state)
+        self.state = grow(self.state, GROWTH * int(self.state.counts[NEED]) + 64)
+
+    def _reread(self, batch: Batch, *, folded: int) -> None:
+        """Fold what is left of an odd batch by way of the plain reader."""
+        found = reread(batch, folded=folded, cap_bytes=self.cap_bytes)
+        self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
+        for number in found.unknown_types:
+            self.state.unknown_types[number & 0xFFFF] += 1
+        self.undecodable += found.undecodable
+        rows, arena = found.rows()
+        self._loop_again(rows, arena)
+
+    def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
+        """The record loop over records that the reader has judged good: it has to take them all."""
+        cursor = np.array([0, -1, 0, -1], np.int64)
+        while True:
+            status = decode.fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, _ROLES)
+            if status == decode.FINISHED:
+                return
+            assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
+            self._grow()
+
+    def _fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
+        """Fold what is no plain good batch of magic 2; False when it is the batch at the cut."""
+        found = read_frame(data.data, frame)
+        if isinstance(found, TornTail):
+            return True
+        if isinstance(found, Damage):
+            self.undecodable.append((place_of(int(self.tally[scan.T_NEXT]), step=-1), decoding.damage(found)))
+            return True
+        is_future = found.max_timestamp_ms > self.future_ms
+        if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
+            self.cut = found.base_offset
+            return False
+        scan.count_batch(
+            self.tally, found.size_bytes, found.base_offset, found.last_offset, found.max_timestamp_ms, self.future_ms
+        )
+        if not found.crc_ok:
+            self.undecodable.append((place_of(found.base_offset, step=-1), decoding.bad_crc(found)))
+        self._reread(found, folded=0)
+        return True
+
+
+def _frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
+    """Frames of all that begins in the piece, a block at a time."""
+    at, floor = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    end, budget = min(piece.end_byte, len(data)), framing.resync_budget(len(data))
+    count = 64
+    while at < end:
+        start = at
+        filled, at, floor, budget = framing.scan(data, at, end, floor, budget, frames[:count])
+        yield frames[:filled]
+        count = max(16, min(_FRAMES, BLOCK_BYTES * filled // max(at - start, 1)))

@@ -1,0 +1,190 @@
+"""Bare memory for compiled code: rows and bytes behind pointers, whole words from any byte, their hash and comparison.
+
+Numba counts references to every array that a function touches, which costs more than the work on one record. So the
+entry functions take arrays, turn them into pointers (`pointer`, `rows`), and everything below passes those; `t[i, j]`
+and `data[i]` are single loads and stores. Nothing here checks bounds: whoever calls has made sure of them, and keeps
+the arrays alive: an array of a compiled function's own has to be touched after the last use of its pointer.
+
+Machine words are only hashed and compared, never stored, so the byte order of the machine does not matter.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool, and its decorators are untyped.
+# mypy: disable-error-code="no-any-return, return-value, assignment, untyped-decorator"
+
+import operator
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, overload, register_model
+
+from sexton.kernels.compiled import compiled
+
+_MULTIPLIER = -7046029254386353131  # 2^64 / golden ratio, odd: the step of Fibonacci hashing
+_HIGH_BITS = 0x8080808080808080 - (1 << 64)
+
+
+class Rows(types.Type):  # type: ignore[misc]  # numba is untyped
+    """Pointer to rows of `width` int64 columns."""
+
+    dtype = types.int64
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        super().__init__(name=f"Rows({width})")
+
+
+@register_model(Rows)
+class _RowsModel(models.PointerModel):  # type: ignore[misc]
+    """In memory a pointer, as `types.CPointer`."""
+
+
+@intrinsic
+def pointer(_typing: Any, array: Any) -> Any:
+    """Pointer to the elements of a contiguous array of one dimension."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+@intrinsic(prefer_literal=True)
+def rows(_typing: Any, array: Any, width: Any) -> Any:
+    """Pointer to a contiguous int64 array of rows of `width` columns, a constant."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return Rows(width.literal_value)(array, width), codegen
+
+
+def _cell(builder: Any, width: int, table: Any, row: Any, column: Any) -> Any:
+    return builder.gep(table, [builder.add(builder.mul(row, row.type(width)), column)])
+
+
+@intrinsic
+def _get_cell(_typing: Any, table: Any, _row: Any, _column: Any) -> Any:
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(_cell(builder, table.width, *args))
+
+    return types.int64(table, types.intp, types.intp), codegen
+
+
+@intrinsic
+def _set_cell(_typing: Any, table: Any, _row: Any, _column: Any, _value: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.store(args[3], _cell(builder, table.width, *args[:3]))
+        return context.get_dummy_value()
+
+    return types.void(table, types.intp, types.intp, types.int64), codegen
+
+
+# Numba compares the parameters of an overload with those of what it returns, annotations included: so none here.
+@overload(operator.getitem)
+def _getitem(table, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    if isinstance(table, Rows):
+        return lambda table, at: _get_cell(table, at[0], at[1])
+    return None
+
+
+@overload(operator.setitem)
+def _setitem(table, at, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    if isinstance(table, Rows):
+        return lambda table, at, value: _set_cell(table, at[0], at[1], value)
+    return None
+
+
+def _load(result: Any, swap: bool) -> Any:
+    """An intrinsic that loads `result` from byte `pos`, with its bytes swapped or as they lie."""
+
+    def typer(_typing: Any, data: Any, _pos: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            word = context.get_value_type(result)
+            value = builder.load(builder.bitcast(builder.gep(args[0], [args[1]]), word.as_pointer()))
+            value.align = 1
+            return builder.bswap(value) if swap else value
+
+        return result(data, types.intp), codegen
+
+    return typer
+
+
+word64 = intrinsic(_load(types.int64, False))
+be64 = intrinsic(_load(types.int64, True))
+be32 = intrinsic(_load(types.int32, True))
+be16 = intrinsic(_load(types.int16, True))
+
+
+@intrinsic
+def copy_bytes(_typing: Any, target: Any, _to: Any, source: Any, _at: Any, _size: Any) -> Any:
+    """Copy `size` bytes from `source` at `at` to `target` at `to`; they must not overlap."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        cgutils.raw_memcpy(
+            builder, builder.gep(args[0], [args[1]]), builder.gep(args[2], [args[3]]), args[4], itemsize=1
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), codegen
+
+
+@compiled
+def hash_bytes(data: Any, start: int, size: int) -> int:
+    """Hash `size` bytes by words of eight; the last word may overlap the one before it."""
+    state = np.int64(size) * _MULTIPLIER
+    pos = start
+    last = start + size - 8
+    while pos < last:
+        state = (state ^ word64(data, pos)) * _MULTIPLIER
+        state ^= state >> 32
+        pos += 8
+    if size >= 8:
+        tail = word64(data, last)
+    else:
+        tail = np.int64(0)
+        for i in range(start, start + size):
+            tail = (tail << 8) | np.int64(data[i])
+    state = (state ^ tail) * _MULTIPLIER
+    return state ^ (state >> 32)
+
+
+@compiled
+def hash_number(number: int) -> int:
+    """Hash one integer, such as a producer id."""
+    state = np.int64(number) * _MULTIPLIER
+    return state ^ (state >> 32)
+
+
+@compiled
+def same_bytes(a: Any, a_start: int, b: Any, b_start: int, size: int) -> bool:
+    """Whether two spans of `size` bytes are equal."""
+    if size < 8:
+        differing = 0
+        for i in range(size):
+            differing += a[a_start + i] != b[b_start + i]
+        return differing == 0
+    at = 0
+    while at < size - 8:
+        if word64(a, a_start + at) != word64(b, b_start + at):
+            return False
+        at += 8
+    return word64(a, a_start + size - 8) == word64(b, b_start + size - 8)
+
+
+@compiled
+def is_ascii(data: Any, start: int, size: int) -> bool:
+    """Whether no byte of the span has its high bit set."""
+    seen = np.int64(0)
+    pos = start
+    end = start + size
+    while pos + 8 <= end:
+        seen |= word64(data, pos)
+        pos += 8
+    while pos < end:
+        if data[pos] >= 0x80:
+            return False
+        pos += 1
+    return (seen & np.int64(_HIGH_BITS)) == 0

@@ -1,0 +1,148 @@
+"""The fold of a run of chunks of a log partition, as a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sexton.coordinator.decoding import Undecodable
+from sexton.kernels import scan, store
+from sexton.kernels.table import (
+    ABORTED,
+    GROUP_AT,
+    GROUP_LENGTH,
+    GROUPS,
+    LAST_VALUE,
+    MAX_COMMIT_MS,
+    NONE,
+    SEEN_CONTROL,
+    SEEN_RECORDS,
+    SEEN_TOMBSTONES,
+    SEEN_VALUES,
+    TOMBSTONED,
+    Int64s,
+    State,
+    copy_state,
+    new_state,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialFold:
+    """The fold of a run of neighbouring chunks; an element of a monoid under `fold.merge`. Not to be changed.
+
+    `cut` is the log_offset where reading stopped for the instant asked for, None when all was read. `is_prefix` says
+    that the run begins where the log partition does, so that nothing to its left can still matter.
+    """
+
+    state: State
+    tally: Int64s
+    undecodable: list[tuple[int, Undecodable]]
+    """Each with its place in the order of the log (`reread.place_of`)."""
+    cut: int | None = None
+    is_prefix: bool = False
+
+    @classmethod
+    def empty(cls, *, is_prefix: bool = False) -> "PartialFold":
+        """The neutral element."""
+        return cls(state=new_state(keys=16), tally=scan.new_tally(), undecodable=[], is_prefix=is_prefix)
+
+    def copy(self) -> "PartialFold":
+        """The same with arrays of its own."""
+        return PartialFold(
+            state=copy_state(self.state),
+            tally=self.tally.copy(),
+            undecodable=list(self.undecodable),
+            cut=self.cut,
+            is_prefix=self.is_prefix,
+        )
+
+    @property
+    def first_log_offset(self) -> int | None:
+        """Base offset of the first batch; None when none was read."""
+        first = int(self.tally[scan.T_FIRST])
+        return None if first < 0 else first
+
+    @property
+    def next_log_offset(self) -> int:
+        """The log_offset after the last batch that was read; 0 when none was."""
+        return max(int(self.tally[scan.T_NEXT]), 0)
+
+    @property
+    def end(self) -> int:
+        """The cut of a run: where reading stopped, for the instant asked for or because the log ended."""
+        return self.next_log_offset if self.cut is None else self.cut
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest batch timestamp that is not in the future; -1 when no batch had one."""
+        return int(self.tally[scan.T_MAX_MS])
+
+    @property
+    def max_commit_timestamp_ms(self) -> int:
+        """The largest commit timestamp of all offset values; -1 when there was none."""
+        newest = int(self.state.counts[MAX_COMMIT_MS])
+        return -1 if newest == NONE else newest
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What was read, in the words of `group_coordinator.Loaded.counters`; of tombstones those of offsets alone."""
+        counts, tally = self.state.counts, self.tally
+        return {
+            "bytes": int(tally[scan.T_BYTES]),
+            "batches": int(tally[scan.T_BATCHES]),
+            "largest_batch_bytes": int(tally[scan.T_LARGEST]),
+            "future_batches": int(tally[scan.T_FUTURE]),
+            "records": int(counts[SEEN_RECORDS] + counts[SEEN_CONTROL]),
+            "control_records": int(counts[SEEN_CONTROL]),
+            "offset_values": int(counts[SEEN_VALUES]) + self.undecodable_values,
+            "offset_tombstones": int(counts[SEEN_TOMBSTONES]),
+            "tombstoned": int(counts[TOMBSTONED]),
+            "aborted": int(counts[ABORTED]),
+        }
+
+    @property
+    def undecodable_values(self) -> int:
+        """Offset values that could not be decoded."""
+        return sum(row.is_offset_value for _, row in self.undecodable)
+
+    @property
+    def unknown_types(self) -> dict[int, int]:
+        """How often each record type that the coordinator does not know was seen."""
+        seen = self.state.unknown_types
+        return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
+
+    def group_ids(self, *, limit: int) -> list[str]:
+        """Ids of up to `limit` groups that an offset value has made here, in the order they came."""
+        groups = self.state.groups[: self.state.counts[GROUPS]]
+        found = groups[groups[:, LAST_VALUE] != NONE][:limit, [GROUP_AT, GROUP_LENGTH]]
+        return [self.state.key_bytes[at : at + size].tobytes().decode() for at, size in found.tolist()]
+
+    def to_bytes(self) -> bytes:
+        """The fold as Arrow IPC, for `from_bytes` in another process."""
+        return store.pack(self._tables())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "PartialFold":
+        """What `to_bytes` made."""
+        return cls._restored(store.unpack(data))
+
+    def write_parquet(self, folder: Path) -> None:
+        """Write the fold as a checkpoint: one Parquet file per part, which any tool can read."""
+        store.write_parquet(self._tables(), folder)
+
+    @classmethod
+    def read_parquet(cls, folder: Path) -> "PartialFold":
+        """What `write_parquet` wrote."""
+        return cls._restored(store.read_parquet(folder))
+
+    def _tables(self) -> store.Tables:
+        return store.to_tables(self.state, self.tally, self.undecodable, cut=self.cut, is_prefix=int(self.is_prefix))
+
+    @classmethod
+    def _restored(cls, tables: store.Tables) -> "PartialFold":
+        state, tally, undecodable, marks = store.from_tables(tables)
+        return cls(
+            state=state, tally=tally, undecodable=undecodable, cut=marks["cut"], is_prefix=bool(marks["is_prefix"])
+        )

@@ -1,0 +1,108 @@
+"""What the compiled loop did not take: the rest of an odd batch, read by `log.batch` and judged by `coordinator`.
+
+The loop stops before the first record that it is not sure of, so that it has folded the first so many records of the
+batch. The others come here: the good ones go back to the loop, each as a little batch of its own, and the rest become
+rows of undecodable_records, with the reason that the plain reader gives.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sexton.coordinator import decoding
+from sexton.coordinator.decoding import Undecodable, UnknownType
+from sexton.errors import LogError
+from sexton.kernels import decode
+from sexton.kernels.table import Bytes, Int64s
+from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_records
+from sexton.log.entry import CONTROL_BIT
+from sexton.log.varint import write_varint
+
+_MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
+
+
+def place_of(log_offset: int, *, step: int = 0) -> int:
+    """Where a finding stands in the log: at a log_offset, or with a `step` of 1 or -1 behind or before it."""
+    return 2 * log_offset + step
+
+
+@dataclass(slots=True)
+class Reread:
+    """What a reader made of the rest of a batch."""
+
+    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
+    """Each with its place in the log, as `place_of` counts."""
+    unknown_types: list[int] = field(default_factory=list)
+    unfolded_records: int = 0
+    """Records that count as read and that the loop will not see."""
+    batches: list[list[int]] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
+
+    def rows(self) -> tuple[Int64s, Bytes]:
+        """The good records as batches for the loop, and the arena where they lie."""
+        shape = (len(self.batches), decode.BATCH_COLUMNS)
+        arena = np.frombuffer(bytes(self.body), np.uint8)
+        return np.array(self.batches, np.int64).reshape(shape), arena
+
+    def take(self, batch: Batch, record: Record, key: bytes) -> None:
+        """Hand a good record back to the loop."""
+        body = b"\0\0\0" + write_varint(len(key)) + key
+        body += write_varint(-1) if record.value is None else write_varint(len(record.value)) + record.value
+        body += b"\0"
+        row = [0] * decode.BATCH_COLUMNS
+        row[decode.SOURCE] = decode.IN_ARENA
+        row[decode.BODY] = len(self.body)
+        self.body += write_varint(len(body)) + body
+        row[decode.BODY_END] = len(self.body)
+        row[decode.BASE_OFFSET] = record.log_offset
+        row[decode.ATTRIBUTES] = CONTROL_BIT if batch.is_control else 0
+        row[decode.BASE_MS] = row[decode.MAX_MS] = record.timestamp_ms
+        row[decode.PRODUCER] = batch.producer_id
+        row[decode.EPOCH] = batch.producer_epoch
+        row[decode.COUNT] = 1
+        row[decode.TOLD_OFFSET] = batch.base_offset
+        self.batches.append(row)
+
+
+def reread(batch: Batch, *, folded: int, cap_bytes: int) -> Reread:
+    """Read `batch` again, past the `folded` records that the loop has taken."""
+    found = Reread()
+    before = batch.base_offset - 1
+    for record in read_records(batch, cap_bytes=cap_bytes):
+        place = place_of(before, step=1) if record.log_offset is None else place_of(record.log_offset)
+        before = before if record.log_offset is None else record.log_offset
+        if isinstance(record, BadRecord):
+            found.undecodable.append((place, decoding.bad_record(record, base_offset=batch.base_offset)))
+        elif folded > 0:
+            folded -= 1
+        elif batch.is_control:
+            _judge_marker(found, batch, record)
+        else:
+            _judge(found, batch, record)
+    return found
+
+
+def _judge_marker(found: Reread, batch: Batch, record: Record) -> None:
+    try:
+        marker = marker_of(record)
+    except LogError as error:
+        row = decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset)
+        found.undecodable.append((place_of(record.log_offset), row))
+        marker = None
+    if marker is None:
+        found.unfolded_records += 1
+    else:
+        found.take(batch, record, _MARKER_KEYS[marker])
+
+
+def _judge(found: Reread, batch: Batch, record: Record) -> None:
+    judged = decoding.decode(record, base_offset=batch.base_offset)
+    if isinstance(judged, Undecodable):
+        found.undecodable.append((place_of(record.log_offset), judged))
+        found.unfolded_records += 1
+    elif isinstance(judged, UnknownType):
+        found.unknown_types.append(judged.record_type)
+        found.unfolded_records += 1
+    else:
+        assert record.key is not None, "a decoded record has a key"
+        found.take(batch, record, record.key)

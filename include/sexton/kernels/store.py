@@ -1,0 +1,433 @@
+"""A fold outside of memory: Arrow tables, as IPC between processes and as Parquet in a checkpoint.
+
+    keys           one row per (group_id, topic, partition), stored value and last tombstone
+    undecided      the newest undecided value of a producer and key, `key` being the row of `keys`
+    producers      what each producer has open, and its first end marker
+    groups         every group id, with the log_offset of its last offset value
+    group_records  group records in log order, `group` being the row of `groups`
+    undecodable    rows for undecodable_records, with their place in the order of the log
+    counters       name and number
+
+Wire values stay as they are (-1, zero UUIDs); NULL stands for "none" in log_offsets.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sexton.coordinator.decoding import Undecodable
+from sexton.kernels import columns as cols
+from sexton.kernels.apply import store_text, waiting_row
+from sexton.kernels.compiled import compiled
+from sexton.kernels.memory import copy_bytes, pointer
+from sexton.kernels.scan import T_SIZE
+from sexton.kernels.table import (
+    ABORTED,
+    COMMIT_MS,
+    COMMITTED,
+    EXPIRE_MS,
+    GROUP_AT,
+    GROUP_LENGTH,
+    GROUP_SIZE,
+    GROUPS,
+    KEY_AT,
+    KEY_SIZE,
+    KEYS,
+    LAST_TOMBSTONE,
+    LAST_VALUE,
+    LEADER_EPOCH,
+    LOG_OFFSET,
+    MAX_COMMIT_MS,
+    NONE,
+    P_CANCELLED,
+    P_EPOCH,
+    P_FIRST,
+    P_FIRST_MS,
+    P_ID,
+    P_LAST,
+    P_MARKER,
+    P_MARKER_AT,
+    PRODUCER_ID,
+    PRODUCERS,
+    R_AT,
+    R_BASE_OFFSET,
+    R_GROUP,
+    R_KEY_SIZE,
+    R_LAST_VALUE,
+    R_LOG_OFFSET,
+    R_VALUE_SIZE,
+    RECORD_BYTES,
+    RECORDS,
+    SEEN_CONTROL,
+    SEEN_RECORDS,
+    SEEN_TOMBSTONES,
+    SEEN_VALUES,
+    SINCE,
+    TEXT_AT,
+    TEXT_SIZE,
+    TOMBSTONED,
+    TOPIC_ID_HIGH,
+    TOPIC_ID_LOW,
+    W_COUNT,
+    W_EPOCH,
+    W_KEY,
+    W_LOG_OFFSET,
+    W_PRODUCER,
+    W_TIMESTAMP,
+    WAITING,
+    Bytes,
+    Int64s,
+    State,
+    add_group,
+    add_key,
+    new_state,
+    producer_row,
+    reserve,
+    view_of,
+)
+
+Tables = dict[str, pa.Table]
+
+_VALUE_COLUMNS = {
+    "committed_offset": COMMITTED,
+    "leader_epoch": LEADER_EPOCH,
+    "commit_timestamp_ms": COMMIT_MS,
+    "expire_timestamp_ms": EXPIRE_MS,
+    "topic_id_high": TOPIC_ID_HIGH,
+    "topic_id_low": TOPIC_ID_LOW,
+}
+_KEY_COLUMNS = {
+    "last_tombstone_log_offset": LAST_TOMBSTONE,
+    "values_since_tombstone": SINCE,
+    "log_offset": LOG_OFFSET,
+    "producer_id": PRODUCER_ID,
+    **_VALUE_COLUMNS,
+}
+_UNDECIDED_COLUMNS = {
+    "key": W_KEY,
+    "log_offset": W_LOG_OFFSET,
+    "value_count": W_COUNT,
+    "timestamp_ms": W_TIMESTAMP,
+    "producer_epoch": W_EPOCH,
+    **_VALUE_COLUMNS,
+}
+_PRODUCER_COLUMNS = {
+    "producer_id": P_ID,
+    "producer_epoch": P_EPOCH,
+    "first_log_offset": P_FIRST,
+    "last_log_offset": P_LAST,
+    "first_timestamp_ms": P_FIRST_MS,
+    "cancelled_count": P_CANCELLED,
+    "first_marker": P_MARKER,
+    "first_marker_log_offset": P_MARKER_AT,
+}
+_RECORD_COLUMNS = {
+    "log_offset": R_LOG_OFFSET,
+    "base_offset": R_BASE_OFFSET,
+    "group": R_GROUP,
+    "last_value_log_offset": R_LAST_VALUE,
+}
+_COUNTERS = {
+    "tombstoned": TOMBSTONED,
+    "aborted": ABORTED,
+    "data_records": SEEN_RECORDS,
+    "control_records": SEEN_CONTROL,
+    "offset_values": SEEN_VALUES,
+    "offset_tombstones": SEEN_TOMBSTONES,
+    "max_commit_timestamp_ms": MAX_COMMIT_MS,
+}
+_UNDECODABLE = pa.schema(
+    [
+        ("place", pa.int64()),
+        ("base_offset", pa.int64()),
+        ("log_offset", pa.int64()),
+        ("record_type", pa.int64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+    ]
+)
+
+
+def to_tables(state: State, tally: Int64s, undecodable: list[tuple[int, Undecodable]], **marks: int | None) -> Tables:
+    """The tables of a fold; `marks` are further numbers to keep with the counters."""
+    counts = state.counts
+    waiting = state.waiting[: counts[WAITING]]
+    waiting = waiting[waiting[:, W_COUNT] > 0]
+    numbers = {name: int(counts[at]) for name, at in _COUNTERS.items()}
+    numbers |= {f"tally_{at}": int(tally[at]) for at in range(T_SIZE)}
+    numbers |= {f"unknown_type_{at}": int(state.unknown_types[at]) for at in np.flatnonzero(state.unknown_types)}
+    named = [*numbers.items(), *marks.items()]
+    producers = state.producers[: counts[PRODUCERS]]
+    return {
+        "keys": pa.table({**key_columns(state), **_columns(state.keys[: counts[KEYS]], _KEY_COLUMNS, state)}),
+        "undecided": pa.table(
+            {
+                "producer_id": cols.numbers(producers[waiting[:, W_PRODUCER], P_ID], pa.int64()),
+                **_columns(waiting, _UNDECIDED_COLUMNS, state),
+            }
+        ),
+        "producers": pa.table(_columns(producers, _PRODUCER_COLUMNS)),
+        "groups": _groups(state),
+        "group_records": _group_records(state),
+        "undecodable": pa.Table.from_pylist([{"place": at, **asdict(row)} for at, row in undecodable], _UNDECODABLE),
+        "counters": pa.table(
+            {
+                "name": pa.array([name for name, _ in named], pa.string()),
+                "number": pa.array([number for _, number in named], pa.int64()),
+            }
+        ),
+    }
+
+
+def key_columns(state: State, rows: Int64s | None = None) -> dict[str, pa.Array]:
+    """group_id, topic and partition of all keys, or of some rows of `keys`."""
+    keys = state.keys[: state.counts[KEYS]] if rows is None else state.keys[rows]
+    at, group_size = keys[:, KEY_AT], keys[:, GROUP_SIZE]
+    end = at + keys[:, KEY_SIZE] - 4
+    topic_at = at + 4 + group_size
+    raw = state.key_bytes[(end[:, None] + np.arange(4)).reshape(-1)]
+    return {
+        "group_id": cols.strings(state.key_bytes, at + 2, group_size),
+        "topic": cols.strings(state.key_bytes, topic_at, end - topic_at),
+        "partition": pa.array(raw.view(">i4").astype(np.int32)),
+    }
+
+
+def _columns(table: Int64s, names: Mapping[str, int], state: State | None = None) -> dict[str, pa.Array]:
+    """Columns of `table` by name, and with a `state` the metadata of its rows."""
+    found = {name: cols.offsets(table[:, column]) for name, column in names.items()}
+    if state is not None:
+        sizes = table[:, TEXT_SIZE]
+        if LOG_OFFSET in names.values():
+            sizes = np.where(table[:, LOG_OFFSET] == NONE, 0, sizes)
+        found["metadata"] = cols.spans(state.text_bytes, table[:, TEXT_AT], sizes)
+    return found
+
+
+def _groups(state: State) -> pa.Table:
+    groups = state.groups[: state.counts[GROUPS]]
+    return pa.table(
+        {
+            "group_id": cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]),
+            "last_value_log_offset": cols.offsets(groups[:, LAST_VALUE]),
+        }
+    )
+
+
+def _group_records(state: State) -> pa.Table:
+    records = state.records[: state.counts[RECORDS]]
+    at, key_size, value_size = records[:, R_AT], records[:, R_KEY_SIZE], records[:, R_VALUE_SIZE]
+    values = cols.spans(state.record_bytes, at + key_size, np.maximum(value_size, 0))
+    return pa.table(
+        {
+            **_columns(records, _RECORD_COLUMNS),
+            "key": cols.spans(state.record_bytes, at, key_size),
+            "value": cols.masked(values, value_size < 0),
+        }
+    )
+
+
+def from_tables(tables: Tables) -> tuple[State, Int64s, list[tuple[int, Undecodable]], dict[str, int | None]]:
+    """What `to_tables` was given."""
+    tables = {name: table.combine_chunks() for name, table in tables.items()}
+    state = reserve(
+        new_state(keys=16),
+        rows={
+            "keys": tables["keys"].num_rows,
+            "groups": tables["groups"].num_rows,
+            "producers": tables["producers"].num_rows,
+            "waiting": tables["undecided"].num_rows,
+            "records": tables["group_records"].num_rows,
+        },
+        sizes={
+            "key_bytes": sum(_size(tables[name], "group_id") for name in ("keys", "groups"))
+            + _size(tables["keys"], "topic")
+            + 8 * tables["keys"].num_rows,
+            "text_bytes": _size(tables["keys"], "metadata") + _size(tables["undecided"], "metadata"),
+            "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
+        },
+    )
+    _restore_groups(state, *_spans_of(tables["groups"], "group_id"), _ints(tables["groups"], "last_value_log_offset"))
+    _restore_keys(
+        state,
+        *_spans_of(tables["keys"], "group_id"),
+        *_spans_of(tables["keys"], "topic"),
+        _ints(tables["keys"], "partition"),
+        _matrix(tables["keys"], _KEY_COLUMNS),
+        np.array(list(_KEY_COLUMNS.values())),
+        *_spans_of(tables["keys"], "metadata"),
+    )
+    _restore_producers(
+        state, _matrix(tables["producers"], _PRODUCER_COLUMNS), np.array(list(_PRODUCER_COLUMNS.values()))
+    )
+    _restore_undecided(
+        state,
+        _ints(tables["undecided"], "producer_id"),
+        _matrix(tables["undecided"], _UNDECIDED_COLUMNS),
+        np.array(list(_UNDECIDED_COLUMNS.values())),
+        *_spans_of(tables["undecided"], "metadata"),
+    )
+    _restore_records(state, tables["group_records"])
+    counters = dict(zip(*(tables["counters"][name].to_pylist() for name in ("name", "number")), strict=True))
+    for name, at in _COUNTERS.items():
+        state.counts[at] = counters.pop(name)
+    tally = np.array([counters.pop(f"tally_{at}") for at in range(T_SIZE)], np.int64)
+    for name in [name for name in counters if name.startswith("unknown_type_")]:
+        state.unknown_types[int(name.removeprefix("unknown_type_"))] = counters.pop(name)
+    undecodable = [(row.pop("place"), Undecodable(**row)) for row in tables["undecodable"].to_pylist()]
+    return state, tally, undecodable, counters
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _ints(table: pa.Table, name: str) -> Int64s:
+    return np.asarray(pc.fill_null(_column(table, name).cast(pa.int64()), NONE)).astype(np.int64)
+
+
+def _matrix(table: pa.Table, names: Mapping[str, int]) -> Int64s:
+    return np.ascontiguousarray(np.stack([_ints(table, name) for name in names], axis=1))
+
+
+def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
+    """Ends of the values of a string or binary column, with a 0 before, and their bytes."""
+    column = _column(table, name).cast(pa.large_binary())
+    if len(column) == 0:
+        return np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    _, ends, data = column.buffers()
+    first, count = column.offset, len(column) + 1
+    found = np.frombuffer(ends, np.int64)[first : first + count].copy()
+    taken = np.zeros(1, np.uint8) if data is None or data.size == 0 else np.frombuffer(data, np.uint8).copy()
+    return found, taken
+
+
+def _size(table: pa.Table, name: str) -> int:
+    ends, _ = _spans_of(table, name)
+    return int(ends[-1] - ends[0])
+
+
+@compiled
+def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any) -> None:
+    state, source = view_of(arrays), pointer(data)
+    for row in range(len(last_values)):
+        group = add_group(state, source, ends[row], ends[row + 1] - ends[row])
+        state.groups[group, LAST_VALUE] = last_values[row]
+
+
+@compiled
+def _restore_keys(
+    arrays: State,
+    group_ends: Any,
+    groups: Any,
+    topic_ends: Any,
+    topics: Any,
+    partitions: Any,
+    values: Any,
+    targets: Any,
+    text_ends: Any,
+    texts: Any,
+) -> None:
+    """Append keys from their strings; each is framed in `key_bytes` behind what is used, where `add_key` leaves it."""
+    state = view_of(arrays)
+    out, group_data, topic_data, text_data = state.key_bytes, pointer(groups), pointer(topics), pointer(texts)
+    for row in range(len(partitions)):
+        group_at, topic_at = group_ends[row], topic_ends[row]
+        group_size, topic_size = group_ends[row + 1] - group_at, topic_ends[row + 1] - topic_at
+        size = group_size + topic_size + 8
+        span_array = np.empty(size, np.uint8)
+        span = pointer(span_array)
+        span[0], span[1] = (group_size >> 8) & 0xFF, group_size & 0xFF
+        copy_bytes(span, 2, group_data, group_at, group_size)
+        at = 2 + group_size
+        span[at], span[at + 1] = (topic_size >> 8) & 0xFF, topic_size & 0xFF
+        copy_bytes(span, at + 2, topic_data, topic_at, topic_size)
+        for i in range(4):
+            span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
+        key = add_key(state, span, 0, group_size, topic_size)
+        span_array[0] = out[0]  # the array has to outlive its pointer
+        for i in range(len(targets)):
+            state.keys[key, targets[i]] = values[row, i]
+        store_text(state, state.keys, key, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+
+
+@compiled
+def _restore_producers(arrays: State, values: Any, targets: Any) -> None:
+    state = view_of(arrays)
+    for row in range(len(values)):
+        producer = producer_row(state, values[row, 0])
+        for i in range(len(targets)):
+            state.producers[producer, targets[i]] = values[row, i]
+
+
+@compiled
+def _restore_undecided(arrays: State, producer_ids: Any, values: Any, targets: Any, text_ends: Any, texts: Any) -> None:
+    state, text_data = view_of(arrays), pointer(texts)
+    for row in range(len(values)):
+        to = waiting_row(state, values[row, 0], producer_row(state, producer_ids[row]))
+        for i in range(1, len(targets)):
+            state.waiting[to, targets[i]] = values[row, i]
+        store_text(state, state.waiting, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+
+
+def _restore_records(state: State, table: pa.Table) -> None:
+    count = table.num_rows
+    (key_ends, keys), (value_ends, values) = _spans_of(table, "key"), _spans_of(table, "value")
+    key_sizes, value_sizes = np.diff(key_ends), np.diff(value_ends)
+    records = state.records[:count]
+    for name, column in _RECORD_COLUMNS.items():
+        records[:, column] = _ints(table, name)
+    records[:, R_KEY_SIZE] = key_sizes
+    records[:, R_VALUE_SIZE] = np.where(np.asarray(_column(table, "value").is_null()), -1, value_sizes)
+    sizes = key_sizes + value_sizes
+    records[:, R_AT] = np.cumsum(sizes) - sizes
+    for row in range(count):
+        at = records[row, R_AT]
+        middle, end = at + key_sizes[row], at + sizes[row]
+        state.record_bytes[at:middle] = keys[key_ends[row] : key_ends[row + 1]]
+        state.record_bytes[middle:end] = values[value_ends[row] : value_ends[row + 1]]
+    state.counts[RECORDS] = count
+    state.counts[RECORD_BYTES] = int(sizes.sum())
+
+
+def pack(tables: Tables) -> bytes:
+    """Tables as one Arrow IPC stream: a row with the stream of each."""
+    streams = {}
+    for name, table in tables.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        streams[name] = pa.array([sink.getvalue().to_pybytes()], pa.large_binary())
+    batch = pa.record_batch(streams)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack(data: bytes) -> Tables:
+    """What `pack` was given."""
+    batch = pa.ipc.open_stream(data).read_next_batch()
+    return {name: pa.ipc.open_stream(batch.column(name)[0].as_buffer()).read_all() for name in batch.schema.names}
+
+
+def write_parquet(tables: Tables, folder: Path) -> None:
+    """One Parquet file per table, the same bytes for the same fold."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+
+
+def read_parquet(folder: Path) -> Tables:
+    """What `write_parquet` wrote."""
+    return {path.stem: pq.read_table(path, partitioning=None) for path in sorted(folder.glob("*.parquet"))}

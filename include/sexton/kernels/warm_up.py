@@ -1,0 +1,40 @@
+"""Compiles the kernels ahead of time, so that no job waits for it: run once where a deployment is installed."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sexton.kernels.fold import PartialFold, fold_chunk, merge
+from sexton.kernels.merge import without_the_dead
+from sexton.kernels.state import finish
+from sexton.log.batch import encode_batch, encode_marker
+from sexton.log.segment import Chunk, Piece
+
+_KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
+_VALUE = b"\0\3" + bytes(12) + b"\0\1m" + bytes(8)
+_GROUP_KEY = b"\0\2\0\1g"
+
+
+def warm_up() -> None:
+    """Run every compiled function once on a tiny log; the results stay in numba's cache (NUMBA_CACHE_DIR)."""
+    plain = encode_batch([(_KEY, _VALUE), (_KEY, None), (_GROUP_KEY, None)], base_offset=0, timestamp_ms=0)
+    pending = encode_batch([(_KEY, _VALUE)], base_offset=3, timestamp_ms=0, producer_id=1, producer_epoch=0)
+    marker = encode_marker(True, base_offset=4, timestamp_ms=0, producer_id=1, producer_epoch=0)
+    log = plain + pending + marker
+    piece = Piece(path="", size_bytes=len(log), start_byte=0, end_byte=len(log))
+    middle = Piece(path="", size_bytes=len(log), start_byte=1, end_byte=len(log))
+    left, right = (
+        fold_chunk(
+            [log],
+            chunk=Chunk(log_partition=0, index=index, pieces=(part,), is_last=False),
+            cap_bytes=len(log),
+            as_of_ms=None,
+            taken_at_ms=None,
+        )
+        for index, part in enumerate([piece, middle])
+    )
+    with TemporaryDirectory() as folder:
+        left.write_parquet(Path(folder))
+        left = PartialFold.read_parquet(Path(folder))
+    fold = merge(left, PartialFold.from_bytes(right.to_bytes()))
+    without_the_dead(merge(PartialFold.empty(), fold).state)
+    finish(fold, log_partition=0, partition_count=1)

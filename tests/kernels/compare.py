@@ -1,0 +1,92 @@
+"""Folds bytes with the kernels as a run of chunks would, and holds every row against the plain replay."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from sexton.coordinator.group_coordinator import Loaded, load
+from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.state import finish
+from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
+from tests.oracle import oracle_tables
+
+CAP_BYTES = 1 << 20
+UNORDERED = {"undecodable_records"}
+
+
+def piece_of(data: bytes, start: int = 0, end: int | None = None) -> Piece:
+    return Piece(path="", size_bytes=len(data), start_byte=start, end_byte=len(data) if end is None else end)
+
+
+def fold_bytes(data: bytes, *, as_of_ms: int | None = None, taken_at_ms: int | None = None) -> PartialFold:
+    """The fold of a log of one segment, in one chunk."""
+    chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(data),), is_last=True)
+    return fold_chunk([data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
+
+
+def fold_pieces(data: bytes, borders: Sequence[int], **options: Any) -> list[PartialFold]:
+    """The folds of a segment cut at `borders`, which need not be those of batches."""
+    places = [0, *sorted(borders), len(data)]
+    return [
+        fold_chunk(
+            [data],
+            chunk=Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False),
+            cap_bytes=CAP_BYTES,
+            as_of_ms=options.get("as_of_ms"),
+            taken_at_ms=options.get("taken_at_ms"),
+        )
+        for index, (start, end) in enumerate(pairwise(places))
+    ]
+
+
+def fold_segments(datas: Sequence[bytes], *, target_bytes: int) -> list[PartialFold]:
+    """The folds of whole segments, cut into chunks as a run cuts them."""
+    segments = [
+        Segment(log_partition=0, path=str(number), size_bytes=len(data), base_offset=0)
+        for number, data in enumerate(datas)
+    ]
+    return [
+        fold_chunk(
+            [datas[int(piece.path)] for piece in chunk.pieces],
+            chunk=chunk,
+            cap_bytes=CAP_BYTES,
+            as_of_ms=None,
+            taken_at_ms=None,
+        )
+        for chunk in plan_chunks(segments, target_bytes=target_bytes)
+    ]
+
+
+def tables_of(fold: PartialFold, *, partition_count: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    return {
+        name: table.to_pylist()
+        for name, table in finish(fold, log_partition=0, partition_count=partition_count).items()
+    }
+
+
+def loaded(data: bytes, **options: Any) -> Loaded:
+    return load([data], cap_bytes=CAP_BYTES, **options)
+
+
+def assert_equal(fold: PartialFold, plain: Loaded, *, partition_count: int | None = None) -> None:
+    """Every row of every table, the cut and the counters."""
+    got = tables_of(fold, partition_count=partition_count)
+    want = oracle_tables(plain, 0, partition_count)
+    for name, rows in want.items():
+        told = _shared(got[name], rows)
+        if name in UNORDERED:
+            told, rows = sorted(told, key=repr), sorted(rows, key=repr)
+        assert told == rows, name
+    assert fold.end == plain.cut
+    assert fold.next_log_offset == plain.next_log_offset
+    assert fold.unknown_types == dict(plain.unknown_types)
+    assert fold.counters["future_batches"] == plain.counters["future_batches"]
+    profile = got["load_profile"][0]
+    fates = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
+    assert profile["read_values"] == sum(profile[fate] for fate in fates)
+
+
+def _shared(got: list[dict[str, Any]], want: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`got` in the columns of `want`, in their order; a column that is missing shows as a missing key."""
+    names = list(want[0]) if want else []
+    return [{name: row[name] for name in names} if names else row for row in got]

@@ -1,0 +1,311 @@
+"""The compiled fold equals the plain replay: whatever the history, the codec and the pieces it is read in."""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
+from sexton.log.batch import encode_batch
+from sexton.log.crc import crc32c
+from sexton.log.message_set import encode_message_set
+from sexton.log.segment import Chunk
+from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded, piece_of
+from tests.strategies import (
+    ABORT,
+    BASE_MS,
+    COMMIT,
+    BatchSpec,
+    Entry,
+    batches,
+    commit,
+    encode_batches,
+    encode_log,
+    histories,
+    offset_key,
+    offset_value,
+    tombstone,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+EDGE_CASES = [json.loads(line) for line in (GOLDEN / "edge-cases.jsonl").read_text("utf-8").splitlines()]
+CODECS = st.integers(0, 4)
+COUNTS = st.sampled_from([None, 1, 50])
+SOME = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(SOME, max_examples=50)
+VALUE = offset_value(5, metadata="m")
+
+
+@SOME
+@given(histories(), CODECS, COUNTS)
+def test_equals_the_plain_replay(history: list[BatchSpec], codec: int, partition_count: int | None) -> None:
+    data = encode_log(history, codec=codec)
+    assert_equal(fold_bytes(data), loaded(data), partition_count=partition_count)
+
+
+@st.composite
+def cut_logs(draw: st.DrawFn) -> tuple[bytes, list[int]]:
+    data = encode_log(draw(histories(max_size=16)), codec=draw(CODECS))
+    return data, draw(st.lists(st.integers(0, len(data)), max_size=5))
+
+
+@SOME
+@given(cut_logs(), st.randoms(use_true_random=False), COUNTS)
+def test_pieces_merge_in_any_association(
+    log: tuple[bytes, list[int]], random: st.randoms, partition_count: int | None
+) -> None:
+    data, borders = log
+    folds = fold_pieces(data, borders)
+    assert_equal(merge_all(folds), loaded(data), partition_count=partition_count)
+    while len(folds) > 1:
+        at = random.randrange(len(folds) - 1)
+        folds[at : at + 2] = [merge(folds[at], folds[at + 1])]
+    assert_equal(folds[0], loaded(data), partition_count=partition_count)
+
+
+@FEW
+@given(histories())
+def test_batches_of_one_record(history: list[BatchSpec]) -> None:
+    alone = [
+        replace(spec, entries=(entry,), holes=())
+        for spec in history
+        for entry in (spec.entries if spec.control_type is None and spec.entries else (None,))
+        if entry is not None
+    ]
+    data = encode_log(alone)
+    assert_equal(fold_bytes(data), loaded(data))
+
+
+@FEW
+@given(cut_logs(), st.integers(-6, 6), st.sampled_from([None, -3, 0]))
+def test_the_cut_in_any_chunk(log: tuple[bytes, list[int]], step: int, taken: int | None) -> None:
+    data, borders = log
+    options = {
+        "as_of_ms": BASE_MS + step * 60_000,
+        "taken_at_ms": None if taken is None else BASE_MS + taken * 60_000 - 3_600_000,
+    }
+    plain = loaded(data, **options)
+    merged = merge_all(fold_pieces(data, borders, **options))
+    assert_equal(merged, plain)
+
+
+@FEW
+@given(log=cut_logs())
+def test_outside_of_memory(log: tuple[bytes, list[int]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    data, borders = log
+    folder = tmp_path_factory.mktemp("fold")
+    folds = []
+    for index, fold in enumerate(fold_pieces(data, borders)):
+        fold.write_parquet(folder / str(index))
+        folds.append(PartialFold.read_parquet(folder / str(index)))
+    assert_equal(merge_all(PartialFold.from_bytes(fold.to_bytes()) for fold in folds), loaded(data))
+
+
+def test_the_same_fold_is_stored_in_the_same_bytes(tmp_path: Path) -> None:
+    data = encode_log([BatchSpec(entries=(commit("g"), commit("h", metadata="m"), tombstone("g")))])
+    for name in ("a", "b"):
+        fold_bytes(data).write_parquet(tmp_path / name)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_the_empty_fold_is_neutral() -> None:
+    history = [BatchSpec(entries=(commit("g"), tombstone("h"))), BatchSpec(entries=(commit("x"),), producer_id=1)]
+    data = encode_log(history)
+    fold, plain = fold_bytes(data), loaded(data)
+    assert_equal(merge(PartialFold.empty(), fold), plain)
+    assert_equal(merge(fold, PartialFold.empty()), plain)
+    assert_equal(fold_bytes(b""), loaded(b""))
+
+
+def test_merge_leaves_its_operands_alone() -> None:
+    data = encode_log([BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(commit("g", 2), tombstone("h")))])
+    left, right = fold_pieces(data, [len(data) // 2])
+    before = left.to_bytes(), right.to_bytes()
+    merge(left, right)
+    assert (left.to_bytes(), right.to_bytes()) == before
+
+
+@pytest.mark.parametrize("case", EDGE_CASES, ids=lambda case: str(case["case"]))
+def test_edge_cases(case: dict[str, object]) -> None:
+    data = base64.b64decode(str(case["segment"]))
+    assert_equal(fold_bytes(data), loaded(data))
+    assert_equal(merge_all(fold_pieces(data, [len(data) // 3, 2 * len(data) // 3])), loaded(data))
+
+
+RECORDED = sorted(GOLDEN.glob("kafka-*/*/__consumer_offsets-*"))
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda path: "/".join(path.parts[-3:]))
+def test_recordings(folder: Path) -> None:
+    datas = [path.read_bytes() for path in sorted(folder.glob("*.log"))]
+    whole = merge_all(fold_segments(datas, target_bytes=1 << 30))
+    pieces = merge_all(fold_segments(datas, target_bytes=max(map(len, datas)) // 3 + 1))
+    for fold in (whole, pieces):
+        assert_equal(fold, loaded(b"".join(datas)), partition_count=4)
+
+
+@st.composite
+def damaged_batches(draw: st.DrawFn) -> bytes:
+    """Batches with good CRCs around bytes that nobody wrote so."""
+    found = []
+    for data in encode_batches(draw(st.lists(batches(), min_size=1, max_size=4))):
+        batch = bytearray(data)
+        for _ in range(draw(st.integers(0, 3)) if batch[17:21] else 0):
+            at = draw(st.one_of(st.integers(61, max(len(batch) - 1, 61)), st.sampled_from([24, 60, 22])))
+            if at < len(batch):
+                batch[at] = draw(st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])))
+        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4)
+        found.append(bytes(batch))
+    return b"".join(found)
+
+
+@settings(SOME, max_examples=400)
+@given(damaged_batches())
+def test_damaged_records(data: bytes) -> None:
+    assert_equal(fold_bytes(data), loaded(data), partition_count=3)
+
+
+@FEW
+@given(histories(max_size=6), st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), max_size=4), st.floats(0, 1))
+def test_flipped_and_truncated_bytes(history: list[BatchSpec], flips: list[tuple[float, int]], keep: float) -> None:
+    data = bytearray(encode_log(history))
+    for place, mask in flips:
+        if data:
+            data[int(place * (len(data) - 1))] ^= mask
+    data = data[: round(len(data) * max(keep, 0.5))]
+    assert_equal(fold_bytes(bytes(data)), loaded(bytes(data)))
+    borders = [len(data) // 3, len(data) // 2]
+    assert_equal(merge_all(fold_pieces(bytes(data), borders)), loaded(bytes(data)))
+
+
+def odd_value(*tags: bytes, size: bytes = b"\2", count: bytes | None = None) -> bytes:
+    """A value of version 4 with metadata `x` and these tagged fields."""
+    head = b"\0\4" + bytes(7) + b"\5" + bytes(4) + size + b"x" + bytes(8)
+    return head + (len(tags).to_bytes(1) if count is None else count) + b"".join(tags)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        odd_value(b"\0\x10" + bytes(15) + b"\7"),
+        odd_value(b"\0\1" + bytes(15) + b"\7"),
+        odd_value(b"\0\x10" + bytes(15) + b"\7", b"\0\x10" + bytes(16)),
+        odd_value(b"\5\2zz", b"\0\x10" + bytes(15) + b"\7"),
+        odd_value(b"\5\3zz"),
+        odd_value(b"\0\x10" + bytes(14)),
+        odd_value(count=b"\xff\xff\xff\xff\x0f"),
+        odd_value(count=b"\xff\xff\xff\xff\xff\x01"),
+        odd_value(size=b"\0"),
+        odd_value(size=b"\x82\x80\x80\x80\x10"),
+        odd_value(size=b"\x81\x80\x02"),
+    ],
+)
+def test_odd_tagged_fields(value: bytes) -> None:
+    data = encode_log([BatchSpec(entries=((offset_key("g"), value), commit("h")))])
+    assert_equal(fold_bytes(data), loaded(data))
+
+
+def with_headers() -> bytes:
+    """A batch of which one record has a header and one has a varint that is longer than it need be."""
+    plain = encode_batch([(offset_key("g"), VALUE), (offset_key("h"), VALUE)], base_offset=0, timestamp_ms=BASE_MS)
+    body = plain[61:]
+    size = body[0] // 2
+    first = body[1 : 1 + size]
+    record = first[:-1] + b"\2\4hk\4hv"
+    length = bytes([(2 * len(record)) & 0x7F | 0x80, 0x80 | (2 * len(record)) >> 7, 0])
+    batch = bytearray(plain[:61] + length + record + body[1 + size :])
+    batch[8:12] = (len(batch) - 12).to_bytes(4)
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4)
+    return bytes(batch)
+
+
+def odd_batch(count: int = 1, **fields: Any) -> bytes:
+    return encode_batch([(offset_key("g"), VALUE)] * count, base_offset=9, timestamp_ms=BASE_MS, **fields)
+
+
+def control_batch(*entries: Entry) -> bytes:
+    return encode_batch(entries, base_offset=9, timestamp_ms=BASE_MS, control=True, producer_id=1)
+
+
+ODD_BATCHES = {
+    "headers": with_headers(),
+    "append time": odd_batch(log_append_time=True, producer_id=4),
+    "delete horizon": odd_batch(2, delete_horizon_ms=BASE_MS + 9, producer_id=4, timestamp_deltas=[-3, 1 << 40]),
+    "deltas fall": odd_batch(3, offset_deltas=[4, 3, 5]),
+    "hole at the end": odd_batch(last_offset_delta=7),
+    "two control records": control_batch((bytes(4), bytes(6)), (b"\0\5\0\1", bytes(6))),
+    "short control key": control_batch((b"\0\0\0", None)),
+    "magic 0": encode_message_set([(offset_key("g"), VALUE), (offset_key("g"), None)], base_offset=3, magic=0),
+}
+
+
+@pytest.mark.parametrize("data", ODD_BATCHES.values(), ids=ODD_BATCHES)
+def test_odd_batches(data: bytes) -> None:
+    following = encode_log([BatchSpec(entries=(commit("z"),))], base_offset=100)
+    assert_equal(fold_bytes(data + following), loaded(data + following))
+
+
+BYTES_THAT_READ_ALIKE = [
+    (b"g\xff", "g\ufffd".encode()),
+    (b"g\xed\xa0\x80", b"g\xff"),
+    (b"\xf0\x90\x80", b"\xff"),
+    (b"\xc3", b"\xe2\x82"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), BYTES_THAT_READ_ALIKE)
+@pytest.mark.parametrize("is_topic", [False, True])
+def test_keys_that_read_alike_are_one(one: bytes, other: bytes, is_topic: bool) -> None:
+    def entry(name: bytes, value: bytes | None) -> Entry:
+        framed = len(name).to_bytes(2) + name
+        return b"\0\1" + (b"\0\1g" + framed if is_topic else framed + b"\0\1t") + bytes(4), value
+
+    history = [BatchSpec(entries=(entry(one, VALUE), entry(other, offset_value(6, metadata="\ufffd"))))]
+    data = encode_log(history)
+    fold = fold_bytes(data)
+    assert_equal(fold, loaded(data), partition_count=7)
+    assert fold.state.counts[0] == 1
+    data = encode_log([*history, BatchSpec(entries=(entry(one, None),))])
+    assert_equal(merge_all(fold_pieces(data, [len(data) // 2])), loaded(data))
+
+
+def test_a_batch_too_large_once_inflated() -> None:
+    wide = encode_batch([(offset_key("g"), bytes(CAP_BYTES))], base_offset=0, timestamp_ms=BASE_MS, codec=4)
+    data = wide + encode_log([BatchSpec(entries=(commit("h"),))], codec=3, base_offset=1)
+    assert_equal(fold_bytes(data), loaded(data))
+
+
+def long_history(count: int) -> Sequence[BatchSpec]:
+    """Metadata of changing length, transactions and tombstones over keys that come again and again."""
+    kinds = (COMMIT, ABORT)
+    history = []
+    for number in range(count):
+        group = f"group-{number % 97}-{'x' * (number % 13)}"
+        producer = number % 5 if number % 3 == 0 else -1
+        entries = (commit(group, number, metadata="m" * (number * 7 % 50)), commit(f"only-{number}", number))
+        if number % 11 == 0:
+            entries = (*entries, tombstone(group), tombstone(f"only-{number - 1}"))
+        history.append(BatchSpec(entries=entries, producer_id=producer))
+        if number % 7 == 0:
+            history.append(BatchSpec(producer_id=number % 5, transactional=True, control_type=kinds[number % 2]))
+    return history
+
+
+def test_tables_grow() -> None:
+    data = encode_log(long_history(3000), codec=3)
+    assert_equal(fold_bytes(data), loaded(data), partition_count=50)
+    assert_equal(merge_all(fold_segments([data], target_bytes=len(data) // 7)), loaded(data), partition_count=50)
+
+
+def test_a_chunk_of_several_pieces() -> None:
+    datas = encode_batches(long_history(40))
+    chunk = Chunk(log_partition=0, index=0, pieces=tuple(piece_of(data) for data in datas), is_last=True)
+    fold = fold_chunk(datas, chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
+    assert_equal(fold, loaded(b"".join(datas)))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sexton.log import crc
 from sexton.log.crc import crc32_range, crc32c, crc32c_range
 
 
@@ -38,3 +39,11 @@ def test_ranges(data: bytes, before: int, after: int) -> None:
     end = before + len(data)
     assert crc32c_range(padded, before, end) == crc32c(data)
     assert crc32_range(padded, before, end) == zlib.crc32(data)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=100), st.integers(0, 0xFFFFFFFF))
+def test_tables_and_the_processor_agree(data: bytes, state: int) -> None:
+    view = crc.as_u8(data)
+    by_tables = crc._crc32c_by_tables(np.uint32(state), view, 0, len(view))
+    assert by_tables == crc._crc32c_state(np.uint32(state), view, 0, len(view))

@@ -1,20 +1,29 @@
 """The two checksums of Kafka's log: CRC-32C (Castagnoli) over a v2 batch, CRC-32 (IEEE) over a v0 or v1 message.
 
-Compiled slicing-by-8: neither the standard library nor the other libraries allowed here have CRC-32C, and the
-compiled kernels call `crc32c_range` and `crc32_range` from inside their own loops.
+Compiled: neither the standard library nor the other libraries allowed here have CRC-32C, and compiled code needs both
+inside its own loops. CRC-32C uses the processor's own instruction where it has one (x86-64 with SSE 4.2, ARMv8 with
+CRC), which is five times as fast; otherwise, and for CRC-32, eight bytes a step through tables ("slicing by 8").
 """
+
+# What numba compiles has no types of its own that mypy could check.
+# mypy: disable-error-code="no-untyped-def"
 
 from typing import TypeAlias
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from sexton.log.compiled import compiled
+from sexton.log.words import CRC32C_INSTRUCTION, crc32c_of_8, pointer
+
 U8Array: TypeAlias = npt.NDArray[np.uint8]
+
+_ONES = np.uint32(0xFFFFFFFF)
+_LOW = np.uint32(0xFF)
 
 
 def _tables(reversed_polynomial: int) -> npt.NDArray[np.uint32]:
-    """The 8 tables of slicing-by-8: row k advances a byte that k more bytes follow."""
+    """The 8 tables of slicing by 8: row k advances a byte that k more bytes follow."""
     tables = np.zeros((8, 256), dtype=np.uint32)
     for byte in range(256):
         crc = byte
@@ -23,7 +32,7 @@ def _tables(reversed_polynomial: int) -> npt.NDArray[np.uint32]:
         tables[0, byte] = crc
     for k in range(1, 8):
         before = tables[k - 1]
-        tables[k] = (before >> np.uint32(8)) ^ tables[0][before & np.uint32(0xFF)]
+        tables[k] = (before >> np.uint32(8)) ^ tables[0][before & _LOW]
     return tables
 
 
@@ -31,8 +40,15 @@ _CASTAGNOLI = _tables(0x82F63B78)
 _IEEE = _tables(0xEDB88320)
 
 
-@numba.njit(cache=True, nogil=True, inline="never")
-def _advance(tables, state, data, start, end):  # type: ignore[no-untyped-def]
+@compiled
+def _by_byte(tables, state, data, start, end):
+    for at in range(start, end):
+        state = np.uint32(np.uint32(state) >> np.uint32(8)) ^ tables[0, (np.uint32(state) ^ data[at]) & _LOW]
+    return np.uint32(state)
+
+
+@compiled
+def _by_tables(tables, state, data, start, end):
     at = start
     while at + 8 <= end:
         low = np.uint32(state) ^ (
@@ -42,9 +58,9 @@ def _advance(tables, state, data, start, end):  # type: ignore[no-untyped-def]
             | (np.uint32(data[at + 3]) << np.uint32(24))
         )
         state = (
-            tables[7, low & np.uint32(0xFF)]
-            ^ tables[6, (low >> np.uint32(8)) & np.uint32(0xFF)]
-            ^ tables[5, (low >> np.uint32(16)) & np.uint32(0xFF)]
+            tables[7, low & _LOW]
+            ^ tables[6, (low >> np.uint32(8)) & _LOW]
+            ^ tables[5, (low >> np.uint32(16)) & _LOW]
             ^ tables[4, low >> np.uint32(24)]
             ^ tables[3, data[at + 4]]
             ^ tables[2, data[at + 5]]
@@ -52,22 +68,47 @@ def _advance(tables, state, data, start, end):  # type: ignore[no-untyped-def]
             ^ tables[0, data[at + 7]]
         )
         at += 8
-    while at < end:
-        state = np.uint32(np.uint32(state) >> np.uint32(8)) ^ tables[0, (np.uint32(state) ^ data[at]) & np.uint32(0xFF)]
-        at += 1
-    return np.uint32(state)
+    return _by_byte(tables, state, data, at, end)
 
 
-@numba.njit(cache=True, nogil=True)
-def crc32c_range(data, start, end):  # type: ignore[no-untyped-def]
-    """CRC-32C of `data[start:end]` (uint8); for compiled callers, which check the bounds themselves."""
-    return _advance(_CASTAGNOLI, np.uint32(0xFFFFFFFF), data, start, end) ^ np.uint32(0xFFFFFFFF)
+@compiled
+def _crc32c_by_instruction(state, data, start, end):
+    at, state = start, np.uint32(state)
+    while at + 8 <= end:
+        state = crc32c_of_8(state, data, at)
+        at += 8
+    return _by_byte(_CASTAGNOLI, state, data, at, end)
 
 
-@numba.njit(cache=True, nogil=True)
-def crc32_range(data, start, end):  # type: ignore[no-untyped-def]
-    """CRC-32 of `data[start:end]` (uint8); for compiled callers, which check the bounds themselves."""
-    return _advance(_IEEE, np.uint32(0xFFFFFFFF), data, start, end) ^ np.uint32(0xFFFFFFFF)
+@compiled
+def _crc32c_by_tables(state, data, start, end):
+    return _by_tables(_CASTAGNOLI, state, data, start, end)
+
+
+_crc32c_state = _crc32c_by_instruction if CRC32C_INSTRUCTION else _crc32c_by_tables
+
+
+@compiled
+def crc32c_behind(data, start, end):
+    """CRC-32C of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
+    return _crc32c_state(_ONES, data, start, end) ^ _ONES
+
+
+@compiled
+def crc32_behind(data, start, end):
+    """CRC-32 of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
+    return _by_tables(_IEEE, _ONES, data, start, end) ^ _ONES
+
+
+@compiled
+def crc32c_range(data, start, end):
+    """CRC-32C of `data[start:end]`, a contiguous array of uint8; the bounds are not checked."""
+    return crc32c_behind(pointer(data), start, end)
+
+
+@compiled
+def _crc32c_on(state, data):
+    return _crc32c_state(state, pointer(data), 0, len(data))
 
 
 def as_u8(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
@@ -79,6 +120,4 @@ def as_u8(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
 
 def crc32c(data: bytes | bytearray | memoryview | U8Array, value: int = 0) -> int:
     """CRC-32C of `data`, going on from `value` (the CRC of what came before)."""
-    view = as_u8(data)
-    state = np.uint32(value ^ 0xFFFFFFFF)
-    return int(_advance(_CASTAGNOLI, state, view, 0, len(view))) ^ 0xFFFFFFFF
+    return int(_crc32c_on(np.uint32(value ^ 0xFFFFFFFF), as_u8(data))) ^ 0xFFFFFFFF

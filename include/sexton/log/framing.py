@@ -10,17 +10,22 @@ The scan never stops at bad bytes. At each place it decides, in this order:
 - otherwise the next place where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such place: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
-Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1).
+Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). In compiled functions `data` is a
+pointer to the segment and `size_bytes` its size, except where it is said to be an array.
 """
+
+# What numba compiles has no types of its own that mypy could check.
+# mypy: disable-error-code="no-untyped-def"
 
 from collections.abc import Iterator
 from typing import TypeAlias
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from sexton.log.crc import U8Array, crc32_range, crc32c_range
+from sexton.log.compiled import compiled
+from sexton.log.crc import U8Array, crc32_behind, crc32c_behind
+from sexton.log.words import be32, be64, pointer
 
 FrameRows: TypeAlias = npt.NDArray[np.int64]
 
@@ -36,86 +41,67 @@ _MAX_OFFSET = 1 << 62
 # Bytes summed while looking for a good batch, per byte of the segment: false starts cannot make the scan quadratic.
 _RESYNC_EFFORT = 8
 
-_njit = numba.njit(cache=True, nogil=True)
 
-
-@_njit
-def _be32(data, at):  # type: ignore[no-untyped-def]
-    return np.int64(
-        np.int32(
-            (np.uint32(data[at]) << np.uint32(24))
-            | (np.uint32(data[at + 1]) << np.uint32(16))
-            | (np.uint32(data[at + 2]) << np.uint32(8))
-            | np.uint32(data[at + 3])
-        )
-    )
-
-
-@_njit
-def _be64(data, at):  # type: ignore[no-untyped-def]
-    return (_be32(data, at) << np.int64(32)) | (_be32(data, at + 4) & np.int64(0xFFFFFFFF))
-
-
-@_njit
-def _whole_size(data, at):  # type: ignore[no-untyped-def]
+@compiled
+def _whole_size(data, size_bytes, at):
     """Size of the batch that the header at `at` claims and the bytes hold, or 0."""
-    if at + _HEADER_BYTES > len(data):
+    if at + _HEADER_BYTES > size_bytes:
         return 0
-    base_offset = _be64(data, at)
+    base_offset = be64(data, at)
     magic = data[at + 16]
-    body = _be32(data, at + 8)
+    body = be32(data, at + 8)
     smallest = 49 if magic == 2 else (22 if magic == 1 else 14)
-    if magic > 2 or body < smallest or base_offset < 0 or base_offset >= _MAX_OFFSET or at + 12 + body > len(data):
+    if magic > 2 or body < smallest or base_offset < 0 or base_offset >= _MAX_OFFSET or at + 12 + body > size_bytes:
         return 0
     return 12 + body
 
 
-@_njit
-def _is_shaped(data, at, size):  # type: ignore[no-untyped-def]
+@compiled
+def _is_shaped(data, at, size):
     """Whether the fields of the whole batch at `at` agree with each other, as far as the header tells."""
     magic = data[at + 16]
     if magic == 2:
-        last_delta = _be32(data, at + 23)
-        count = _be32(data, at + 57)
+        last_delta = be32(data, at + 23)
+        count = be32(data, at + 57)
         return data[at + 21] == 0 and last_delta >= 0 and 0 <= count <= last_delta + 1
     key_at = at + 18 + 8 * magic
-    key_size = _be32(data, key_at)
+    key_size = be32(data, key_at)
     value_at = key_at + 4 + max(key_size, 0)
     if data[at + 17] > 15 or key_size < -1 or value_at + 4 > at + size:
         return False
-    value_size = _be32(data, value_at)
+    value_size = be32(data, value_at)
     return value_size >= -1 and value_at + 4 + max(value_size, 0) == at + size
 
 
-@_njit
-def _is_crc_good(data, at, size):  # type: ignore[no-untyped-def]
+@compiled
+def _is_crc_good(data, at, size):
     if data[at + 16] == 2:
-        return (_be32(data, at + 17) & np.int64(0xFFFFFFFF)) == np.int64(crc32c_range(data, at + 21, at + size))
-    return (_be32(data, at + 12) & np.int64(0xFFFFFFFF)) == np.int64(crc32_range(data, at + 16, at + size))
+        return (be32(data, at + 17) & np.int64(0xFFFFFFFF)) == np.int64(crc32c_behind(data, at + 21, at + size))
+    return (be32(data, at + 12) & np.int64(0xFFFFFFFF)) == np.int64(crc32_behind(data, at + 16, at + size))
 
 
-@_njit
-def _good_size(data, at):  # type: ignore[no-untyped-def]
+@compiled
+def _good_size(data, size_bytes, at):
     """Size of the batch at `at` when it is whole and its CRC is good, or 0."""
-    size = _whole_size(data, at)
+    size = _whole_size(data, size_bytes, at)
     return size if size > 0 and _is_crc_good(data, at, size) else 0
 
 
-@_njit
-def _next_offset(data, at):  # type: ignore[no-untyped-def]
+@compiled
+def _next_offset(data, at):
     """The offset after the good batch at `at`; an entry of v0 or v1 carries its last offset."""
-    return _be64(data, at) + (max(_be32(data, at + 23), 0) if data[at + 16] == 2 else 0) + 1
+    return be64(data, at) + (max(be32(data, at + 23), 0) if data[at + 16] == 2 else 0) + 1
 
 
-@_njit
-def _find_good(data, start, limit, floor, budget):  # type: ignore[no-untyped-def]
+@compiled
+def _find_good(data, size_bytes, start, limit, floor, budget):
     """First place in [start, limit) where a good batch at or above `floor` begins, and the budget left.
 
     The place is -1 when there is none, -2 when the budget ran out.
     """
     for at in range(start, limit):
-        size = _whole_size(data, at)
-        if size == 0 or _be64(data, at) < floor or not _is_shaped(data, at, size):
+        size = _whole_size(data, size_bytes, at)
+        if size == 0 or be64(data, at) < floor or not _is_shaped(data, at, size):
             continue
         budget -= size
         if _is_crc_good(data, at, size):
@@ -125,80 +111,80 @@ def _find_good(data, start, limit, floor, budget):  # type: ignore[no-untyped-de
     return -1, budget
 
 
-@_njit
-def _is_in_order(data, at, size, floor):  # type: ignore[no-untyped-def]
+@compiled
+def _is_in_order(data, size_bytes, at, size, floor):
     """Whether the good batch at `at` goes on from `floor`, and no later good batch shows its base offset wrong."""
-    base_offset = _be64(data, at)
+    base_offset = be64(data, at)
     if base_offset < floor:
         return False
     second = at + size
-    second_size = _whole_size(data, second)
-    if second_size == 0 or _be64(data, second) >= _next_offset(data, at) or not _is_crc_good(data, second, second_size):
+    second_size = _whole_size(data, size_bytes, second)
+    if second_size == 0 or be64(data, second) >= _next_offset(data, at) or not _is_crc_good(data, second, second_size):
         return True
-    end, second_base = _next_offset(data, at), _be64(data, second)
+    end, second_base = _next_offset(data, at), be64(data, second)
     third = second + second_size
-    if _good_size(data, third) == 0:
+    if _good_size(data, size_bytes, third) == 0:
         return base_offset == floor or second_base < floor or second_base == base_offset
-    third_base = _be64(data, third)
+    third_base = be64(data, third)
     if base_offset == floor or second_base <= floor:  # nothing is missing before it, or there is no other place for it
         return end <= third_base
     # It is right if there is room for the second between it and the third, and the second is not in its place already.
     return end < third_base and _next_offset(data, second) != third_base
 
 
-@_njit
-def _fits_in(data, at, size, floor):  # type: ignore[no-untyped-def]
+@compiled
+def _fits_in(data, size_bytes, at, size, floor):
     """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch behind it, if any."""
-    base_offset = _be64(data, at)
+    base_offset = be64(data, at)
     second = at + size
-    return base_offset >= floor and (_good_size(data, second) == 0 or _be64(data, second) > base_offset)
+    return base_offset >= floor and (_good_size(data, size_bytes, second) == 0 or be64(data, second) > base_offset)
 
 
-@_njit
-def _tail_kind(data, at, floor):  # type: ignore[no-untyped-def]
+@compiled
+def _tail_kind(data, size_bytes, at, floor):
     """What bytes are after which no good batch comes: TORN or DAMAGE."""
-    size = len(data)
-    if at + _HEADER_BYTES > size:
+    if at + _HEADER_BYTES > size_bytes:
         return TORN
-    body = _be32(data, at + 8)
-    if data[at + 16] <= 2 and body >= 14 and at + 12 + body > size and floor <= _be64(data, at) < _MAX_OFFSET:
+    body = be32(data, at + 8)
+    if data[at + 16] <= 2 and body >= 14 and at + 12 + body > size_bytes and floor <= be64(data, at) < _MAX_OFFSET:
         return TORN
-    for k in range(at, size):
+    for k in range(at, size_bytes):
         if data[k] != 0:
             return DAMAGE
     return TORN
 
 
-@_njit
-def _step(data, at, floor, budget):  # type: ignore[no-untyped-def]
+@compiled
+def _step(data, size_bytes, at, floor, budget):
     """Judge the bytes at `at`: (kind, size, why, floor, budget)."""
-    size = _whole_size(data, at)
+    size = _whole_size(data, size_bytes, at)
     if size > 0 and _is_crc_good(data, at, size):
-        if _is_in_order(data, at, size, floor):
+        if _is_in_order(data, size_bytes, at, size, floor):
             return GOOD, size, 0, _next_offset(data, at), budget
         return DAMAGE, size, OUT_OF_ORDER, floor, budget
-    if size > 0 and _is_shaped(data, at, size) and _fits_in(data, at, size, floor):
-        inside, budget = _find_good(data, at + 1, at + size, floor, budget)
+    if size > 0 and _is_shaped(data, at, size) and _fits_in(data, size_bytes, at, size, floor):
+        inside, budget = _find_good(data, size_bytes, at + 1, at + size, floor, budget)
         if inside == -1:
-            return BAD_CRC, size, 0, _be64(data, at) + 1, budget
-    found, budget = _find_good(data, at + 1, len(data) - _HEADER_BYTES, floor, budget)
+            return BAD_CRC, size, 0, be64(data, at) + 1, budget
+    found, budget = _find_good(data, size_bytes, at + 1, size_bytes - _HEADER_BYTES, floor, budget)
     if found >= 0:
         return DAMAGE, found - at, NO_BATCH, floor, budget
     if found == -2:
-        return DAMAGE, len(data) - at, TOO_MANY_FALSE_STARTS, floor, budget
-    return _tail_kind(data, at, floor), len(data) - at, NO_BATCH, floor, budget
+        return DAMAGE, size_bytes - at, TOO_MANY_FALSE_STARTS, floor, budget
+    return _tail_kind(data, size_bytes, at, floor), size_bytes - at, NO_BATCH, floor, budget
 
 
-@_njit
-def scan(data, start, end, floor, budget, rows):  # type: ignore[no-untyped-def]
-    """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end).
+@compiled
+def scan(data, start, end, floor, budget, rows):
+    """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end) of the array `data`.
 
     Returns (rows filled, where to go on, floor, budget); all is told when that place is at or past `end`.
     `start` must be a place where a batch or damage begins (see `first_place`).
     """
+    bytes_at, size_bytes = pointer(data), len(data)
     at, filled = start, 0
     while at < end and filled < len(rows):
-        kind, size, why, floor, budget = _step(data, at, floor, budget)
+        kind, size, why, floor, budget = _step(bytes_at, size_bytes, at, floor, budget)
         rows[filled, 0] = kind
         rows[filled, 1] = at
         rows[filled, 2] = size
@@ -226,17 +212,20 @@ def frames(data: U8Array, *, start: int = 0, end: int | None = None, floor_offse
         yield rows[:filled]
 
 
-@_njit
-def _hop(data, start, floor):  # type: ignore[no-untyped-def]
-    """First boundary at or after `start` going by headers alone, and its floor; -1 where they leave a doubt."""
+@compiled
+def _hop(data, start, floor):
+    """First boundary at or after `start` going by the headers in the array `data`, and its floor; -1 in doubt."""
+    bytes_at, size_bytes = pointer(data), len(data)
     at = 0
     while at < start:
-        size = _whole_size(data, at)
-        if size == 0 or not _is_shaped(data, at, size) or _be64(data, at) < floor:
+        size = _whole_size(bytes_at, size_bytes, at)
+        if size == 0 or not _is_shaped(bytes_at, at, size) or be64(bytes_at, at) < floor:
             return -1, floor
-        if at + size >= start and not (_is_crc_good(data, at, size) and _is_in_order(data, at, size, floor)):
+        if at + size >= start and not (
+            _is_crc_good(bytes_at, at, size) and _is_in_order(bytes_at, size_bytes, at, size, floor)
+        ):
             return -1, floor
-        floor = _next_offset(data, at)
+        floor = _next_offset(bytes_at, at)
         at += size
     return at, floor
 

@@ -7,6 +7,7 @@ another process can find it and stop it. Kafka's own `kafka-dump-log` is here to
 Not here: which Java and which jars (java.py, jars.py), and anything that speaks to the broker.
 """
 
+import base64
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -185,9 +187,8 @@ class EmbeddedBroker:
     def _format(self) -> None:
         if (self.data / "meta.properties").exists():
             return
-        new_id = _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "random-uuid").split()[-1]
         properties = str(self._properties_file)
-        _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "format", "-t", new_id, "-c", properties)
+        _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", properties)
 
     def _launch(self) -> None:
         command = [
@@ -286,6 +287,13 @@ def _run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments:
     if done.returncode:
         raise BrokerError(f"{main_class} ended with code {done.returncode}: {_telling(done.stderr + done.stdout)}")
     return done.stdout
+
+
+def _new_id() -> str:
+    """A cluster id as Kafka's Uuid.randomUuid makes them: base64url that does not look like an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
 
 
 def _telling(text: str) -> str:

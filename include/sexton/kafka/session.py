@@ -36,8 +36,10 @@ UNREACHABLE = (
     kafka_errors.NodeNotReadyError,
 )
 
-# Its own words on failed connections go to whoever configured logging; ours say the same once, at the end.
+# Its own words on failed connections go to whoever configured logging; ours say the same once, at the end. Below
+# warnings it would write requests, passwords among them.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
+logging.getLogger("kafka").setLevel(logging.WARNING)
 
 
 class ClusterSession:
@@ -126,14 +128,17 @@ class ClusterSession:
         deadline = time.monotonic() + timeout_ms / 1000
         for broker in self._manager.cluster.bootstrap_brokers():
             left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+            connection = self._manager.get_connection(broker.node_id, left_ms, refresh_metadata_on_err=False)
             try:
-                connection = self._manager.get_connection(broker.node_id, left_ms, refresh_metadata_on_err=False)
                 await self._manager.wait_for(connection.init_future, left_ms)
                 break
             except REFUSED_LOGINS:
                 raise
             except kafka_errors.KafkaError:
-                continue
+                # A refusal that comes together with the end of the connection is lost in kafka-python. But a broker
+                # that told its versions and then hangs up on a login has refused it.
+                if connection.broker_version_data is not None and self.config.sasl_mechanism:
+                    raise kafka_errors.SaslAuthenticationFailedError() from None
         await self._manager.bootstrap_async(max(0, int((deadline - time.monotonic()) * 1000)))
 
     def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.errors import BrokerError
@@ -54,6 +54,12 @@ METADATA = ("", "", "", "node-7", "реплика-é中😀", '{"offset": 1, "no
 TIMEOUT_S = 15
 TRANSACTION_TIMEOUT_MS = 900_000
 QUIET = {"log_level": 0}
+PASSING = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 Say = Callable[[str], None]
 
@@ -151,9 +157,7 @@ class _Clients:
         if waiting:
             raise BrokerError(f"members got no messages within {TIMEOUT_S} s: {', '.join(sorted(waiting))}")
         for group_id in ("orders-service", "clicks-next"):
-            consumers.pop(group_id).close()
-        for consumer in consumers.values():
-            self._stack.callback(consumer.close)
+            consumers[group_id].close()
         if share:
             share.close()
         return {
@@ -202,14 +206,14 @@ class _Clients:
 
     def remove_topics(self) -> None:
         for topic in ("doomed", "reborn"):
-            self._wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
+            _wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 return self._create({"reborn": REBORN_PARTITIONS})
             except KafkaException as error:
                 # Deleting goes on for a moment after it was confirmed.
-                is_still_there = error.args[0].code() == confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
+                is_still_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
                 if not is_still_there or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
@@ -227,6 +231,7 @@ class _Clients:
                 **more,
             }
         )
+        self._stack.callback(consumer.close)
         consumer.subscribe(list(topics))
         return consumer
 
@@ -286,7 +291,7 @@ class _Clients:
         ]
 
     def _alter(self, group_id: str, offsets: list[TopicPartition]) -> None:
-        self._wait(self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]))
+        commit_offsets(self._admin, group_id, offsets)
         self.counts["commits"] += 1
 
     def _delete_offsets(self, group_id: str) -> None:
@@ -296,17 +301,32 @@ class _Clients:
 
     def _delete_group(self, group_id: str) -> None:
         try:
-            self._wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+            _wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
             self.counts["deleted_groups"] += 1
         except KafkaException as error:
             # Deleted before and not committed to since: as it happens to people.
-            if error.args[0].code() != confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
     def _create(self, topics: dict[str, int]) -> None:
-        self._wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+        _wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
 
-    @staticmethod
-    def _wait(futures: dict[Any, "Future[Any]"]) -> None:
-        for future in futures.values():
-            future.result(TIMEOUT_S)
+
+def commit_offsets(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -> None:
+    """Commit as an administrator; KafkaException when a partition is refused.
+
+    A broker that has just started, or has just been told of a new topic, refuses commits for a moment.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        (answer,) = _wait(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]))
+        errors = [partition.error for partition in answer.topic_partitions if partition.error]
+        if not errors:
+            return
+        if errors[0].code() not in PASSING or time.monotonic() > deadline:
+            raise KafkaException(errors[0])
+        time.sleep(0.05)
+
+
+def _wait(futures: dict[Any, "Future[Any]"]) -> list[Any]:
+    return [future.result(TIMEOUT_S) for future in futures.values()]

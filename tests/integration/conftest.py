@@ -1,0 +1,106 @@
+"""One real broker a session, filled once by the workload; tests that stop or damage a broker use one of their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sexton.java import JavaHome, find_java
+from sexton.kafka import jars
+from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.session import ClusterSession
+from sexton.local.workload import Workload, drive
+from sexton.settings import settings, variable
+from sexton.stages.snapshot_log import Snapshot, SnapshotRequest
+from sexton.stages.snapshot_log import run as run_snapshot
+from sexton.stages.spark import Engine
+
+PASSWORDS = {"reader": "reader-secret", "nobody": "nobody-secret"}
+USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+
+
+@pytest.fixture(scope="session")
+def java() -> JavaHome:
+    return find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> list[Path]:
+    return jars.ensure(settings().cache, "kafka")
+
+
+@pytest.fixture(scope="session")
+def sasl_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], sasl_port: int
+) -> Iterator[EmbeddedBroker]:
+    """A broker with a second listener for SASL/PLAIN, where `reader` may do everything and `nobody` nothing."""
+    secured = {
+        "listeners": f"SASL://127.0.0.1:{sasl_port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:reader",
+    }
+    directory = tmp_path_factory.mktemp("broker")
+    with EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=secured) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def config(broker: EmbeddedBroker) -> ClientConfig:
+    return client_config({}, bootstrap_servers=broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def workload(config: ClientConfig) -> Iterator[Workload]:
+    """Everything driven once; the open members and the open transaction last as long as the session."""
+    with drive(config, seed=7) as made:
+        yield made
+
+
+@pytest.fixture
+def session(config: ClientConfig) -> Iterator[ClusterSession]:
+    with ClusterSession(config) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def spare_broker(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
+) -> Iterator[EmbeddedBroker]:
+    # After a crash the controller waits for the session of the dead broker to end before it takes the new one.
+    impatient = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+    directory = tmp_path_factory.mktemp("spare")
+    broker = EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=impatient)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def own_broker(spare_broker: EmbeddedBroker) -> EmbeddedBroker:
+    """A broker to stop, damage and start again; it runs, and holds what tests before left."""
+    if running_broker(spare_broker.directory) is None:
+        spare_broker.start()
+    return spare_broker
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Callable[..., Snapshot]:
+    """Take a snapshot into this test's archive; now stands still at one instant unless told otherwise."""
+    instants = iter(range(1_800_000_000_000, 1_900_000_000_000))
+
+    def take(config: ClientConfig) -> Snapshot:
+        with Engine("test", quiet=True) as engine:
+            request = SnapshotRequest(config=config, archive=str(tmp_path / "archive"))
+            return run_snapshot(engine, request, now_ms=lambda: next(instants))
+
+    return take

@@ -1,0 +1,154 @@
+"""The archive against the broker's own disk: every byte, once, and what happens when the log does not go on."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, dump_log
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.local.workload import Workload
+from sexton.log.archive import list_archived, newest_facts, read_manifest, verify_segment
+from sexton.stages import snapshot_log, spark
+from sexton.stages.snapshot_log import Snapshot
+from tests.integration.test_broker import commit
+
+LOCAL = pafs.LocalFileSystem()
+PROJECT = Path(__file__).parents[2]
+
+
+def archived_bytes(archive: Path) -> dict[int, bytes]:
+    """The archived log of every log partition, its segments one after the other."""
+    segments = list_archived(LOCAL, str(archive))
+    return {n: b"".join(Path(segment.path).read_bytes() for segment in found) for n, found in segments.items()}
+
+
+def disk_bytes(broker: EmbeddedBroker) -> dict[int, bytes]:
+    """The log of every log partition on the broker's disk; those without a record are left out, as in an archive."""
+    folders = {int(path.name.rpartition("-")[2]): path for path in broker.data.glob(f"{OFFSETS_TOPIC}-*")}
+    found = {n: b"".join(file.read_bytes() for file in sorted(path.glob("*.log"))) for n, path in folders.items()}
+    return {n: data for n, data in found.items() if data}
+
+
+def assert_same(archive: Path, broker: EmbeddedBroker, *, at_least: dict[int, bytes]) -> None:
+    """The archive holds what was on disk before the snapshot, and what it holds is on disk; members may write more."""
+    archived, now = archived_bytes(archive), disk_bytes(broker)
+    assert archived.keys() >= at_least.keys()
+    for log_partition, data in archived.items():
+        assert len(data) >= len(at_least.get(log_partition, b""))
+        assert now[log_partition].startswith(data)
+
+
+def test_every_byte_once_and_then_only_the_new_ones(
+    broker: EmbeddedBroker,
+    config: ClientConfig,
+    workload: Workload,
+    snapshot: Callable[[ClientConfig], Snapshot],
+    tmp_path: Path,
+    java: JavaHome,
+    kafka_jars: list[Path],
+) -> None:
+    archive = tmp_path / "archive"
+    before = disk_bytes(broker)
+    first = snapshot(config)
+    assert_same(archive, broker, at_least=before)  # leader epochs included: they are in the batches' headers
+    assert first.size_bytes >= sum(map(len, before.values()))
+    assert first.warnings == []
+
+    commit(config, group_id="later", count=5)
+    before, held = disk_bytes(broker), sum(map(len, archived_bytes(archive).values()))
+    second = snapshot(config)
+    assert_same(archive, broker, at_least=before)
+    assert second.size_bytes == sum(map(len, archived_bytes(archive).values())) - held
+    assert 5 <= second.batches < first.batches
+
+    segments = [segment for found in list_archived(LOCAL, str(archive)).values() for segment in found]
+    assert [problem for segment in segments for problem in verify_segment(LOCAL, segment)] == []
+    for segment in segments:
+        manifest = read_manifest(LOCAL, segment)
+        assert manifest.high_watermark >= manifest.next_log_offset
+        assert [epoch for epoch, _ in manifest.leader_epochs] == [0]
+    printed = dump_log([Path(segment.path) for segment in segments], java=java, jars=kafka_jars)
+    assert printed.count("baseOffset:") == first.batches + second.batches
+    assert "later" in printed
+    assert "endTxnMarker: COMMIT" in printed
+    assert "склад-учёт" in printed
+
+
+def test_ranges_by_spark_tasks_hold_the_same_bytes(
+    broker: EmbeddedBroker,
+    config: ClientConfig,
+    workload: Workload,
+    snapshot: Callable[[ClientConfig], Snapshot],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark, "SMALL_WORK_BYTES", 0)
+    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 60)
+    before = disk_bytes(broker)
+    taken = snapshot(config)
+    assert taken.segments > len(before)
+    assert_same(tmp_path / "archive", broker, at_least=before)
+
+
+def test_small_segments_hold_the_same_bytes(
+    broker: EmbeddedBroker,
+    config: ClientConfig,
+    workload: Workload,
+    snapshot: Callable[[ClientConfig], Snapshot],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 23)
+    before = disk_bytes(broker)
+    assert snapshot(config).segments > len(before) * 2
+    assert_same(tmp_path / "archive", broker, at_least=before)
+
+
+def test_a_log_that_lost_its_end_starts_a_new_lineage(
+    own_broker: EmbeddedBroker, snapshot: Callable[[ClientConfig], Snapshot], tmp_path: Path
+) -> None:
+    config = client_config({}, bootstrap_servers=own_broker.bootstrap_servers)
+    commit(config, group_id="g", count=8)
+    snapshot(config)
+    again = snapshot(config)
+    assert (again.segments, again.size_bytes, again.log_offsets) == (0, 0, 0)
+    assert newest_facts(LOCAL, str(tmp_path / "archive")).taken_at_ms == again.taken_at_ms  # facts are kept every time
+    own_broker.kill()  # without a clean shutdown the log is recovered from its segments alone
+    (log,) = (path for path in own_broker.data.glob(f"{OFFSETS_TOPIC}-*/*.log") if path.stat().st_size)
+    log.write_bytes(log.read_bytes()[:-1])
+    own_broker.start()
+    (warning,) = snapshot(config).warnings
+    assert "below the archived" in warning
+    assert archived_bytes(tmp_path / "archive") == disk_bytes(own_broker)
+
+    # Cut off again, and grown beyond the archived end before anybody looks: only the leader epoch tells.
+    own_broker.kill()
+    log.write_bytes(log.read_bytes()[:-1])
+    own_broker.start()
+    commit(config, group_id="g", count=8)
+    (warning,) = snapshot(config).warnings
+    assert "left leader epoch" in warning
+    assert archived_bytes(tmp_path / "archive") == disk_bytes(own_broker)
+    assert snapshot(config).warnings == []
+
+
+def test_the_job(config: ClientConfig, workload: Workload, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("client.id=the-job\n")
+    command = [sys.executable, str(PROJECT / "spark_jobs" / "snapshot_log.py"), "--json"]
+    places = [f"--archive={tmp_path / 'archive'}", f"--run-dir={tmp_path / 'run'}"]
+    reach = [f"--bootstrap-servers={config.bootstrap_servers}", f"--client-config={tmp_path / 'client.properties'}"]
+    done = subprocess.run([*command, *places, *reach], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["fetched"] == "new batches"
+
+    absent = subprocess.run([*command, *places, *reach, "--topic=nowhere"], capture_output=True, text=True, check=False)
+    assert (absent.returncode, absent.stderr.count("\n")) == (2, 1)
+    assert "topic nowhere does not exist" in absent.stderr

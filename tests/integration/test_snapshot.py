@@ -15,7 +15,7 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.local.workload import Workload
 from sexton.log.archive import list_archived, newest_facts, read_manifest, verify_segment
-from sexton.stages import snapshot_log, spark
+from sexton.stages import snapshot_log
 from sexton.stages.snapshot_log import Snapshot
 from tests.integration.test_broker import commit
 
@@ -89,7 +89,7 @@ def test_ranges_by_spark_tasks_hold_the_same_bytes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spark, "SMALL_WORK_BYTES", 0)
+    monkeypatch.setattr(snapshot_log, "DRIVER_BYTES", 0)
     monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 60)
     before = disk_bytes(broker)
     taken = snapshot(config)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyarrow import fs as pafs
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig
@@ -39,6 +41,8 @@ LOG_OFFSETS_A_TASK = 1_000_000
 """Ranges end at multiples of this, so that a run after a crash cuts the log as the crashed one did."""
 TYPICAL_BYTES_A_LOG_OFFSET = 160
 """Of an uncompressed offset commit; only decides whether Spark is worth its start."""
+DRIVER_BYTES = 512 * 1024 * 1024
+"""Up to this the driver fetches: one connection brings some 75 MB/s, and Spark needs as long to start."""
 LONGEST_WAIT_MS = 3_600_000
 
 
@@ -113,8 +117,10 @@ def run(
             FetchWork(request=request, facts=seen.facts, ends=log, lineage=lineage, start=part_start, end=part_end)
             for part_start, part_end in ranges(start, log.high_watermark)
         ]
-    work_bytes = sum(item.end - item.start for item in work) * TYPICAL_BYTES_A_LOG_OFFSET
-    written = engine.map("Fetching the log", work, fetch_segments, work_bytes=work_bytes)
+    if sum(item.end - item.start for item in work) * TYPICAL_BYTES_A_LOG_OFFSET <= DRIVER_BYTES:
+        written = _fetch_here(work)
+    else:
+        written = engine.map("Fetching the log", work, fetch_segments)
     write_facts(fs, root, seen.facts)
     manifests = [manifest for some in written for manifest in some]
     return Snapshot(
@@ -186,6 +192,19 @@ def fetch_segments(work: FetchWork) -> list[Manifest]:
             # Where that segment really ends: one that a crashed run has finished may be longer.
             position = manifest.next_log_offset
     return manifests
+
+
+def _fetch_here(work: list[FetchWork]) -> list[list[Manifest]]:
+    """Fetch one range after the other, shown on a terminal."""
+    columns = (TextColumn("fetching the log"), BarColumn(), MofNCompleteColumn(), TextColumn("log_offsets"))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=sum(item.end - item.start for item in work))
+        written = []
+        for item in work:
+            written.append(fetch_segments(item))
+            progress.advance(task, item.end - item.start)
+    return written
 
 
 def _next_segment(session: ClusterSession, work: FetchWork, position: int) -> tuple[list[bytes], int]:

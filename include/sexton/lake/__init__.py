@@ -1,0 +1,7 @@
+"""Iceberg: where runs are published, by write, audit, publish.
+
+catalog.py   one set of catalog properties, for Spark and for readers without a JVM
+branch.py    a run's rows on a branch of every table
+publish.py   the branch onto main, table by table, and `runs` last
+read.py      published runs and branches as Arrow
+"""

@@ -1,0 +1,114 @@
+"""Writes a run's rows to a branch of every table, where the checks read them before anybody else does.
+
+A branch holds main as it was, with the run's own (cluster_id, as_of_ms) replaced. Writing it again replaces it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sexton.lake.catalog import Lake
+from sexton.tables import TABLES, Table
+from sexton.tables.ddl import add_columns, create_table, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+RUN_PROPERTY = "sexton.run-id"
+"""Summary property of every snapshot that a run made."""
+_AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """Which run: its partition, and the attempt at it."""
+
+    cluster_id: str
+    as_of_ms: int
+    run_id: str
+
+    @property
+    def branch(self) -> str:
+        """A branch name that Spark SQL takes; other run ids never share it."""
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", self.run_id)[:_LONGEST_NAME]
+        return f"run_{plain}" if plain == self.run_id else f"run_{plain}_{sha256(self.run_id.encode()).hexdigest()[:8]}"
+
+    def partition(self) -> "Column":
+        """The condition for the rows that the run replaces."""
+        from pyspark.sql import functions as f
+
+        return (f.col("cluster_id") == f.lit(self.cluster_id)) & (f.col("as_of_ms") == f.lit(self.as_of_ms))
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """`work` of every item, a few at once; the first error ends it."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(work, items))
+
+
+def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
+    """Create what is not there, and add the columns declared since to what is."""
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
+    catalog = lake.reader()
+    there = {name for _, name in catalog.list_tables(lake.namespace)}
+
+    def ensure(table: Table) -> None:
+        identifier = lake.identifier(table)
+        if table.name not in there:
+            spark.sql(create_table(table, identifier))
+            # An empty snapshot: a branch that begins before the first snapshot of main shares no ancestor with it, and
+            # could not be picked onto it.
+            spark.createDataFrame([], spark_schema(table)).writeTo(identifier).append()
+            return
+        known = set(catalog.load_table((lake.namespace, table.name)).schema().column_names)
+        if missing := [column for column in table.all_columns if column.name not in known]:
+            spark.sql(add_columns(missing, identifier))
+
+    side_by_side(ensure, tables)
+
+
+def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[str, Sequence[Path]]) -> None:
+    """Write the rows of Parquet `files`, by table, to the run's branch, which begins anew at today's main."""
+
+    def write(name: str) -> None:
+        spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE OR REPLACE BRANCH `{run.branch}`")
+        rows = spark.read.schema(spark_schema(TABLES[name])).parquet(*(str(file) for file in files[name]))
+        replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=_row_count(files[name]) > 0)
+
+    side_by_side(write, list(files))
+
+
+def replace_partition(rows: "DataFrame", target: str, run: RunKey, *, can_be_picked: bool) -> None:
+    """Replace the run's partition of a table or branch with `rows`, in one commit.
+
+    Only what overwritePartitions leaves behind can be picked onto a main that has moved. But it replaces nothing where
+    there is no row: an empty table has to name its partition.
+    """
+    writer = rows.writeTo(target).option(f"snapshot-property.{RUN_PROPERTY}", run.run_id)
+    if can_be_picked:
+        writer.overwritePartitions()
+    else:
+        writer.overwrite(run.partition())
+
+
+def drop_branch(spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence[str]) -> None:
+    """Forget the run's branches; those that are not there are no matter."""
+
+    def drop(name: str) -> Any:
+        return spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
+
+    side_by_side(drop, tables)
+
+
+def _row_count(files: Sequence[Path]) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in files)

@@ -1,0 +1,115 @@
+"""Publishes a run's branch: per table one atomic replacement of its partition on main, and `runs` after all of them.
+
+Where main has not replaced that partition since the branch was made, the branch's snapshot is picked onto main: no row
+is written again. Where it has (a second attempt, or a backfill over a scheduled run of the same as_of), or where there
+is no row that could replace, the partition is overwritten with the branch's rows. A step that was done is seen to be
+done, so that a publication that was killed anywhere can be run again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from sexton.errors import UsageError
+from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, load, owner, published_runs
+from sexton.tables import TABLES
+from sexton.tables.ddl import spark_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+    from pyspark.sql import SparkSession
+
+R = TypeVar("R")
+
+ATTEMPTS = 6
+_CONFLICTS = ("CommitFailedException", "CommitStateUnknownException", "SQLITE_BUSY", "database is locked")
+_NOT_PICKABLE = ("ValidationException", "CherrypickAncestorCommitException", "DuplicateWAPCommitException")
+
+
+def publish(
+    spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence[str], facts: Mapping[str, Any]
+) -> PublishedRun:
+    """Publish the run's branch of `tables`, then its row of `runs` with `facts`, its other columns but `snapshots`.
+
+    The branches are dropped at the end. A run that is published already is left as it is. UsageError when a table has
+    no such branch.
+    """
+    if done := _published(lake, run):
+        drop_branch(spark, lake, run, tables)
+        return done
+    found = side_by_side(lambda name: retried(lambda: _publish_table(spark, lake, run, name)), tables)
+    snapshots = [{"table": name, "snapshot_id": snapshot_id} for name, snapshot_id in zip(tables, found, strict=True)]
+    row = {
+        "cluster_id": run.cluster_id,
+        "as_of_ms": run.as_of_ms,
+        "run_id": run.run_id,
+        **facts,
+        "snapshots": snapshots,
+    }
+    retried(lambda: _write_row(spark, lake, run, row))
+    drop_branch(spark, lake, run, tables)
+    return PublishedRun(key=run, facts=row)
+
+
+def retried(work: Callable[[], R]) -> R:
+    """Do `work` again while somebody else's commit is in the way."""
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: _is_about(error, _CONFLICTS)),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        stop=stop_after_attempt(ATTEMPTS),
+        reraise=True,
+    )
+    return retrying(work)
+
+
+def _publish_table(spark: "SparkSession", lake: Lake, run: RunKey, name: str) -> int:
+    """Make the run's partition on main the branch's; the snapshot of main that holds it."""
+    table = load(lake, name)
+    head = table.snapshot_by_name(run.branch)
+    if head is None:
+        raise UsageError(f"no branch {run.branch}", place=name, fix="run validate_tables on this run first")
+    wanted = owner(table, run, snapshot_id=head.snapshot_id)
+    if owner(table, run) == wanted:
+        return _main(table)
+    if wanted is not None and (picked := _pick(spark, lake, name, head.snapshot_id)) is not None:
+        return picked
+    rows = spark.read.option("snapshot-id", head.snapshot_id).table(lake.identifier(name)).where(run.partition())
+    replace_partition(rows, lake.identifier(name), run, can_be_picked=False)
+    return _main(load(lake, name))
+
+
+def _pick(spark: "SparkSession", lake: Lake, name: str, snapshot_id: int) -> int | None:
+    """Pick a branch's snapshot onto main; the snapshot of main after it, None where main does not allow it."""
+    call = f"CALL `{lake.name}`.system.cherrypick_snapshot('{lake.namespace}.{name}', {snapshot_id})"
+    try:
+        return int(spark.sql(call).collect()[0]["current_snapshot_id"])
+    except Exception as error:
+        if _is_about(error, _NOT_PICKABLE):
+            return None
+        raise
+
+
+def _write_row(spark: "SparkSession", lake: Lake, run: RunKey, row: Mapping[str, Any]) -> None:
+    """The run's row of `runs`, in place of that of an earlier run of the same as_of."""
+    names = [column.name for column in TABLES["runs"].all_columns]
+    rows = spark.createDataFrame([tuple(row[name] for name in names)], spark_schema(TABLES["runs"]))
+    replace_partition(rows, lake.identifier("runs"), run, can_be_picked=False)
+
+
+def _published(lake: Lake, run: RunKey) -> PublishedRun | None:
+    return next((found for found in published_runs(lake, run.cluster_id) if found.key == run), None)
+
+
+def _main(table: "IcebergTable") -> int:
+    """The snapshot that main is at; every table begins with one."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None, "a table without a snapshot"
+    return int(snapshot.snapshot_id)
+
+
+def _is_about(error: BaseException, names: Sequence[str]) -> bool:
+    """Whether an error of the JVM's is one of those: PySpark hands on only its text."""
+    return any(name in str(error) for name in names)

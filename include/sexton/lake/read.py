@@ -1,0 +1,139 @@
+"""Reads tables as Arrow, without a JVM: a run's branch for the checks, and published runs for everybody else.
+
+Only what `runs` names is published. A run's rows are read at the snapshot that `runs` names, or, once that snapshot has
+been expired, from today's table if its partition still is that run's: partitions are only ever replaced whole.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sexton.errors import NoCoverage, SextonError
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake
+from sexton.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table as IcebergTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRun:
+    """A row of `runs`: `facts` are its columns."""
+
+    key: RunKey
+    facts: dict[str, Any]
+
+    @property
+    def snapshots(self) -> dict[str, int]:
+        """Iceberg snapshot by table."""
+        return {each["table"]: each["snapshot_id"] for each in self.facts["snapshots"]}
+
+    @property
+    def cuts(self) -> dict[int, int]:
+        return {each["log_partition"]: each["cut"] for each in self.facts["cuts"]}
+
+
+def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedRun]:
+    """Every published run, oldest as_of first; of one cluster or of all."""
+    from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.expressions import AlwaysTrue, EqualTo
+
+    where = EqualTo("cluster_id", cluster_id) if cluster_id is not None else AlwaysTrue()
+    try:
+        rows = load(lake, "runs").scan(row_filter=where).to_arrow().to_pylist()
+    except NoSuchTableError:
+        return []
+    runs = [PublishedRun(key=_key(row), facts=row) for row in rows]
+    return sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id))
+
+
+def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> PublishedRun:
+    """The newest published run at or before an instant; NoCoverage when there is none."""
+    runs = [run for run in published_runs(lake, cluster_id) if run.key.as_of_ms <= at_ms]
+    if not runs:
+        raise NoCoverage(f"no run is published at or before {at_ms} ms", place=cluster_id)
+    return runs[-1]
+
+
+def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a published run, in the declared shape; SextonError when they are no longer there."""
+    found = load(lake, table)
+    snapshot_id = run.snapshots.get(table)
+    if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
+        snapshot_id = None
+        if owner(found, run.key) not in (run.key.run_id, None):
+            raise SextonError("its snapshot has expired, and another run has taken its place", place=table)
+    return _rows(found, table, run.key, snapshot_id=snapshot_id, columns=columns)
+
+
+def read_branch(
+    metadata_location: str, properties: dict[str, str], table: str, run: RunKey, log_partitions: Iterable[int] | None
+) -> pa.Table | None:
+    """The rows of the run's branch, of some log partitions or all, with the types they have; None without a branch.
+
+    Takes a metadata file, so that any process with the storage at hand can read, without a catalog.
+    """
+    from pyiceberg.expressions import In
+    from pyiceberg.table import StaticTable
+
+    found = StaticTable.from_metadata(metadata_location, properties)
+    snapshot = found.snapshot_by_name(run.branch)
+    if snapshot is None:
+        return None
+    where = partition_of(run)
+    if log_partitions is not None and TABLES[table].per_log_partition:
+        where = where & In("log_partition", set(log_partitions))
+    return plain(found.scan(row_filter=where, snapshot_id=snapshot.snapshot_id).to_arrow())
+
+
+def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:
+    """The run whose rows stand in the run's partition, on main or at a snapshot; None while it is empty."""
+    scan = table.scan(row_filter=partition_of(run), selected_fields=("run_id",), limit=1, snapshot_id=snapshot_id)
+    found: list[str] = scan.to_arrow()["run_id"].to_pylist()
+    return found[0] if found else None
+
+
+def load(lake: Lake, table: str) -> "IcebergTable":
+    """The table as it is now."""
+    return lake.reader().load_table((lake.namespace, table))
+
+
+def partition_of(run: RunKey) -> "BooleanExpression":
+    """`RunKey.partition` in pyiceberg's words."""
+    from pyiceberg.expressions import And, EqualTo
+
+    return And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
+
+
+def plain(rows: pa.Table) -> pa.Table:
+    """The same rows with pyiceberg's large types and field metadata told in ours; what else differs stays."""
+    fields = [pa.field(field.name, _plain_type(field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain_type(field.type)) for field in kind])
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
+def _rows(
+    found: "IcebergTable", table: str, run: RunKey, *, snapshot_id: int | None, columns: Sequence[str] | None
+) -> pa.Table:
+    from pyiceberg.expressions import EqualTo
+
+    schema = TABLES[table].arrow_schema()
+    names = list(columns) if columns is not None else schema.names
+    where = partition_of(run) & EqualTo("run_id", run.run_id)
+    rows = found.scan(row_filter=where, selected_fields=tuple(names), snapshot_id=snapshot_id).to_arrow()
+    return plain(rows).select(names).cast(pa.schema([schema.field(name) for name in names]))
+
+
+def _key(row: dict[str, Any]) -> RunKey:
+    return RunKey(cluster_id=row["cluster_id"], as_of_ms=row["as_of_ms"], run_id=row["run_id"])

@@ -1,0 +1,52 @@
+"""publish_tables: the run's branch becomes what everybody reads, and `runs` says so last.
+
+Publishing again changes nothing. What an interrupted publication left half done, the next one completes.
+"""
+
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sexton.errors import DataQualityFailure, UsageError
+from sexton.lake.catalog import open_lake
+from sexton.lake.publish import publish
+from sexton.lake.read import PublishedRun
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.spark import Engine
+from sexton.stages.validate_tables import TABLE as DQ_RESULTS
+from sexton.stages.validate_tables import key_of
+from sexton.tables import SNAPSHOT_TABLES, TABLES
+
+
+def run(engine: Engine, folder: RunFolder) -> PublishedRun:
+    """Publish what validate_tables put on the run's branch.
+
+    UsageError when this run was not checked, DataQualityFailure when it did not pass.
+    """
+    record = folder.read_run()
+    _require_pass(folder, record)
+    names = [table.name for table in SNAPSHOT_TABLES]
+    return publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+
+
+def row_of(record: RunRecord) -> dict[str, Any]:
+    """The columns of `runs` that the run itself knows: all but its key and its snapshots."""
+    told: dict[str, Any] = {
+        "cuts": [{"log_partition": part, "cut": cut} for part, cut in sorted(record.cuts.items())],
+        "counts": [{"table": table, "rows": rows} for table, rows in sorted(record.counts.items())],
+    }
+    names = {*TABLES["runs"].column_names} - {*told, "snapshots"}
+    return {**told, **{name: getattr(record, name) for name in names}}
+
+
+def _require_pass(folder: RunFolder, record: RunRecord) -> None:
+    """Whoever runs this stage by hand cannot leave the checks out."""
+    file = folder.table_file(DQ_RESULTS)
+    if not file.exists():
+        raise UsageError("this run was not checked", place=folder.root, fix="run validate_tables first")
+    results = folder.read_table(DQ_RESULTS, 0, ["run_id", "severity", "success"])
+    if results["run_id"].unique().to_pylist() != [record.run_id]:
+        raise UsageError("its checks are those of another run", place=file, fix="run validate_tables first")
+    failed = pc.and_(pc.equal(results["severity"], "critical"), pc.invert(results["success"]))
+    if count := pc.sum(failed).as_py():
+        raise DataQualityFailure(f"{count} critical expectations failed, nothing is published", place=file)

@@ -1,0 +1,29 @@
+"""publish_tables: make a run's checked branch what everybody reads, table by table, and name the run in `runs` last."""
+
+import argparse
+import sys
+
+from sexton.lake.catalog import open_lake
+from sexton.stages import job, publish_tables
+from sexton.stages.run import RunFolder
+from sexton.stages.spark import Engine
+
+
+def options() -> argparse.ArgumentParser:
+    example = "spark-submit spark_jobs/publish_tables.py --run-dir var/runs/manual"
+    return job.parser("publish_tables", __doc__ or "", example)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    with Engine("publish_tables", iceberg=True) as engine:
+        published = publish_tables.run(engine, RunFolder(arguments.run_dir))
+    return {
+        "run_id": published.key.run_id,
+        "as_of_ms": published.key.as_of_ms,
+        "tables": len(published.snapshots),
+        "lake": open_lake().place,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("publish_tables", options(), run))

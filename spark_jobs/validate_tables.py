@@ -1,0 +1,29 @@
+"""validate_tables: write a run's tables to a branch of the lake, read them back and hold them to what is expected.
+
+A critical failure ends with 3: nothing is published, the branch is kept, <run-dir>/dq/index.html tells what is wrong.
+"""
+
+import argparse
+import sys
+
+from sexton.stages import job, validate_tables
+from sexton.stages.run import RunFolder
+from sexton.stages.spark import Engine
+
+
+def options() -> argparse.ArgumentParser:
+    example = "spark-submit spark_jobs/validate_tables.py --run-dir var/runs/manual"
+    found = job.parser("validate_tables", __doc__ or "", example)
+    found.add_argument("--no-lake", action="store_true", help="check the run folder itself, without Iceberg")
+    return found
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    folder = RunFolder(arguments.run_dir)
+    with Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
+        record = validate_tables.run(engine, folder, lake=not arguments.no_lake)
+    return {"expectations": record.counts["dq_results"], "failed": validate_tables.failed_count(folder)}
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("validate_tables", options(), run))

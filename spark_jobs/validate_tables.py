@@ -6,6 +6,7 @@ A critical failure ends with 3: nothing is published, the branch is kept, <run-d
 import argparse
 import sys
 
+from sexton.report import write_report
 from sexton.stages import job, validate_tables
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
@@ -20,8 +21,12 @@ def options() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     folder = RunFolder(arguments.run_dir)
-    with Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
-        record = validate_tables.run(engine, folder, lake=not arguments.no_lake)
+    try:
+        with Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
+            record = validate_tables.run(engine, folder, lake=not arguments.no_lake)
+    finally:  # a run that did not pass is looked at all the more
+        if folder.table_file(validate_tables.TABLE).exists():
+            write_report(folder.root)
     return {"expectations": record.counts["dq_results"], "failed": validate_tables.failed_count(folder)}
 
 

@@ -37,6 +37,9 @@ class Settings(BaseSettings):
     chunk_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
     spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
     spark_driver_memory: str = "2g"
+    spark_jars: str = Field(
+        default="", description="--jars of the stages that write to the lake: the Iceberg runtime, a JDBC driver"
+    )
 
     @property
     def var(self) -> Path:

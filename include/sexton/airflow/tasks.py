@@ -34,6 +34,8 @@ NEVER_RETRIED = {
     DataQualityFailure.exit_code: "a critical expectation failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
+LAKE_STAGES = ("validate_tables", "publish_tables")
+"""The stages that write to Iceberg."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -147,6 +149,8 @@ def spark_job(stage: str, *, outlets: Sequence[Asset] = ()) -> SparkStage:
         "outlets": list(outlets),
         "doc_md": f"`spark-submit spark_jobs/{stage}.py --help` says what it does and runs it alone.",
     }
+    if stage in LAKE_STAGES:
+        common["jars"] = config.spark_jars or None
     if stage == "snapshot_log":
         return SnapshotStage(kafka_conn_id=config.kafka_conn_id, pool=KAFKA_POOL, **common)
     if stage == "publish_tables":

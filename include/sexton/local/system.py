@@ -25,7 +25,7 @@ from sexton.local.airflow_api import AirflowApi
 from sexton.local.airflow_home import HOST, USER, AirflowHome
 from sexton.local.processes import Patience, Processes
 from sexton.settings import Settings, variable
-from sexton.stages.spark import spark_environment
+from sexton.stages.spark import JVM_OPTIONS, spark_environment
 
 COMPONENTS = {
     "api-server": ("api-server",),
@@ -49,7 +49,8 @@ class System:
         self.home = AirflowHome(config)
         self._console = console
         self._processes = Processes(config.var / "pids", mark=str(config.var.resolve()))
-        self.demo_broker_directory = config.var / "demo" / "kafka"
+        self.demo = config.var / "demo"
+        self.demo_broker_directory = self.demo / "kafka"
         self._broker_directories = (config.var / "kafka", self.demo_broker_directory)
 
     @property
@@ -98,8 +99,9 @@ class System:
         _require_free(self.home.port, fix="SEXTON_AIRFLOW_PORT=PORT")
         java = find_java(self.config.cache, variable("JAVA_HOME"), variable("PATH"))
         kafka_jars = jars.ensure(self.config.cache, "kafka")
-        jars.ensure(self.config.cache, "spark")
-        environment = self.home.environment(spark_environment(), **variables)
+        lake_jars = ",".join(str(jar) for jar in jars.ensure(self.config.cache, "spark"))
+        spark = {**spark_environment(), "SEXTON_SPARK_JARS": lake_jars, "SPARK_SUBMIT_OPTS": JVM_OPTIONS}
+        environment = self.home.environment(spark, **variables)
         self.home.write()
         self._migrate(environment)
         for name, arguments in COMPONENTS.items():

@@ -73,6 +73,7 @@ def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) ->
     if not segments:
         raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
+    newest = newest_facts(fs, path)
     minutes = facts.settings.get("offsets.retention.minutes") if facts else None
     return LogSource(
         uri=root,
@@ -83,7 +84,7 @@ def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) ->
         topics=topics,
         retention_minutes=int(minutes) if minutes else None,
         is_archive=True,
-        taken_at_ms=facts.taken_at_ms if facts else None,
+        taken_at_ms=newest.taken_at_ms if newest else None,
         warnings=warnings,
     )
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
+"""The JVM only plans and moves rows; the quick compiler and the small collector start sooner."""
+
+CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 SMALL_WORK_BYTES = 64 * 1024 * 1024
 """Below this much input a stage of small steps works in the driver: a Spark start costs more than the work itself."""
@@ -56,22 +63,40 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.adaptive.coalescePartitions.enabled": "true",
         "spark.driver.memory": config.spark_driver_memory,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
-        "spark.log.level": "ERROR",
     }
     if iceberg:
-        from sexton.lake.catalog import spark_conf
-
-        defaults.update(spark_conf())
+        defaults.update(_lake_conf())
     builder = SparkSession.builder.appName(app_name).master(config.spark_master)
     for name, value in {**defaults, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise SetupError(f"Spark did not start: {line}", fix="`sexton doctor` says what is missing") from error
+    if iceberg:
+        _require_iceberg(session)
+    return session
+
+
+def _lake_conf() -> dict[str, str]:
+    """What a session needs for the lake. The jars count only where this process starts the JVM itself."""
+    from sexton.kafka import jars
+    from sexton.lake.catalog import spark_conf
+
+    return spark_conf([] if settings().spark_jars else jars.ensure(settings().cache, "spark"))
+
+
+def _require_iceberg(session: "SparkSession") -> None:
+    """Under spark-submit the JVM was there before us, and only --jars could bring Iceberg into it."""
+    jvm: Any = session.sparkContext._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CATALOG_CLASS)
+    except Exception as error:
+        fix = "submit with --jars, see SEXTON_SPARK_JARS, or run the job with python instead of spark-submit"
+        raise SetupError("the Iceberg runtime is not on Spark's class path", fix=fix) from error
 
 
 class Engine:

@@ -1,0 +1,240 @@
+"""The whole of it: real clients, a real broker, the DAG in a real Airflow; and the broker itself says what is right.
+
+First the published tables are held against the broker's own answers, then the broker is started again with a retention
+of one minute, and what its sweep writes is held against the plan.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from sexton.kafka.broker import free_port
+from sexton.kafka.client import client_config
+from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.session import ClusterSession
+from sexton.lake.catalog import open_lake
+from sexton.lake.read import published_runs, read_published
+from sexton.local.airflow_api import AirflowApi
+from sexton.local.system import MAIN_DAG, System
+from sexton.local.workload import drive
+from sexton.log.batch import Batch, read_batches, read_records
+from sexton.records import decode_key
+from sexton.settings import PROJECT_ROOT, Settings
+from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.stages.replay_groups import ReplayRequest, now_ms
+from sexton.stages.run import RunFolder
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.spark import Engine
+
+STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
+UNSTABLE = 88
+RETENTION_MS = 60_000
+SWEEP_MS = 3_000
+GRACE_MS = 1_000  # a sweep's batches carry their append time, up to this much after the instant it judged by
+RUN_TIMEOUT_S = 600
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass
+class Ran:
+    """One DAG run over the workload, while its members were still open, and what the broker said meanwhile."""
+
+    system: System
+    task_states: dict[str, str]
+    tables: dict[str, Rows]
+    listed: Counter[tuple[str, str, str, str | None]]
+    committed: dict[tuple[str, str, int], tuple[int, int | None, str]]
+    unstable: set[tuple[str, str, int]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("dags", "spark_jobs", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
+    system = System(config, Console(quiet=True))
+    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    try:
+        system.start(SEXTON_SCHEDULE="", SEXTON_SETTLE_MS="500")
+        with drive(clients, seed=11), ClusterSession(clients) as session:
+            states = run_dag(system.api(), as_of_ms=now_ms())
+            listed = list_groups(session)
+            answers: dict[str, dict[bool, dict[tuple[str, int], Any]]] = {
+                group.group_id: {
+                    stable: committed_offsets(session, group.group_id, require_stable=stable)
+                    for stable in (False, True)
+                }
+                for group in listed
+                if group.group_type.lower() != "share"
+            }
+        yield Ran(
+            system=system,
+            task_states=states,
+            tables=published(config),
+            listed=Counter((g.group_id, g.group_type.lower(), g.state, g.protocol_type or None) for g in listed),
+            committed={
+                (group_id, *place): (found.committed_offset, absent(found.leader_epoch), found.metadata)
+                for group_id, answer in answers.items()
+                for place, found in answer[False].items()
+            },
+            unstable={
+                (group_id, *place)
+                for group_id, answer in answers.items()
+                for place, found in answer[True].items()
+                if found.error_code == UNSTABLE
+            },
+        )
+    finally:
+        system.stop()
+    assert not system.is_anything_running()
+
+
+def absent(leader_epoch: int) -> int | None:
+    return None if leader_epoch < 0 else leader_epoch
+
+
+def run_dag(api: AirflowApi, *, as_of_ms: int) -> dict[str, str]:
+    run_id = api.trigger(MAIN_DAG, {"as_of": str(as_of_ms)})
+    api.set_paused(MAIN_DAG, False)
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while api.run_state(MAIN_DAG, run_id) not in ("success", "failed"):
+        assert time.monotonic() < deadline, "the DAG run does not end"
+        time.sleep(1)
+    api.set_paused(MAIN_DAG, True)
+    return {name: str(task["state"]) for name, task in api.task_states(MAIN_DAG, run_id).items()}
+
+
+def published(config: Settings) -> dict[str, Rows]:
+    """The one published run, read as any reader would: through `runs`."""
+    lake = open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
+    (run,) = published_runs(lake)
+    names = ("committed_offsets", "groups", "pending_offsets", "offset_verdicts", "topic_partitions", "dq_results")
+    return {name: read_published(lake, run, name).to_pylist() for name in names}
+
+
+def test_every_stage_is_a_task_of_its_own_and_succeeds(ran: Ran) -> None:
+    assert ran.task_states == dict.fromkeys(STAGES, "success")
+
+
+def test_committed_offsets_are_what_the_broker_answers(ran: Ran) -> None:
+    assert {
+        (r["group_id"], r["topic"], r["partition"]): (r["committed_offset"], r["leader_epoch"], r["metadata"])
+        for r in ran.tables["committed_offsets"]
+    } == ran.committed
+    assert len(ran.committed) > 50
+
+
+def test_offsets_under_an_open_transaction_are_those_the_broker_holds_back(ran: Ran) -> None:
+    pending = {(row["group_id"], row["topic"], row["partition"]) for row in ran.tables["pending_offsets"]}
+    assert pending == ran.unstable
+    assert pending
+
+
+def test_groups_are_those_the_broker_lists(ran: Ran) -> None:
+    rows = ran.tables["groups"]
+    assert Counter((r["group_id"], r["group_type"].lower(), r["state"], r["protocol_type"]) for r in rows) == ran.listed
+    assert {row["group_type"] for row in rows} >= {"Classic", "Consumer", "Share"}
+
+
+def test_the_checks_ran_and_passed(ran: Ran) -> None:
+    assert ran.tables["dq_results"]
+    assert [row for row in ran.tables["dq_results"] if row["severity"] == "critical" and not row["success"]] == []
+
+
+def test_topics_are_those_of_the_snapshot(ran: Ran) -> None:
+    topics = {row["topic"] for row in ran.tables["topic_partitions"]}
+    assert "orders" in topics
+    assert "doomed" not in topics
+
+
+def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, tmp_path: Path) -> None:
+    system = ran.system
+    directory = system.config.var / "kafka"
+    before = ends(directory / "data")
+    system.stop()
+    system.start(
+        broker_settings={
+            "offsets.retention.minutes": "1",
+            "offsets.retention.check.interval.ms": str(SWEEP_MS),
+        }
+    )
+    sweep = first_sweep(directory / "data", after=before)
+    at_ms = min(batch_ms for _, batch_ms, _ in sweep)
+
+    archive = system.config.archive_uri
+    clients = client_config({}, bootstrap_servers=system.config.bootstrap_servers)
+    folder = RunFolder(tmp_path / "run")
+    with Engine("test", quiet=True) as engine:
+        snapshot_log.run(engine, SnapshotRequest(config=clients, archive=archive))
+        asked = ReplayRequest(
+            run_id="sweep", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1
+        )
+        replay_groups.run(engine, folder, asked)
+        find_expired.run(engine, folder)
+        plan_tombstones.run(engine, folder)
+
+    due = {
+        (row["group_id"], row["topic"], row["partition"]): row["broker_expires_at_ms"]
+        for row in rows_of(folder, "offset_verdicts")
+    }
+    keys = [(part, decode_key(key)) for part, batch_ms, key in sweep if batch_ms <= at_ms + GRACE_MS]
+    late = {
+        fields["group_id"]
+        for _, (record_type, fields) in keys
+        if record_type == 1
+        and at_ms < (due[fields["group_id"], fields["topic"], fields["partition"]] or 0) <= at_ms + GRACE_MS
+    }
+    written = Counter((part, record_type, *fields.values()) for part, (record_type, fields) in keys)
+    planned = Counter(
+        (row["log_partition"], record_type, *fields.values())
+        for row in rows_of(folder, "tombstones")
+        for record_type, fields in [decode_key(row["key"])]
+    )
+    assert {key: n for key, n in written.items() if key[2] not in late} == {
+        key: n for key, n in planned.items() if key[2] not in late
+    }
+    assert len(planned) > 50
+
+
+def rows_of(folder: RunFolder, table: str) -> Rows:
+    files = sorted((folder.root / table).glob("*.parquet"))
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def batches(data: Path) -> Iterator[tuple[int, Batch]]:
+    for file in sorted(data.glob("__consumer_offsets-*/*.log")):
+        for batch in read_batches(file.read_bytes()):
+            if isinstance(batch, Batch):
+                yield int(file.parent.name.rpartition("-")[2]), batch
+
+
+def ends(data: Path) -> dict[int, int]:
+    return {part: batch.next_offset for part, batch in batches(data)}
+
+
+def first_sweep(data: Path, *, after: dict[int, int]) -> list[tuple[int, int, bytes]]:
+    """(log partition, timestamp, key) of the tombstones that the broker wrote since, once they are quiet."""
+    found: list[tuple[int, int, bytes]] = []
+    deadline = time.monotonic() + RETENTION_MS / 1000 + 60
+    while time.monotonic() < deadline:
+        seen = [
+            (part, batch.max_timestamp_ms, record.key)
+            for part, batch in batches(data)
+            if batch.base_offset >= after.get(part, 0) and not batch.is_control
+            for record in read_records(batch, cap_bytes=1 << 24)
+            if record.value is None
+        ]
+        if seen and len(seen) == len(found):
+            return found
+        found = seen
+        time.sleep(SWEEP_MS / 1000)
+    raise AssertionError("the broker does not sweep")

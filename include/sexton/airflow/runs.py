@@ -8,12 +8,12 @@ from typing import Any
 from sexton.settings import settings
 
 
-def run_folder(dag_id: str, run_id: str) -> str:
+def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
     """Where the stages of one DAG run hand their work to each other; a cleared run fills the same folder again.
 
-    Run ids hold colons, slashes, anything.
+    Below `root`, by default where the settings want it. Run ids hold colons, slashes, anything.
     """
-    return f"{settings().runs_uri.rstrip('/')}/{dag_id}/{re.sub(r'[^A-Za-z0-9_.-]+', '_', run_id)}"
+    return f"{(root or settings().runs_uri).rstrip('/')}/{dag_id}/{re.sub(r'[^A-Za-z0-9_.-]+', '_', run_id)}"
 
 
 def outcome_file(folder: str, stage: str) -> Path:

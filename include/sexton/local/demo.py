@@ -2,6 +2,9 @@
 
 The demo's broker keeps offsets for one minute but looks only every ten, so that offsets become due while they can still
 be seen. The run describes the instant at which it is triggered; nothing is pretended to be older than it is.
+
+Everything that the demo makes lies in var/demo, which the next demo empties; archive and tables of your own are never
+touched. Only Airflow's home is the one of `make up`, so that its UI shows the demo's runs later.
 """
 
 import shutil
@@ -12,6 +15,7 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sexton.airflow.runs import read_outcome, run_folder
@@ -20,15 +24,11 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import SIMPLE_GROUPS, drive
-from sexton.report import write_report
+from sexton.report import read_summary
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
 
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "600000"}
-AIRFLOW_VARIABLES = {
-    "SEXTON_SCHEDULE": "",  # one run, triggered here: none of an hour before the broker was there
-    "SEXTON_SETTLE_MS": "2000",  # nobody writes any more
-}
 RETENTION_S = 60
 LATE_GROUPS = 4
 CLIENT_TIMEOUT_S = 15
@@ -47,11 +47,11 @@ def require_nothing_running(system: System) -> None:
 def run_demo(system: System, console: Console) -> int:
     """Start everything, run the clients and the DAG, tell what was found; returns the exit code of the run.
 
-    The caller stops the system, however this ends. The broker's disk stays until the next demo, for a look at it.
+    The caller stops the system, however this ends. What was made stays until the next demo, for a look at it.
     """
-    config = system.config
+    config = _own_places(system)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
-    shutil.rmtree(system.demo_broker_directory, ignore_errors=True)
+    shutil.rmtree(system.demo, ignore_errors=True)
     with ExitStack() as stack:
         workload_ended = 0.0
 
@@ -65,26 +65,48 @@ def run_demo(system: System, console: Console) -> int:
             broker_directory=system.demo_broker_directory,
             broker_settings=BROKER_SETTINGS,
             meanwhile=drive_clients,
-            **AIRFLOW_VARIABLES,
+            **_variables(config),
         )
+        api = system.api()
+        # A demo that was stopped half-way left its run behind, and the DAG unpaused.
+        api.set_paused(MAIN_DAG, True)
+        api.fail_unfinished_runs(MAIN_DAG)
         with system.step("Waited", f"until what was committed outlived the broker's retention of {RETENTION_S} s"):
             time.sleep(max(0.0, workload_ended + RETENTION_S + DUE_MARGIN_S - time.monotonic()))
         _commit_again(clients)
-        run_id, states = _run_dag(system.api(), console)
-    folder = Path(run_folder(MAIN_DAG, run_id))
+        run_id, states = _run_dag(api, console)
+    folder = Path(run_folder(MAIN_DAG, run_id, root=config.runs_uri))
     unfinished = [stage for stage, state in states.items() if state != "success"]
     if unfinished:
         return _tell_failure(config, folder, run_id, unfinished[0], states[unfinished[0]], console)
-    summary = write_report(folder)
+    summary = read_summary(folder)
     console.print()
     print_summary(summary, console)
-    console.print(_places(system, folder))
+    console.print(_places(config, folder, system.demo_broker_directory))
     return summary.exit_code
+
+
+def _own_places(system: System) -> Settings:
+    """The settings with every place that a run writes to below var/demo."""
+    places = {name: str(system.demo / name) for name in ("archive", "warehouse", "runs")}
+    return system.config.model_copy(update={**places, "catalog_uri": f"jdbc:sqlite:{system.demo / 'catalog.db'}"})
+
+
+def _variables(config: Settings) -> dict[str, str]:
+    """What Airflow and its jobs must know besides."""
+    return {
+        "SEXTON_ARCHIVE": config.archive,
+        "SEXTON_WAREHOUSE": config.warehouse,
+        "SEXTON_RUNS": config.runs,
+        "SEXTON_CATALOG_URI": config.catalog_uri,
+        "SEXTON_SCHEDULE": "",  # one run, triggered here: none of an hour before the broker was there
+        "SEXTON_SETTLE_MS": "2000",  # nobody writes any more
+    }
 
 
 def _commit_again(clients: ClientConfig) -> None:
     """Some groups commit once more, so that not everything is due: these expire a minute later."""
-    admin = AdminClient(clients.for_confluent())
+    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
     for group_id in SIMPLE_GROUPS[:LATE_GROUPS]:
         offsets = [TopicPartition("orders", 0, 1)]
         for future in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]).values():
@@ -93,7 +115,6 @@ def _commit_again(clients: ClientConfig) -> None:
 
 def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
     """Run the main DAG once, as of now; returns its run_id and the states of its tasks in the order of the pipeline."""
-    api.fail_unfinished_runs(MAIN_DAG)
     run_id = api.trigger(MAIN_DAG, {"as_of": str(time.time_ns() // 1_000_000)})
     api.set_paused(MAIN_DAG, False)
     states = _follow(api, run_id, console)
@@ -103,7 +124,7 @@ def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
 
 def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
     """Print each task as it ends; returns the states of all tasks."""
-    start, shown, tasks = time.monotonic(), set[str](), dict[str, dict[str, object]]()
+    start, shown, tasks = time.monotonic(), set[tuple[object, ...]](), dict[str, dict[str, object]]()
     with console.status("offset_retention ...") as status:
         while time.monotonic() - start < RUN_TIMEOUT_S:
             state = api.run_state(MAIN_DAG, run_id)  # before the tasks: once it is done, so are they
@@ -111,8 +132,9 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
             for task_id, task in tasks.items():
                 if task["state"] == "running":
                     status.update(f"offset_retention: {task_id} ...")
-                if task["end_date"] and task["state"] and task_id not in shown:
-                    shown.add(task_id)
+                attempt = (task_id, task.get("try_number"), task["state"])
+                if task["end_date"] and task["state"] and attempt not in shown:
+                    shown.add(attempt)
                     _tell_task(task_id, task, console)
             if state in DONE:
                 break
@@ -140,20 +162,19 @@ def _tell_failure(config: Settings, folder: Path, run_id: str, stage: str, state
     return int(str(outcome.get("exit_code") or 1))
 
 
-def _places(system: System, folder: Path) -> Table:
+def _places(config: Settings, folder: Path, broker_directory: Path) -> Table:
     """Where everything lies that the run left: it stays when the system is stopped."""
-    config = system.config
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, place in (
         ("report", folder / "report.html"),
-        ("Data Docs", folder / "dq"),
+        ("Data Docs", folder / "dq" / "index.html"),
         ("tables (Parquet)", folder),
         ("tables (Iceberg)", config.warehouse_uri),
         ("tombstones as a log", folder / "batches"),
         ("archive", config.archive_uri),
-        ("the broker's own disk", system.demo_broker_directory / "data"),
+        ("the broker's own disk", broker_directory / "data"),
     ):
-        table.add_row(name, str(place))
+        table.add_row(name, escape(str(place).removeprefix(f"{config.home}/")))
     return table

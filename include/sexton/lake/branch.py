@@ -64,9 +64,6 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
         identifier = lake.identifier(table)
         if table.name not in there:
             spark.sql(create_table(table, identifier))
-            # An empty snapshot: a branch that begins before the first snapshot of main shares no ancestor with it, and
-            # could not be picked onto it.
-            spark.createDataFrame([], spark_schema(table)).writeTo(identifier).append()
             return
         known = set(catalog.load_table((lake.namespace, table.name)).schema().column_names)
         if missing := [column for column in table.all_columns if column.name not in known]:

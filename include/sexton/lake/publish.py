@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 ATTEMPTS = 6
 _CONFLICTS = ("CommitFailedException", "CommitStateUnknownException", "SQLITE_BUSY", "database is locked")
-_NOT_PICKABLE = ("ValidationException", "CherrypickAncestorCommitException", "DuplicateWAPCommitException")
+_NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
 
 def publish(
@@ -72,22 +72,28 @@ def _publish_table(spark: "SparkSession", lake: Lake, run: RunKey, name: str) ->
     if head is None:
         raise UsageError(f"no branch {run.branch}", place=name, fix="run validate_tables on this run first")
     wanted = owner(table, run, snapshot_id=head.snapshot_id)
+    if table.current_snapshot() is None:  # the first run of all: main begins as its branch
+        if (first := _call(spark, lake, "fast_forward", name, f"'main', '{run.branch}'", "updated_ref")) is not None:
+            return first
+        table = load(lake, name)
     if owner(table, run) == wanted:
         return _main(table)
-    if wanted is not None and (picked := _pick(spark, lake, name, head.snapshot_id)) is not None:
-        return picked
-    rows = spark.read.option("snapshot-id", head.snapshot_id).table(lake.identifier(name)).where(run.partition())
+    if wanted is not None:
+        picked = _call(spark, lake, "cherrypick_snapshot", name, str(head.snapshot_id), "current_snapshot_id")
+        if picked is not None:
+            return picked
+    rows = spark.read.option("versionAsOf", head.snapshot_id).table(lake.identifier(name)).where(run.partition())
     replace_partition(rows, lake.identifier(name), run, can_be_picked=False)
     return _main(load(lake, name))
 
 
-def _pick(spark: "SparkSession", lake: Lake, name: str, snapshot_id: int) -> int | None:
-    """Pick a branch's snapshot onto main; the snapshot of main after it, None where main does not allow it."""
-    call = f"CALL `{lake.name}`.system.cherrypick_snapshot('{lake.namespace}.{name}', {snapshot_id})"
+def _call(spark: "SparkSession", lake: Lake, procedure: str, name: str, arguments: str, answer: str) -> int | None:
+    """Move main by one of Iceberg's procedures; the snapshot of main after it, None where main does not allow it."""
+    call = f"CALL `{lake.name}`.system.{procedure}('{lake.namespace}.{name}', {arguments})"
     try:
-        return int(spark.sql(call).collect()[0]["current_snapshot_id"])
+        return int(spark.sql(call).collect()[0][answer])
     except Exception as error:
-        if _is_about(error, _NOT_PICKABLE):
+        if _is_about(error, _NOT_ALLOWED):
             return None
         raise
 

@@ -1,0 +1,79 @@
+"""One set of properties serves Spark and pyiceberg."""
+
+from pathlib import Path
+
+import pytest
+
+from sexton.errors import NoCoverage, UsageError
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake, open_lake, reader_properties
+from tests.lake_session import lake_at
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        (
+            {
+                "type": "jdbc",
+                "uri": "jdbc:sqlite:/data/catalog.db",
+                "warehouse": "/data/w",
+                "jdbc.schema-version": "V1",
+            },
+            {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "/data/w"},
+        ),
+        (
+            {"type": "jdbc", "uri": "jdbc:postgresql://db/lake", "jdbc.user": "u", "jdbc.password": "p@ss"},
+            {"type": "sql", "uri": "postgresql://u:p%40ss@db/lake"},
+        ),
+        (
+            {"type": "rest", "uri": "https://catalog", "warehouse": "w", "s3.endpoint": "http://s3"},
+            {"type": "rest", "uri": "https://catalog", "warehouse": "w", "s3.endpoint": "http://s3"},
+        ),
+    ],
+    ids=["sqlite", "postgres", "rest"],
+)
+def test_a_catalog_in_pyicebergs_words(properties: dict[str, str], told: dict[str, str]) -> None:
+    assert {k: v for k, v in reader_properties(properties).items() if k != "init_catalog_tables"} == told
+
+
+def test_a_uri_that_is_no_jdbc_uri() -> None:
+    with pytest.raises(UsageError, match="jdbc:"):
+        reader_properties({"type": "jdbc", "uri": "postgresql://db/lake"})
+
+
+def test_spark_gets_the_properties_and_the_jars(tmp_path: Path) -> None:
+    conf = lake_at(tmp_path).spark_conf([Path("/a.jar"), Path("/b.jar")])
+    assert conf["spark.jars"] == "/a.jar,/b.jar"
+    assert conf["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
+    assert conf["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
+    assert "IcebergSparkSessionExtensions" in conf["spark.sql.extensions"]
+
+
+def test_opening_makes_the_folder_of_the_catalog(tmp_path: Path) -> None:
+    open_lake({"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'a' / 'catalog.db'}", "warehouse": "w"})
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_lake_that_was_never_written(tmp_path: Path) -> None:
+    with pytest.raises(NoCoverage):
+        lake_at(tmp_path).reader()
+    assert not (tmp_path / "catalog.db").exists()
+
+
+def test_no_password_is_shown() -> None:
+    lake = Lake(properties={"type": "jdbc", "uri": "jdbc:postgresql://u:canary@db/x", "jdbc.password": "canary"})
+    assert "canary" not in repr(lake)
+    assert "canary" not in lake.place
+    assert lake.storage_properties() == {}
+
+
+def test_branches_have_names_that_spark_takes() -> None:
+    def branch(run_id: str) -> str:
+        return RunKey(cluster_id="c", as_of_ms=1, run_id=run_id).branch
+
+    assert branch("plain_1") == "run_plain_1"
+    odd = ["scheduled__2026-11-21T04:00:00+00:00.1", "scheduled__2026-11-21T04:00:00_00:00.1", "`; --", "", "x" * 300]
+    names = [branch(run_id) for run_id in odd]
+    assert len(set(names)) == len(odd)
+    assert all(name.replace("_", "").isalnum() and len(name) < 100 for name in names)

@@ -1,0 +1,342 @@
+"""Publishing is all or nothing to whoever reads through `runs`, whatever attempts, overlaps and crashes come."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.errors import NoCoverage, SextonError, UsageError
+from sexton.lake import publish as publishing
+from sexton.lake.branch import RunKey, drop_branch, ensure_tables, write_branch
+from sexton.lake.catalog import Lake
+from sexton.lake.publish import publish
+from sexton.lake.read import (
+    PublishedRun,
+    load,
+    owner,
+    published_at,
+    published_runs,
+    read_branch,
+    read_published,
+)
+from sexton.tables import TABLES
+from tests.quality import world
+
+NAMES = ("groups", "tombstones")
+HOUR = 3_600_000
+FACTS: dict[str, Any] = {
+    "topic_id": "T",
+    "taken_at_ms": 5,
+    "profile": "group_coordinator",
+    "retention_ms": 60_000,
+    "cuts": [{"log_partition": 0, "cut": 100}, {"log_partition": 1, "cut": 100}],
+    "coverage": "complete",
+    "missing_log_partitions": [],
+    "checkpoint_sha256": None,
+    "plan_id": None,
+    "policy_sha256": None,
+    "code_version": "1",
+    "counts": [{"table": "groups", "rows": 3}],
+    "warnings": ["one"],
+}
+
+
+class Runs:
+    """Writes and publishes runs of a cluster of their own, so that tests share tables but no rows."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, folder: Path, cluster_id: str) -> None:
+        self.spark, self.lake, self.folder, self.cluster_id = spark, lake, folder, cluster_id
+
+    def key(self, run_id: str, hour: int = 1) -> RunKey:
+        return RunKey(cluster_id=self.cluster_id, as_of_ms=hour * HOUR, run_id=run_id)
+
+    def write(self, run_id: str, hour: int = 1, *, groups: int = 2, tombstones: int = 1) -> RunKey:
+        """The branch of a run with so many rows, each marked by its run."""
+        key = self.key(run_id, hour)
+        columns = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
+        rows = {
+            "groups": [{**world.group(f"g{n}", 0), **columns} for n in range(groups)],
+            "tombstones": [{**world.tombstone(n, n), **columns} for n in range(tombstones)],
+        }
+        files = {}
+        for name, found in rows.items():
+            file = self.folder / f"{run_id}.{hour}.{name}.parquet"
+            pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), file)
+            files[name] = [file]
+        write_branch(self.spark, self.lake, key, files)
+        return key
+
+    def publish(self, key: RunKey) -> PublishedRun:
+        return publish(self.spark, self.lake, key, NAMES, FACTS)
+
+    def both(self, run_id: str, hour: int = 1, **rows: int) -> PublishedRun:
+        return self.publish(self.write(run_id, hour, **rows))
+
+    def published(self) -> list[PublishedRun]:
+        return published_runs(self.lake, self.cluster_id)
+
+    def counts(self, run: PublishedRun) -> tuple[int, ...]:
+        """Rows of the run, read as its readers do; each is the run's own."""
+        tables = [read_published(self.lake, run, name) for name in NAMES]
+        assert all(table["run_id"].unique().to_pylist() in ([run.key.run_id], []) for table in tables)
+        return tuple(table.num_rows for table in tables)
+
+    def seen(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Everything that readers see: (run, hour) -> rows of every table."""
+        return {(run.key.run_id, run.key.as_of_ms // HOUR): self.counts(run) for run in self.published()}
+
+    def on_main(self, key: RunKey) -> tuple[str | None, ...]:
+        return tuple(owner(load(self.lake, name), key) for name in NAMES)
+
+    def branches(self, key: RunKey) -> list[str]:
+        return [name for name in NAMES if key.branch in load(self.lake, name).refs()]
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, lake: Lake) -> None:
+    """Tables with a first run in them, as they are on any day but the first."""
+    ensure_tables(spark, lake, [TABLES[name] for name in (*NAMES, "runs")])
+
+
+@pytest.fixture
+def runs(spark: SparkSession, lake: Lake, tables: None, tmp_path: Path, request: pytest.FixtureRequest) -> Runs:
+    return Runs(spark, lake, tmp_path, request.node.name)
+
+
+def test_the_first_runs_of_a_new_lake(runs: Runs) -> None:
+    """Before anything is on main, branches share no ancestor with it. This test comes first in a new lake."""
+    assert load(runs.lake, "groups").current_snapshot() is None
+    one, other = runs.write("one", 1), runs.write("other", 2)
+    runs.publish(one)
+    runs.publish(other)
+    assert runs.seen() == {("one", 1): (2, 1), ("other", 2): (2, 1)}
+
+
+def test_the_option_named_branch_writes_to_main(runs: Runs) -> None:
+    """Why the branch is a part of the table's name everywhere here: Iceberg ignores the option, silently."""
+    key = runs.write("one")
+    rows = runs.spark.table(runs.lake.identifier("groups", key.branch)).where(key.partition())
+    runs.spark.sql(f"ALTER TABLE {runs.lake.identifier('groups')} CREATE BRANCH trap")
+    rows.writeTo(runs.lake.identifier("groups")).option("branch", "trap").overwritePartitions()
+    assert owner(load(runs.lake, "groups"), key) == "one"
+
+
+def test_a_branch_is_no_publication(runs: Runs) -> None:
+    key = runs.write("one")
+    assert runs.branches(key) == list(NAMES)
+    assert runs.on_main(key) == (None, None)
+    assert runs.published() == []
+
+
+def test_a_branch_is_read_back(runs: Runs) -> None:
+    key = runs.write("one", groups=3)
+    found = load(runs.lake, "groups")
+    rows = read_branch(found.metadata_location, {}, "groups", key, None)
+    assert rows is not None
+    assert rows.num_rows == 3
+    assert rows.schema.types == TABLES["groups"].arrow_schema().types
+    assert read_branch(found.metadata_location, {}, "groups", key, [7]).num_rows == 0  # type: ignore[union-attr]
+    assert read_branch(found.metadata_location, {}, "groups", runs.key("nobody"), None) is None
+
+
+def test_writing_a_branch_again_replaces_it(runs: Runs) -> None:
+    runs.write("one", groups=3)
+    assert runs.counts(runs.publish(runs.write("one", groups=1, tombstones=0))) == (1, 0)
+
+
+def test_publishing_twice_is_publishing_once(runs: Runs) -> None:
+    key = runs.write("one")
+    first = runs.publish(key)
+    assert runs.branches(key) == []
+    before = [load(runs.lake, name).metadata_location for name in (*NAMES, "runs")]
+    second = runs.publish(key)
+    assert second.snapshots == first.snapshots
+    assert before == [load(runs.lake, name).metadata_location for name in (*NAMES, "runs")]
+
+
+def test_what_runs_tells_comes_back(runs: Runs) -> None:
+    run = runs.both("one")
+    (found,) = runs.published()
+    assert found == run
+    assert found.cuts == {0: 100, 1: 100}
+    assert {name: found.facts[name] for name in FACTS} == FACTS
+
+
+def test_a_run_without_a_branch_is_refused(runs: Runs) -> None:
+    with pytest.raises(UsageError, match="validate_tables"):
+        runs.publish(runs.key("one"))
+    assert runs.published() == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "in reverse"])
+def test_runs_of_two_instants_overlap(runs: Runs, order: tuple[int, int]) -> None:
+    """Both branches are made before either is published: neither's main is the other's."""
+    keys = [runs.write("early", 1, groups=1), runs.write("late", 2, groups=4)]
+    for at in order:
+        runs.publish(keys[at])
+    assert runs.seen() == {("early", 1): (1, 1), ("late", 2): (4, 1)}
+    assert runs.on_main(keys[0]) == ("early", "early")
+    assert runs.on_main(keys[1]) == ("late", "late")
+
+
+def test_rows_that_nobody_replaced_are_not_written_again(runs: Runs) -> None:
+    early, late = runs.write("early", 1), runs.write("late", 2)
+    files = {
+        task.file.file_path for task in load(runs.lake, "groups").scan(snapshot_id=branch_head(runs, late)).plan_files()
+    }
+    runs.publish(early)
+    runs.publish(late)
+    assert files <= {task.file.file_path for task in load(runs.lake, "groups").scan().plan_files()}
+
+
+def branch_head(runs: Runs, key: RunKey) -> int:
+    head = load(runs.lake, "groups").snapshot_by_name(key.branch)
+    assert head is not None
+    return head.snapshot_id
+
+
+@pytest.mark.parametrize("second", [(3, 2), (0, 2), (0, 0)], ids=["other rows", "one table empty", "all empty"])
+def test_a_later_attempt_replaces_an_earlier_one(runs: Runs, second: tuple[int, int]) -> None:
+    """Also where it has no row: overwritePartitions alone would leave the earlier rows there."""
+    runs.both("first", groups=2, tombstones=1)
+    runs.both("second", groups=second[0], tombstones=second[1])
+    assert runs.seen() == {("second", 1): second}
+
+
+@pytest.mark.parametrize("rows", [(3, 2), (0, 0)], ids=["rows", "empty"])
+def test_main_replaced_the_partition_since_the_branch_was_made(runs: Runs, rows: tuple[int, int]) -> None:
+    runs.both("before")
+    slow = runs.write("slow", groups=rows[0], tombstones=rows[1])
+    runs.both("quick", groups=5)
+    runs.publish(slow)
+    assert runs.seen() == {("slow", 1): rows}
+    assert runs.on_main(slow) == tuple("slow" if count else None for count in rows)
+
+
+def test_an_empty_first_attempt_is_filled_by_a_second(runs: Runs) -> None:
+    slow = runs.write("slow", groups=2)
+    runs.both("empty", groups=0, tombstones=0)
+    assert runs.seen() == {("empty", 1): (0, 0)}
+    runs.publish(slow)
+    assert runs.seen() == {("slow", 1): (2, 1)}
+
+
+def test_other_clusters_are_left_alone(runs: Runs) -> None:
+    other = Runs(runs.spark, runs.lake, runs.folder, "of another's")
+    other.both("theirs", groups=1)
+    runs.both("ours", groups=2)
+    assert other.seen() == {("theirs", 1): (1, 1)}
+    assert runs.seen() == {("ours", 1): (2, 1)}
+
+
+class Killed(BaseException):
+    """As a process that is gone: nothing catches it."""
+
+
+STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
+    """Die before or after one step of publishing."""
+    name, _, table = step.partition(" ")
+    real: Callable[..., Any] = getattr(publishing, name)
+
+    def dying(*args: Any) -> Any:
+        if table and args[3] != table:
+            return real(*args)
+        if after:
+            real(*args)
+        raise Killed(step)
+
+    monkeypatch.setattr(publishing, name, dying)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch, step: str, after: bool) -> None:
+    """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
+    runs.both("old", groups=1, tombstones=0)
+    key = runs.write("new", groups=4, tombstones=3)
+    kill_at(monkeypatch, step, after=after)
+    with pytest.raises(Killed):
+        runs.publish(key)
+    is_named = step == "drop_branch" or (step == "_write_row" and after)
+    assert runs.seen() == ({("new", 1): (4, 3)} if is_named else {("old", 1): (1, 0)})
+    monkeypatch.undo()
+    runs.publish(key)
+    assert runs.seen() == {("new", 1): (4, 3)}
+    assert runs.on_main(key) == ("new", "new")
+    assert runs.branches(key) == []
+
+
+def test_a_crash_and_then_another_attempt(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = runs.write("dead", groups=4, tombstones=3)
+    kill_at(monkeypatch, "_publish_table tombstones", after=False)
+    with pytest.raises(Killed):
+        runs.publish(key)
+    monkeypatch.undo()
+    runs.both("alive", groups=2, tombstones=2)
+    assert runs.seen() == {("alive", 1): (2, 2)}
+    assert runs.on_main(key) == ("alive", "alive")
+
+
+def test_publishers_side_by_side(runs: Runs) -> None:
+    """Two at once get into each other's way; both land."""
+    keys = [runs.write(f"r{hour}", hour, groups=hour) for hour in (1, 2)]
+    errors: list[BaseException] = []
+
+    def work(key: RunKey) -> None:
+        try:
+            runs.publish(key)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(key,)) for key in keys]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert runs.seen() == {("r1", 1): (1, 1), ("r2", 2): (2, 1)}
+
+
+def test_the_newest_run_at_an_instant(runs: Runs) -> None:
+    for hour in (1, 3):
+        runs.both(f"r{hour}", hour)
+    for at, expected in ((HOUR, "r1"), (3 * HOUR - 1, "r1"), (3 * HOUR, "r3"), (99 * HOUR, "r3")):
+        assert published_at(runs.lake, at, cluster_id=runs.cluster_id).key.run_id == expected
+    with pytest.raises(NoCoverage):
+        published_at(runs.lake, HOUR - 1, cluster_id=runs.cluster_id)
+
+
+def test_a_run_outlives_its_snapshot(runs: Runs) -> None:
+    """Maintenance may expire the snapshot that `runs` names, as long as the rows stay."""
+    gone = PublishedRun(key=(run := runs.both("one")).key, facts={**run.facts, "snapshots": []})
+    assert runs.counts(gone) == (2, 1)
+    runs.both("two")
+    with pytest.raises(SextonError, match="expired"):
+        read_published(runs.lake, gone, "groups")
+
+
+def test_columns_can_be_chosen(runs: Runs) -> None:
+    run = runs.both("one")
+    found = read_published(runs.lake, run, "groups", ["group_id", "subscribed_topics"])
+    assert found.schema.names == ["group_id", "subscribed_topics"]
+    assert sorted(found["group_id"].to_pylist()) == ["g0", "g1"]
+
+
+def test_an_older_table_gets_new_columns(runs: Runs) -> None:
+    identifier = runs.lake.identifier("members")
+    runs.spark.sql(f"CREATE TABLE {identifier} (cluster_id STRING, as_of_ms BIGINT) USING iceberg")
+    ensure_tables(runs.spark, runs.lake, [TABLES["members"]])
+    found = {field.name for field in load(runs.lake, "members").schema().fields}
+    assert found == set(TABLES["members"].arrow_schema().names)
+
+
+def test_dropping_a_branch_that_is_not_there(runs: Runs) -> None:
+    drop_branch(runs.spark, runs.lake, runs.key("nobody"), NAMES)

@@ -59,6 +59,7 @@ fi
 echo "install: jars"
 "$python" -m sexton.kafka.jars ensure
 echo "install: compiling the kernels"
-"$python" -c 'from sexton.kernels import warm_up; warm_up()'
+NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} \
+    "$python" -c 'from sexton.kernels.warm_up import warm_up; warm_up()'
 echo "$stamp" >.venv/.installed
 echo "install: done"

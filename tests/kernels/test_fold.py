@@ -5,17 +5,21 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
+from sexton.kernels.store import key_columns
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set
 from sexton.log.segment import Chunk
+from tests.bench.generate import Shape, generate
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded, piece_of
 from tests.strategies import (
     ABORT,
@@ -58,7 +62,7 @@ def cut_logs(draw: st.DrawFn) -> tuple[bytes, list[int]]:
 @SOME
 @given(cut_logs(), st.randoms(use_true_random=False), COUNTS)
 def test_pieces_merge_in_any_association(
-    log: tuple[bytes, list[int]], random: st.randoms, partition_count: int | None
+    log: tuple[bytes, list[int]], random: Random, partition_count: int | None
 ) -> None:
     data, borders = log
     folds = fold_pieces(data, borders)
@@ -67,6 +71,27 @@ def test_pieces_merge_in_any_association(
         at = random.randrange(len(folds) - 1)
         folds[at : at + 2] = [merge(folds[at], folds[at + 1])]
     assert_equal(folds[0], loaded(data), partition_count=partition_count)
+
+
+@FEW
+@given(cut_logs())
+def test_nothing_is_lost_with_the_dead_keys_of_a_prefix(log: tuple[bytes, list[int]]) -> None:
+    data, borders = log
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fold_module, "PRUNED_FROM_KEYS", 0)
+        folded = merge_all(fold_pieces(data, borders))
+    assert_equal(folded, loaded(data))
+
+
+def test_dead_keys_of_a_prefix_are_let_go() -> None:
+    history = [BatchSpec(entries=(commit(f"g{number % 5}", number, topic=f"t{number}"),)) for number in range(900)]
+    history += [BatchSpec(entries=(tombstone(f"g{number % 5}", f"t{number}"),)) for number in range(900)]
+    data = encode_log(history)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fold_module, "PRUNED_FROM_KEYS", 100)
+        folded = merge_all(fold_pieces(data, [len(data) * part // 8 for part in range(1, 8)]))
+    assert len(key_columns(folded.state)["topic"]) < 500
+    assert_equal(folded, loaded(data))
 
 
 @FEW
@@ -166,7 +191,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
     return b"".join(found)
 
 
-@settings(SOME, max_examples=400)
+@settings(SOME, max_examples=200)
 @given(damaged_batches())
 def test_damaged_records(data: bytes) -> None:
     assert_equal(fold_bytes(data), loaded(data), partition_count=3)
@@ -302,6 +327,17 @@ def test_tables_grow() -> None:
     data = encode_log(long_history(3000), codec=3)
     assert_equal(fold_bytes(data), loaded(data), partition_count=50)
     assert_equal(merge_all(fold_segments([data], target_bytes=len(data) // 7)), loaded(data), partition_count=50)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_long_log(codec: str) -> None:
+    shape = Shape(
+        records=40_000, keys=7_000, transactional_share=0.3, tombstone_share=0.1, codec=codec, metadata_bytes=9
+    )
+    data = generate(shape)[0].tobytes()
+    plain = loaded(data)
+    assert_equal(fold_bytes(data), plain, partition_count=1)
+    assert_equal(merge_all(fold_segments([data], target_bytes=len(data) // 5)), plain, partition_count=1)
 
 
 def test_a_chunk_of_several_pieces() -> None:

@@ -23,7 +23,7 @@ def _home(data: Bytes, partition_count: int) -> int:
     return log_partition_of(pointer(data), 0, len(data), partition_count)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(RAGGED, max_size=3))
 def test_strings_equal_the_plain_decoder(raws: list[bytes]) -> None:
     sizes = np.array([len(raw) for raw in raws], np.int64)

@@ -7,9 +7,12 @@ from typing import Any
 
 from numba import njit
 
-from sexton.log import crc, framing
+from sexton.log import crc, framing, words
 
-_SOURCES = [*sorted(Path(__file__).parent.glob("*.py")), Path(crc.__file__), Path(framing.__file__)]
+_SOURCES = [
+    *sorted(Path(__file__).parent.glob("*.py")),
+    *(Path(str(module.__file__)) for module in (crc, framing, words)),
+]
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 

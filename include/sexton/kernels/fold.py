@@ -18,6 +18,7 @@ from sexton.kernels import decode, scan
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
+from sexton.kernels.replay import fold_batches, new_queue
 from sexton.kernels.reread import place_of, reread
 from sexton.kernels.table import (
     KEYS,
@@ -43,7 +44,10 @@ NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
 _EMPTY = np.frombuffer(b"", np.uint8)
 _ROLES = np.array([number > 1 and number in REPLAYED_TYPES for number in range(decode.ROLES)], np.uint8)
-_PRUNED_FROM_KEYS = 1 << 16
+PRUNED_FROM_KEYS = 1 << 16
+"""Tables with fewer keys are not worth the search for dead ones."""
+_AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
+"""A cursor before the first record of the first batch, with an empty queue."""
 
 
 def fold_chunk(
@@ -97,7 +101,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
 
 def _pruned(state: State) -> State:
     """A prefix of the log without keys that nothing is left of, once these are most of a large table."""
-    return without_the_dead(state) if state.counts[KEYS] >= _PRUNED_FROM_KEYS else state
+    return without_the_dead(state) if state.counts[KEYS] >= PRUNED_FROM_KEYS else state
 
 
 def _read_only(data: Bytes | bytes) -> Bytes:
@@ -120,6 +124,7 @@ class _Folder:
     undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
     cut: int | None = None
     _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
+    _queue: Int64s = field(default_factory=new_queue)
     _frames: Int64s = field(default_factory=lambda: np.empty((_FRAMES, 4), np.int64))
     _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, decode.BATCH_COLUMNS), np.int64))
 
@@ -163,19 +168,20 @@ class _Folder:
     def _loop(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
         """Run the record loop over `batches`, growing the state and rereading odd batches where it stops."""
         cursor = self._cursor
-        cursor[:] = (0, -1, 0, -1)
+        cursor[:] = _AT_THE_FIRST
         while True:
-            status = decode.fold_batches(self.state, data, arena, batches, len(batches), cursor, _ROLES)
+            status = fold_batches(self.state, data, arena, batches, len(batches), cursor, self._queue, _ROLES)
             if status == decode.FINISHED:
                 return
             if status == decode.FULL:
                 self._grow()
                 continue
-            at, _, folded, _ = cursor.tolist()
+            at, folded = int(cursor[decode.C_BATCH]), int(cursor[decode.C_DONE])
             batch = read_frame(data.data, [framing.GOOD, *batches[at, [decode.POSITION, decode.SIZE]].tolist(), 0])
             assert isinstance(batch, Batch), "the scan took it for a batch"
             self._reread(batch, folded=folded)
-            cursor[:] = (at + 1, -1, 0, -1)
+            cursor[:] = _AT_THE_FIRST
+            cursor[decode.C_BATCH] = at + 1
 
     def _grow(self) -> None:
         if self.is_prefix:
@@ -194,9 +200,9 @@ class _Folder:
 
     def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
         """The record loop over records that the reader has judged good: it has to take them all."""
-        cursor = np.array([0, -1, 0, -1], np.int64)
+        cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
-            status = decode.fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, _ROLES)
+            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, _ROLES)
             if status == decode.FINISHED:
                 return
             assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"

@@ -1,4 +1,4 @@
-"""Bare memory for compiled code: rows and bytes behind pointers, whole words from any byte, their hash and comparison.
+"""Bare memory for compiled code, beyond `log.words`: rows behind pointers, and the hash and comparison of spans.
 
 Numba counts references to every array that a function touches, which costs more than the work on one record. So the
 entry functions take arrays, turn them into pointers (`pointer`, `rows`), and everything below passes those; `t[i, j]`
@@ -21,6 +21,23 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
 from sexton.kernels.compiled import compiled
+from sexton.log.words import be32, be64, pointer
+
+__all__ = [
+    "Rows",
+    "be16",
+    "be32",
+    "be64",
+    "copy_bytes",
+    "hash_bytes",
+    "hash_number",
+    "is_ascii",
+    "pointer",
+    "prefetch",
+    "rows",
+    "same_bytes",
+    "word64",
+]
 
 _MULTIPLIER = -7046029254386353131  # 2^64 / golden ratio, odd: the step of Fibonacci hashing
 _HIGH_BITS = 0x8080808080808080 - (1 << 64)
@@ -39,16 +56,6 @@ class Rows(types.Type):  # type: ignore[misc]  # numba is untyped
 @register_model(Rows)
 class _RowsModel(models.PointerModel):  # type: ignore[misc]
     """In memory a pointer, as `types.CPointer`."""
-
-
-@intrinsic
-def pointer(_typing: Any, array: Any) -> Any:
-    """Pointer to the elements of a contiguous array of one dimension."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.make_array(signature.args[0])(context, builder, args[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -113,9 +120,25 @@ def _load(result: Any, swap: bool) -> Any:
 
 
 word64 = intrinsic(_load(types.int64, False))
-be64 = intrinsic(_load(types.int64, True))
-be32 = intrinsic(_load(types.int32, True))
 be16 = intrinsic(_load(types.int16, True))
+
+
+@intrinsic
+def prefetch(_typing: Any, data: Any, _pos: Any) -> Any:
+    """Ask for the cache line of an element (of a whole row, for `Rows`: of its first two lines), and go on."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        word = context.get_value_type(types.int32)
+        width = data.width if isinstance(data, Rows) else 1
+        start = builder.mul(args[1], args[1].type(width))
+        for line in (0, 8) if isinstance(data, Rows) else (0,):
+            place = builder.gep(args[0], [builder.add(start, args[1].type(line))])
+            kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [place.type, word, word, word])
+            ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+            builder.call(ask, [place, word(0), word(3), word(1)])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp), codegen
 
 
 @intrinsic
@@ -148,6 +171,7 @@ def hash_bytes(data: Any, start: int, size: int) -> int:
         for i in range(start, start + size):
             tail = (tail << 8) | np.int64(data[i])
     state = (state ^ tail) * _MULTIPLIER
+    state = (state ^ (state >> 32)) * _MULTIPLIER  # once more: the last byte, a partition number, has to reach all bits
     return state ^ (state >> 32)
 
 

@@ -26,10 +26,8 @@ from sexton.kernels.table import (
     ARENAS,
     GROUP_AT,
     GROUP_LENGTH,
-    GROUP_SIZE,
     GROUPS,
     KEY_AT,
-    KEY_SIZE,
     KEY_WAITING,
     KEYS,
     LAST_TOMBSTONE,
@@ -79,6 +77,8 @@ from sexton.kernels.table import (
     add_group,
     add_key,
     find_key,
+    key_group_size,
+    key_size,
     new_state,
     producer_row,
     reserve,
@@ -190,7 +190,7 @@ def _join_groups(left: View, right: View) -> None:
 @compiled
 def _same_key(left: View, right: View, key: int) -> int:
     """Row in `left` of a key of `right`, appended when it is new."""
-    at, size, group_size = right.keys[key, KEY_AT], right.keys[key, KEY_SIZE], right.keys[key, GROUP_SIZE]
+    at, size, group_size = right.keys[key, KEY_AT], key_size(right, key), key_group_size(right, key)
     hashed = hash_bytes(right.key_bytes, at, size)
     row = find_key(left, hashed, right.key_bytes, at, size, group_size)
     return row if row >= 0 else add_key(left, right.key_bytes, at, group_size, size - group_size - 8)

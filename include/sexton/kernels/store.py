@@ -34,10 +34,9 @@ from sexton.kernels.table import (
     EXPIRE_MS,
     GROUP_AT,
     GROUP_LENGTH,
-    GROUP_SIZE,
     GROUPS,
     KEY_AT,
-    KEY_SIZE,
+    KEY_SIZES,
     KEYS,
     LAST_TOMBSTONE,
     LAST_VALUE,
@@ -190,8 +189,8 @@ def to_tables(state: State, tally: Int64s, undecodable: list[tuple[int, Undecoda
 def key_columns(state: State, rows: Int64s | None = None) -> dict[str, pa.Array]:
     """group_id, topic and partition of all keys, or of some rows of `keys`."""
     keys = state.keys[: state.counts[KEYS]] if rows is None else state.keys[rows]
-    at, group_size = keys[:, KEY_AT], keys[:, GROUP_SIZE]
-    end = at + keys[:, KEY_SIZE] - 4
+    at, group_size, size = keys[:, KEY_AT], keys[:, KEY_SIZES] >> 32, keys[:, KEY_SIZES] & 0xFFFFFFFF
+    end = at + size - 4
     topic_at = at + 4 + group_size
     raw = state.key_bytes[(end[:, None] + np.arange(4)).reshape(-1)]
     return {

@@ -62,18 +62,19 @@ NONE = -(1 << 63)
 ) = range(30)
 
 # keys: one row per (group, topic, partition)
-KEY_AT, KEY_SIZE, GROUP_SIZE, KEY_GROUP, KEY_WAITING, LAST_TOMBSTONE, SINCE, LOG_OFFSET, PRODUCER_ID = range(9)
-VALUE = 9
+# two cache lines a row. KEY_SIZES holds the size of the key, and that of its group id in the upper half
+KEY_AT, KEY_SIZES, KEY_GROUP, KEY_WAITING, LAST_TOMBSTONE, SINCE, LOG_OFFSET, PRODUCER_ID = range(8)
+VALUE = 8
 """First of the columns of a value, in `keys` and in `waiting` alike."""
-COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH, TOPIC_ID_LOW = range(9, 17)
-VALUE_END = 17
+COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH, TOPIC_ID_LOW = range(8, 16)
+VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
 # waiting: the newest undecided value of one producer and key; rows are linked per producer and per key
 W_KEY, W_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
-W_LOG_OFFSET, W_COUNT, W_TIMESTAMP = range(6, 9)
-W_EPOCH = VALUE_END
-WAITING_COLUMNS = VALUE_END + 1
+W_LOG_OFFSET, W_COUNT = range(6, 8)
+W_TIMESTAMP, W_EPOCH = range(VALUE_END, VALUE_END + 2)
+WAITING_COLUMNS = VALUE_END + 2
 
 # groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind
 GROUP_AT, GROUP_LENGTH, LAST_VALUE = range(3)
@@ -156,7 +157,7 @@ def new_state(*, keys: int = 1024) -> State:
     state = State(
         counts=np.zeros(COUNTS, np.int64),
         key_slots=np.zeros(_slots_for(keys), np.int64),
-        keys=np.empty((keys, KEY_COLUMNS), np.int64),
+        keys=_aligned(keys, KEY_COLUMNS),
         key_bytes=np.empty(64 * keys, np.uint8),
         text_bytes=np.empty(16 * keys, np.uint8),
         group_slots=np.zeros(_slots_for(256), np.int64),
@@ -243,9 +244,19 @@ def _slots_for(rows: int) -> int:
 
 
 def _resized(array: npt.NDArray[Any], length: int, used: int) -> npt.NDArray[Any]:
-    fresh = np.empty((length, *array.shape[1:]), array.dtype)
+    if array.shape[1:] == (KEY_COLUMNS,):
+        fresh: npt.NDArray[Any] = _aligned(length, KEY_COLUMNS)
+    else:
+        fresh = np.empty((length, *array.shape[1:]), array.dtype)
     fresh[:used] = array[:used]
     return fresh
+
+
+def _aligned(length: int, columns: int) -> Int64s:
+    """Rows that begin where cache lines do."""
+    room = np.empty(length * columns + 8, np.int64)
+    start = -room.ctypes.data % 64 // 8
+    return room[start : start + length * columns].reshape(length, columns)
 
 
 @compiled
@@ -253,7 +264,7 @@ def fill_key_slots(arrays: State) -> None:
     state = view_of(arrays)
     mask = len(arrays.key_slots) - 1
     for row in range(state.counts[KEYS]):
-        hashed = hash_bytes(state.key_bytes, state.keys[row, KEY_AT], state.keys[row, KEY_SIZE])
+        hashed = hash_bytes(state.key_bytes, state.keys[row, KEY_AT], key_size(state, row))
         _put(state.key_slots, mask, hashed, row)
 
 
@@ -310,9 +321,22 @@ def _move_text(table: Any, row: int, old: Any, fresh: Any, to: int) -> int:
 
 
 @compiled
+def key_size(state: View, row: int) -> int:
+    """Bytes of a key in `key_bytes`."""
+    return state.keys[row, KEY_SIZES] & 0xFFFFFFFF
+
+
+@compiled
+def key_group_size(state: View, row: int) -> int:
+    """Bytes of the group id of a key, which lies behind two bytes of length."""
+    return state.keys[row, KEY_SIZES] >> 32
+
+
+@compiled
 def find_key(state: View, hashed: int, data: Any, start: int, size: int, group_size: int) -> int:
     """Row of the key whose canonical bytes are the span, or -1."""
     slots, keys, mask = state.key_slots, state.keys, state.counts[KEY_MASK]
+    sizes = group_size << 32 | size
     at = hashed & mask
     while True:
         slot = slots[at]
@@ -320,11 +344,7 @@ def find_key(state: View, hashed: int, data: Any, start: int, size: int, group_s
             return -1
         if (slot ^ hashed) >> 32 == 0:
             row = (slot & 0xFFFFFFFF) - 1
-            if (
-                keys[row, KEY_SIZE] == size
-                and keys[row, GROUP_SIZE] == group_size
-                and same_bytes(state.key_bytes, keys[row, KEY_AT], data, start, size)
-            ):
+            if keys[row, KEY_SIZES] == sizes and same_bytes(state.key_bytes, keys[row, KEY_AT], data, start, size):
                 return row
         at = (at + 1) & mask
 
@@ -356,8 +376,7 @@ def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int
     counts[KEY_BYTES] = at + size
     _put(state.key_slots, counts[KEY_MASK], hash_bytes(out, at, size), row)
     state.keys[row, KEY_AT] = at
-    state.keys[row, KEY_SIZE] = size
-    state.keys[row, GROUP_SIZE] = group_bytes
+    state.keys[row, KEY_SIZES] = group_bytes << 32 | size
     state.keys[row, KEY_GROUP] = group_row(state, at + 2, group_bytes)
     state.keys[row, KEY_WAITING] = -1
     state.keys[row, LAST_TOMBSTONE] = NONE
@@ -454,11 +473,3 @@ def is_full(counts: Any, need: int) -> bool:
         or counts[RECORDS] >= counts[RECORD_LIMIT]
         or counts[RECORD_BYTES] + need > counts[RECORD_BYTES_LIMIT]
     )
-
-
-def key_field(state: State, row: int) -> tuple[str, str, int]:
-    """Group, topic and partition of one key, for tests and messages."""
-    at, size, group_size = (int(state.keys[row, column]) for column in (KEY_AT, KEY_SIZE, GROUP_SIZE))
-    raw = state.key_bytes[at : at + size].tobytes()
-    partition = int.from_bytes(raw[-4:], "big", signed=True)
-    return raw[2 : 2 + group_size].decode(), raw[4 + group_size : -4].decode(), partition

@@ -1,0 +1,34 @@
+"""What compiles ahead of time compiles everything, and a change of any source makes the cache stale."""
+
+from pathlib import Path
+
+from sexton.kernels import apply, columns, compiled, decode, memory, merge, replay, scan, store, table, text
+from sexton.kernels.warm_up import warm_up
+
+ENTRIES = [
+    columns._gather,
+    columns._gather_canonical,
+    columns._write_ids,
+    merge._absorb,
+    merge.count_live_keys,
+    replay.fold_batches,
+    scan.open_batches,
+    store._restore_groups,
+    store._restore_keys,
+    store._restore_producers,
+    store._restore_undecided,
+]
+
+
+def test_every_entry_is_compiled() -> None:
+    warm_up()
+    assert [entry.__name__ for entry in ENTRIES if not entry.nopython_signatures] == []
+
+
+def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:
+    names = {path.name for path in compiled._SOURCES}
+    for module in (apply, columns, decode, memory, merge, replay, scan, store, table, text):
+        assert Path(str(module.__file__)).name in names
+        for found in vars(module).values():
+            if hasattr(found, "py_func") and found.__module__ == module.__name__:
+                assert found._cache._cache_file._source_stamp == compiled._STAMP

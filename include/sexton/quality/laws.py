@@ -1,11 +1,11 @@
 """Laws that hold between tables, measured in Arrow over whole log partitions.
 
 Everything of one log partition is in one piece, and groups never span log partitions but as strays, so the laws can be
-measured piece by piece. Offsets are brought together by key in one grouping instead of many joins: the key ledger says
+measured piece by piece. What belongs together is brought together by key in a `Ledger` instead of many joins: it says
 of each key how many offsets, verdicts and planned tombstones it has.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,16 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.quality.expectation import Expectation
-from sexton.quality.measure import Measures, RunFacts, count_true, cut_of
+from sexton.quality.measure import Measures, RunFacts, count_true, cut_of, number_keys
 from sexton.tables import FATES
 
 Tables = Mapping[str, pa.Table]
 Mask = npt.NDArray[np.bool_]
 
+Numbers = npt.NDArray[np.int64]
+
 KEY = ["log_partition", "group_id", "topic", "partition"]
+VALUE = ["log_offset", "committed_offset"]
 GROUP = ["log_partition", "group_id"]
 OFFSET_TYPES = pa.array([0, 1], pa.int32())
 COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
@@ -83,71 +86,76 @@ def measure_laws(tables: Tables, run: RunFacts) -> Measures:
 
 
 def _measure_keys(found: Measures, tables: Tables, _run: RunFacts) -> None:
-    """Offsets against verdicts, plan and groups."""
-    keys = _key_ledger(tables)
-    has_offset, has_verdict, expires, is_planned = (
-        np.asarray(keys[name]) > 0 for name in ("offsets", "verdicts", "expiring", "planned")
+    """Offsets against verdicts and plan, by key; then the groups, by what their keys have."""
+    unreachable = tables["unreachable_offsets"]
+    offsets = pa.concat_tables(
+        [
+            tables["committed_offsets"].select([*KEY, *VALUE]),
+            unreachable.filter(pc.equal(unreachable["reason"], "stray")).select([*KEY, *VALUE]),
+        ]
     )
+    verdicts = tables["offset_verdicts"]
+    planned = tables["tombstones"].filter(_is_about_offset(tables["tombstones"]))
+    by_key = Ledger([offsets, verdicts, planned], KEY)
+    of_offset, of_verdict, of_planned = by_key.rows
+    expires = _mask(pc.equal(pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"]), "expire"))
+    offset_count, verdict_count, planned_count = (by_key.count(rows) for rows in by_key.rows)
+    expiring_count = by_key.count(of_verdict[expires])
+    has_offset, has_verdict, is_planned = offset_count > 0, verdict_count > 0, planned_count > 0
     found.put("offset_verdicts", "missing_verdicts", _count(has_offset & ~has_verdict))
     found.put("offset_verdicts", "without_offset", _count(has_verdict & ~has_offset))
-    found.put("tombstones", "without_expire", _count(is_planned & ~expires))
-    found.put("tombstones", "kept_or_held", _count(is_planned & has_verdict & ~expires))
-    found.put("tombstones", "planned_twice", _count(np.asarray(keys["planned"]) > 1))
-    differs = np.zeros(keys.num_rows, bool)
-    for name in ("log_offset", "committed_offset"):
-        same = pc.equal(keys[f"{name}_max"], keys[f"target_{name}_max"])
-        differs |= ~np.asarray(pc.fill_null(same, False))
-    found.put("tombstones", "other_target", _count(is_planned & has_offset & differs))
-    is_blocked = np.asarray(pc.is_in(keys["log_partition"], value_set=_blocked(tables)))
-    found.put("tombstones", "left_out", _count(expires & ~is_planned & ~is_blocked))
-    _measure_groups(found, tables, keys)
+    found.put("tombstones", "without_expire", _count(is_planned & (expiring_count == 0)))
+    found.put("tombstones", "kept_or_held", _count(is_planned & has_verdict & (expiring_count == 0)))
+    found.put("tombstones", "planned_twice", _count(planned_count > 1))
+    differs = np.zeros(by_key.size, bool)
+    for name in VALUE:
+        stored = by_key.values(of_offset, offsets[name])
+        differs[of_planned] |= stored[of_planned] != _int64(planned[f"target_{name}"])
+    found.put("tombstones", "other_target", _count(differs & has_offset))
+    is_blocked = np.zeros(by_key.size, bool)
+    is_blocked[of_verdict] = _mask(pc.is_in(verdicts["log_partition"], value_set=_blocked(tables)))
+    found.put("tombstones", "left_out", _count((expiring_count > 0) & ~is_planned & ~is_blocked))
+    _measure_groups(found, tables, offsets, verdicts.filter(pa.array(expires)))
 
 
-def _key_ledger(tables: Tables) -> pa.Table:
-    """By key: offsets, verdicts, expiring verdicts and planned tombstones, and the values that they speak of."""
-    unreachable = tables["unreachable_offsets"]
-    stray = unreachable.filter(pc.equal(unreachable["reason"], "stray"))
-    verdicts, tombstones = tables["offset_verdicts"], tables["tombstones"]
-    decision = pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"])
-    planned = tombstones.filter(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES))
-    values, targets = ["log_offset", "committed_offset"], ["target_log_offset", "target_committed_offset"]
-    parts = [
-        *(_marked(rows, KEY + values, "offsets") for rows in (tables["committed_offsets"], stray)),
-        _marked(verdicts, KEY, "verdicts").append_column("expiring", pc.equal(decision, "expire").cast(pa.int64())),
-        _marked(planned, KEY + targets, "planned"),
-    ]
-    rows = pa.concat_tables(parts, promote_options="default")
-    sums = ["offsets", "verdicts", "expiring", "planned"]
-    return _sum_by(rows, KEY, sums, extra=[(name, "max") for name in values + targets])
-
-
-def _measure_groups(found: Measures, tables: Tables, keys: pa.Table) -> None:
+def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table) -> None:
     """Groups against what belongs to them."""
-    kept = pc.subtract(keys["offsets"], keys["expiring"])
     groups, tombstones = tables["groups"], tables["tombstones"]
-    of_groups = tombstones.filter(pc.invert(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)))
-    counts = ["offset_count", "pending_count", "member_count"]
-    parts = [
-        keys.select([*GROUP, "offsets"]).append_column("kept", kept),
-        _marked(groups, [*GROUP, *counts], "groups").cast(_group_schema(counts)),
-        _marked(tables["pending_offsets"], GROUP, "pending"),
-        _marked(tables["members"], GROUP, "members"),
-        _marked(of_groups, GROUP, "planned"),
-    ]
-    sums = ["offsets", "kept", "groups", "pending", "members", "planned", *counts]
-    ledger = _sum_by(pa.concat_tables(parts, promote_options="default"), GROUP, sums)
-    column = {name: np.asarray(ledger[name]) for name in sums}
-    is_there = column["groups"] > 0
-    found.put("committed_offsets", "without_group", int(column["offsets"][~is_there].sum()))
-    found.put("members", "without_group", int(column["members"][~is_there].sum()))
-    for count, rows, measure in (
-        ("offset_count", "offsets", "offset_counts"),
-        ("pending_count", "pending", "pending_counts"),
-        ("member_count", "members", "member_counts"),
+    of_groups = tombstones.filter(pc.invert(_is_about_offset(tombstones)))
+    by_group = Ledger([groups, offsets, expiring, tables["pending_offsets"], tables["members"], of_groups], GROUP)
+    of_group, *_ = by_group.rows
+    _, offset_count, expiring_count, pending_count, member_count, planned_count = map(by_group.count, by_group.rows)
+    is_there = by_group.count(of_group) > 0
+    found.put("committed_offsets", "without_group", int(offset_count[~is_there].sum()))
+    found.put("members", "without_group", int(member_count[~is_there].sum()))
+    for name, measure, counted in (
+        ("offset_count", "offset_counts", offset_count),
+        ("pending_count", "pending_counts", pending_count),
+        ("member_count", "member_counts", member_count),
     ):
-        found.put("groups", measure, _count(is_there & (column[count] != column[rows])))
-    lives = (column["kept"] > 0) | (column["pending"] > 0)
-    found.put("tombstones", "group_with_offsets", _count((column["planned"] > 0) & lives))
+        found.put("groups", measure, _count(counted[of_group] != _int64(groups[name])))
+    lives = (offset_count > expiring_count) | (pending_count > 0)
+    found.put("tombstones", "group_with_offsets", _count((planned_count > 0) & lives))
+
+
+class Ledger:
+    """Rows of several tables brought together by the columns that they share: each different key has a number."""
+
+    def __init__(self, tables: Sequence[pa.Table], columns: list[str]) -> None:
+        together = pa.concat_tables([table.select(columns) for table in tables])
+        numbers, self.size = number_keys(together.columns)
+        self.rows = np.split(numbers, np.cumsum([table.num_rows for table in tables])[:-1])
+        """For each of the tables, the number of every row's key."""
+
+    def count(self, rows: Numbers) -> Numbers:
+        """How many of `rows` each key has."""
+        return np.bincount(rows, minlength=self.size)
+
+    def values(self, rows: Numbers, values: pa.ChunkedArray) -> Numbers:
+        """The value that each key has in `rows`, -1 where it has none."""
+        found = np.full(self.size, -1, np.int64)
+        found[rows] = _int64(values)
+        return found
 
 
 def _measure_profile(found: Measures, tables: Tables, run: RunFacts) -> None:
@@ -216,22 +224,8 @@ _MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, Run
 )
 
 
-def _marked(rows: pa.Table, columns: list[str], mark: str) -> pa.Table:
-    """Some columns, and a 1 in the column `mark`."""
-    return rows.select(columns).append_column(mark, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
-
-
-def _group_schema(counts: list[str]) -> pa.Schema:
-    numbers = [(name, pa.int64()) for name in (*counts, "groups")]
-    return pa.schema([("log_partition", pa.int32()), ("group_id", pa.string()), *numbers])
-
-
-def _sum_by(rows: pa.Table, key: list[str], sums: list[str], *, extra: list[tuple[str, str]] | None = None) -> pa.Table:
-    """Sums of `sums` by key, NULL as 0, under their own names."""
-    found = rows.group_by(key).aggregate([*((name, "sum") for name in sums), *(extra or [])])
-    for name in sums:
-        found = found.append_column(name, pc.fill_null(found[f"{name}_sum"], 0))
-    return found.drop_columns([f"{name}_sum" for name in sums])
+def _is_about_offset(tombstones: pa.Table) -> pa.ChunkedArray:
+    return pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)
 
 
 def _blocked(tables: Tables) -> pa.Array:
@@ -242,7 +236,7 @@ def _blocked(tables: Tables) -> pa.Array:
     return pa.chunked_array([*failing.chunks, *undecodable.chunks], pa.int32()).unique()
 
 
-def _rows_by_partition(table: pa.Table, parts: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _rows_by_partition(table: pa.Table, parts: pa.ChunkedArray) -> Numbers:
     """How many rows of `table` lie in each of `parts`."""
     counted = table["log_partition"].value_counts()
     at = pc.index_in(parts, value_set=counted.field("values"))
@@ -254,7 +248,12 @@ def _put_partitions(found: Measures, table: str, measure: str, parts: pa.Chunked
     found.put(table, measure, len(where), f"first in log partition {where[0]}" if where else None)
 
 
-def _int64(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _mask(values: pa.ChunkedArray) -> Mask:
+    """Booleans, NULL as False."""
+    return np.asarray(pc.fill_null(values, False)).astype(bool)
+
+
+def _int64(values: pa.ChunkedArray) -> Numbers:
     """Numbers, NULL as -1: a count that is not there never agrees with one that is."""
     return np.asarray(pc.fill_null(values, -1)).astype(np.int64)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -72,7 +73,7 @@ def measure_table(table: Table, rows: Rows, run: RunFacts, *, pieces: int) -> Me
     found.put(table.name, names.FOREIGN, _foreign(table, whole, run))
     _measure_columns(found, table, whole)
     if table.key:
-        distinct = whole.group_by(list(table.key)).aggregate([]).num_rows
+        _, distinct = number_keys([whole[name] for name in table.key])
         found.put(table.name, names.KEYS, whole.num_rows - distinct)
     below = [column.name for column in table.columns if column.below_cut]
     if below:
@@ -87,6 +88,24 @@ def cut_of(log_partition: pa.ChunkedArray, run: RunFacts) -> pa.Array:
     known = pa.array(list(run.cuts), pa.int32())
     cuts = pa.array([*run.cuts.values(), 0], pa.int64())
     return cuts.take(pc.fill_null(pc.index_in(log_partition, value_set=known), len(known)))
+
+
+def number_keys(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], int]:
+    """A number for each row, the same where all columns are, from 0 to the count of different rows; NULL equals NULL.
+
+    Several times as fast as grouping by the columns: two columns at a time become one of small numbers.
+    """
+    numbers, count = _number(columns[0])
+    for column in columns[1:]:
+        others, other_count = _number(column)
+        numbers, count = _number(pa.array(numbers * other_count + others))
+    return numbers, count
+
+
+def _number(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[np.int64], int]:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = whole.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
 
 
 def count_true(mask: pa.ChunkedArray | pa.Array) -> int:

@@ -135,6 +135,17 @@ def test_a_policy_decides_before_the_broker() -> None:
     assert counts["tombstones", "without_expire"] == counts["tombstones", "left_out"] == 0
 
 
+def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
+    rows = sound()
+    rows["groups"].append(world.group(DYING, 1))
+    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
+    rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
+    counts = world.measured(tables_of(rows)).counts
+    assert counts["groups", "offset_counts"] == counts["committed_offsets", "without_group"] == 0
+    rows["tombstones"].append(tombstone(0, None, log_partition=1))
+    assert world.measured(tables_of(rows)).counts["tombstones", "group_with_offsets"] == 1
+
+
 def test_a_stray_copy_is_told_and_has_a_verdict_of_its_own() -> None:
     rows = sound()
     rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))

@@ -40,7 +40,7 @@ def _warning(table: str, measure: str, sentence: str) -> Expectation:
 LAWS: tuple[Expectation, ...] = (
     _critical("committed_offsets", "without_group", "every committed offset belongs to a group in groups"),
     _critical("committed_offsets", "away_from_home", "every group's offsets lie in the log partition it hashes to"),
-    _critical("groups", "offset_counts", "offset_count is the number of offsets that the group holds"),
+    _critical("groups", "offset_counts", "offset_count is the number of its rows in committed_offsets"),
     _critical("groups", "pending_counts", "pending_count is the number of its rows in pending_offsets"),
     _critical("groups", "member_counts", "member_count is the number of its rows in members"),
     _critical("members", "without_group", "every member belongs to a group in groups"),
@@ -122,14 +122,17 @@ def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring
     """Groups against what belongs to them."""
     groups, tombstones = tables["groups"], tables["tombstones"]
     of_groups = tombstones.filter(pc.invert(_is_about_offset(tombstones)))
-    by_group = Ledger([groups, offsets, expiring, tables["pending_offsets"], tables["members"], of_groups], GROUP)
+    owned = [tables[name] for name in ("committed_offsets", "pending_offsets", "members")]
+    by_group = Ledger([groups, *owned, offsets, expiring, of_groups], GROUP)
     of_group, *_ = by_group.rows
-    _, offset_count, expiring_count, pending_count, member_count, planned_count = map(by_group.count, by_group.rows)
-    is_there = by_group.count(of_group) > 0
+    group_count, committed_count, pending_count, member_count, offset_count, expiring_count, planned_count = map(
+        by_group.count, by_group.rows
+    )
+    is_there = group_count > 0
     found.put("committed_offsets", "without_group", int(offset_count[~is_there].sum()))
     found.put("members", "without_group", int(member_count[~is_there].sum()))
     for name, measure, counted in (
-        ("offset_count", "offset_counts", offset_count),
+        ("offset_count", "offset_counts", committed_count),
         ("pending_count", "pending_counts", pending_count),
         ("member_count", "member_counts", member_count),
     ):

@@ -105,7 +105,7 @@ GROUPS = Table(
             type=pa.bool_(),
             doc="whether the coordinator could read every subscription; if not, subscribed_topics says nothing",
         ),
-        Column(name="offset_count", type=pa.int64(), doc="offsets that it holds", unit="count", minimum=0),
+        Column(name="offset_count", type=pa.int64(), doc="its rows in committed_offsets", unit="count", minimum=0),
         Column(name="pending_count", type=pa.int64(), doc="its rows in pending_offsets", unit="count", minimum=0),
         LOG_PARTITION,
         replace(LOG_OFFSET, nullable=True, doc="its last record of its own; NULL for a group that only offsets made"),

@@ -1,0 +1,75 @@
+"""No history of a log makes a correct replay fail a critical check: what is odd in a log is told, no more."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.coordinator.group_coordinator import load
+from sexton.coordinator.tombstones import group_tombstones
+from sexton.kernels.sweep import held_offsets, judge, plan
+from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
+from sexton.tables import TABLES
+from tests.oracle import oracle_tables
+from tests.quality import world
+from tests.strategies import BASE_MS, BatchSpec, encode_log, histories
+
+PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "key": b"k"}
+CRITICAL = [e for found in EXPECTATIONS.values() for e in found if e.severity == "critical"]
+
+
+def run_of(history: list[BatchSpec], partition_count: int | None) -> tuple[dict[str, pa.Table], RunFacts]:
+    """The tables that the plain rules give for log partition 0, and its run."""
+    loaded = load([encode_log(history)], cap_bytes=1 << 20)
+    run = RunFacts(
+        cluster_id="c1",
+        as_of_ms=1_000,
+        run_id="r1",
+        cuts={0: loaded.cut},
+        plan_id="plan",
+        partition_count=partition_count,
+    )
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in CHECKED_TABLES}
+    rows.update(oracle_tables(loaded, 0, partition_count))
+    state = {name: typed(name, rows[name]) for name in rows}
+    offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
+    verdicts = judge(offsets, state["groups"], state["pending_offsets"], retention_ms=60_000, now_ms=BASE_MS + 70_000)
+    rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
+    if not (loaded.undecodable or loaded.load_would_fail):
+        own = [
+            {
+                "group_id": group_id,
+                "ordinal": ordinal,
+                **{name: getattr(item, name) for name in ("record_type", "member_id", "regular_expression")},
+            }
+            for group_id, group in loaded.groups.by_id.items()
+            if group.group_type != "Classic"
+            for ordinal, item in enumerate(group_tombstones(group))
+        ]
+        planned = plan(offsets, pc.equal(verdicts["broker_verdict"], "expire"), state["groups"], tombstones_of(own))
+        rows["tombstones"] = [
+            {**row, **PLAN_COLUMNS, "position": position} for position, row in enumerate(planned.to_pylist())
+        ]
+    marked = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
+    return world.tables_of({name: [{**row, **marked} for row in found] for name, found in rows.items()}), run
+
+
+def typed(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=TABLES[name].arrow_schema(with_run=False))
+
+
+def tombstones_of(rows: list[dict[str, Any]]) -> pa.Table:
+    names = ["group_id", "ordinal", "record_type", "member_id", "regular_expression"]
+    kinds = dict.fromkeys(names, pa.string()) | dict.fromkeys(names[1:3], pa.int32())
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories(max_size=10), st.sampled_from([None, 1, 3]))
+def test_a_correct_replay_breaks_no_critical_expectation(history: list[BatchSpec], partition_count: int | None) -> None:
+    tables, run = run_of(history, partition_count)
+    counts = world.measured(tables, run).counts
+    broken = [e for e in CRITICAL if e.table != "runs" and counts[e.table, e.measure]]
+    assert broken == []

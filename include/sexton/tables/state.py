@@ -83,9 +83,9 @@ GROUPS = Table(
         Column(
             name="protocol_type",
             type=pa.string(),
+            # Members bring their protocol type with them, even an empty one: "" is only absence without them.
             doc="consumer, share or streams for the new types; NULL for a simple group",
             nullable=True,
-            absent="",
         ),
         Column(name="protocol", type=pa.string(), doc="the chosen assignor", nullable=True),
         Column(name="generation", type=pa.int32(), doc="generation; group epoch of the new types", nullable=True),

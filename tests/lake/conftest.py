@@ -14,8 +14,4 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def spark(lake: Lake) -> SparkSession:
-    session = iceberg_session(lake)
-    for name, value in lake.spark_conf().items():
-        if name.startswith("spark.sql.catalog."):
-            session.conf.set(name, value)
-    return session
+    return iceberg_session(lake)

@@ -43,10 +43,11 @@ def test_a_uri_that_is_no_jdbc_uri() -> None:
 
 
 def test_spark_gets_the_properties_and_the_jars(tmp_path: Path) -> None:
-    conf = lake_at(tmp_path).spark_conf([Path("/a.jar"), Path("/b.jar")])
+    lake = lake_at(tmp_path)
+    conf = lake.spark_conf([Path("/a.jar"), Path("/b.jar")])
     assert conf["spark.jars"] == "/a.jar,/b.jar"
-    assert conf["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
-    assert conf["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
+    assert conf[f"spark.sql.catalog.{lake.name}.uri"] == f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
+    assert conf[f"spark.sql.catalog.{lake.name}.jdbc.schema-version"] == "V1"
     assert "IcebergSparkSessionExtensions" in conf["spark.sql.extensions"]
 
 

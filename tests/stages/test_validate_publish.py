@@ -31,11 +31,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def iceberg(lake: Lake) -> Engine:
-    session = iceberg_session(lake)
-    for name, value in lake.spark_conf().items():
-        if name.startswith("spark.sql.catalog."):
-            session.conf.set(name, value)
-    return engine_of(session)
+    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
 from sexton.kernels.store import key_columns
+from sexton.kernels.table import TEXT_BYTES, TEXT_LIVE, compact_texts
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set
@@ -149,6 +150,23 @@ def test_the_empty_fold_is_neutral() -> None:
     assert_equal(fold_bytes(b""), loaded(b""))
 
 
+@pytest.mark.parametrize("control_type", [COMMIT, ABORT])
+@pytest.mark.parametrize("between", [commit("g", 7), tombstone("g"), commit("other")])
+def test_a_marker_settles_what_lies_two_pieces_back(control_type: int, between: Entry) -> None:
+    batches = encode_batches(
+        [
+            BatchSpec(entries=(commit("g", 5),), producer_id=1, transactional=True),
+            BatchSpec(entries=(between,)),
+            BatchSpec(producer_id=1, transactional=True, control_type=control_type),
+            BatchSpec(producer_id=1, transactional=True, control_type=COMMIT),
+        ]
+    )
+    data = b"".join(batches)
+    a, b, c, d = fold_pieces(data, [sum(map(len, batches[:count])) for count in (1, 2, 3)])
+    for fold in (merge(a, merge(merge(b, c), d)), merge(a, merge(b, merge(c, d))), merge(merge(merge(a, b), c), d)):
+        assert_equal(fold, loaded(data))
+
+
 def test_merge_leaves_its_operands_alone() -> None:
     data = encode_log([BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(commit("g", 2), tombstone("h")))])
     left, right = fold_pieces(data, [len(data) // 2])
@@ -265,6 +283,7 @@ ODD_BATCHES = {
     "delete horizon": odd_batch(2, delete_horizon_ms=BASE_MS + 9, producer_id=4, timestamp_deltas=[-3, 1 << 40]),
     "deltas fall": odd_batch(3, offset_deltas=[4, 3, 5]),
     "hole at the end": odd_batch(last_offset_delta=7),
+    "more than it says": odd_batch(2, last_offset_delta=0),
     "two control records": control_batch((bytes(4), bytes(6)), (b"\0\5\0\1", bytes(6))),
     "short control key": control_batch((b"\0\0\0", None)),
     "magic 0": encode_message_set([(offset_key("g"), VALUE), (offset_key("g"), None)], base_offset=3, magic=0),
@@ -338,6 +357,28 @@ def test_a_long_log(codec: str) -> None:
     plain = loaded(data)
     assert_equal(fold_bytes(data), plain, partition_count=1)
     assert_equal(merge_all(fold_segments([data], target_bytes=len(data) // 5)), plain, partition_count=1)
+
+
+def test_metadata_that_no_row_holds_is_dropped() -> None:
+    history = [
+        BatchSpec(entries=(commit(f"g{number % 9}", number, metadata="m" * number),), producer_id=number % 3 - 1)
+        for number in range(90)
+    ]
+    data = encode_log(history)
+    fold = fold_bytes(data)
+    used = int(fold.state.counts[TEXT_BYTES])
+    compact = replace(fold, state=compact_texts(fold.state, slack_bytes=0))
+    assert compact.state.counts[TEXT_BYTES] == compact.state.counts[TEXT_LIVE] < used
+    assert_equal(compact, loaded(data))
+    assert_equal(merge(compact, fold_bytes(b"")), loaded(data))
+
+
+def test_the_first_failure_is_told_across_pieces() -> None:
+    batches = encode_batches([BatchSpec(entries=((b"", b"v"),)), BatchSpec(entries=(commit("g"),))])
+    data = batches[0] + b"\x01" * 50 + batches[1]
+    fold = merge_all(fold_pieces(data, [len(batches[0])]))
+    assert fold.undecodable[1][1].reason == "malformed_batch"
+    assert_equal(fold, loaded(data))
 
 
 def test_a_chunk_of_several_pieces() -> None:

@@ -19,7 +19,7 @@ from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
-from sexton.kernels.reread import place_of, reread
+from sexton.kernels.reread import UNKNOWN_PLACE, place_before, reread
 from sexton.kernels.table import (
     KEYS,
     NEED,
@@ -89,11 +89,13 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
+    start = place_before(int(left.tally[scan.T_NEXT]))  # of damage at which the right begins
+    after = [(start if place == UNKNOWN_PLACE else place, row) for place, row in right.undecodable]
     scan.add_tally(left.tally, right.tally)
     return PartialFold(
         state=state,
         tally=left.tally,
-        undecodable=left.undecodable + right.undecodable,
+        undecodable=left.undecodable + after,
         cut=right.cut,
         is_prefix=left.is_prefix,
     )
@@ -214,7 +216,7 @@ class _Folder:
         if isinstance(found, TornTail):
             return True
         if isinstance(found, Damage):
-            self.undecodable.append((place_of(int(self.tally[scan.T_NEXT]), step=-1), decoding.damage(found)))
+            self.undecodable.append((place_before(int(self.tally[scan.T_NEXT])), decoding.damage(found)))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
@@ -224,7 +226,7 @@ class _Folder:
             self.tally, found.size_bytes, found.base_offset, found.last_offset, found.max_timestamp_ms, self.future_ms
         )
         if not found.crc_ok:
-            self.undecodable.append((place_of(found.base_offset, step=-1), decoding.bad_crc(found)))
+            self.undecodable.append((place_before(found.base_offset), decoding.bad_crc(found)))
         self._reread(found, folded=0)
         return True
 

@@ -21,9 +21,17 @@ from sexton.log.varint import write_varint
 _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 
 
-def place_of(log_offset: int, *, step: int = 0) -> int:
-    """Where a finding stands in the log: at a log_offset, or with a `step` of 1 or -1 behind or before it."""
-    return 2 * log_offset + step
+UNKNOWN_PLACE = -1
+
+
+def place_of(log_offset: int) -> int:
+    """Where a finding about a record stands in the log."""
+    return 2 * log_offset
+
+
+def place_before(log_offset: int) -> int:
+    """Where a finding stands that is no record's; UNKNOWN_PLACE, which is before all others, for a negative offset."""
+    return UNKNOWN_PLACE if log_offset < 0 else 2 * log_offset - 1
 
 
 @dataclass(slots=True)
@@ -67,10 +75,10 @@ class Reread:
 def reread(batch: Batch, *, folded: int, cap_bytes: int) -> Reread:
     """Read `batch` again, past the `folded` records that the loop has taken."""
     found = Reread()
-    before = batch.base_offset - 1
+    after = batch.base_offset
     for record in read_records(batch, cap_bytes=cap_bytes):
-        place = place_of(before, step=1) if record.log_offset is None else place_of(record.log_offset)
-        before = before if record.log_offset is None else record.log_offset
+        place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
+        after = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
             found.undecodable.append((place, decoding.bad_record(record, base_offset=batch.base_offset)))
         elif folded > 0:

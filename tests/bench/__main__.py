@@ -79,7 +79,7 @@ def main() -> None:
     records = options.parse_args().records
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
         log = Path(scratch) / "log"
-        files = write(Shape(records=records, log_partitions=LOG_PARTITIONS), log)
+        files = write(Shape(records=records, log_partitions=LOG_PARTITIONS, records_per_batch=3), log)
         size_mb = sum(file.stat().st_size for file in files) / 1e6
         folded, audited, dumped = fold_seconds(log), audit_seconds(log, Path(scratch) / "out"), dump_seconds(log)
     table = Table(title=f"{records:,} offset commits, {size_mb:.0f} MB, {os.cpu_count()} cores")

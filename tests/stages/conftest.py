@@ -9,6 +9,6 @@ from sexton.stages.spark import Engine
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    with Engine("tests", quiet=True) as engine:
+    with Engine("tests", iceberg=True, quiet=True) as engine:  # one JVM a session: it must know the lake too
         _ = engine.session  # small inputs, too, take the way over Spark
         yield engine

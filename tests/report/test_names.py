@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.report.names import NAME_CELLS, short, visible, without_login
+from sexton.errors import without_login
+from sexton.report.names import NAME_CELLS, short, visible
 from tests.report.run_folder import HOSTILE_NAMES
 
 MOVING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")

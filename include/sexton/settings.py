@@ -23,6 +23,9 @@ class Settings(BaseSettings):
     archive: str = Field(default="", description="archive of segments, a folder or URI; default <home>/var/archive")
     warehouse: str = Field(default="", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
     catalog_uri: str = Field(default="", description="Iceberg JDBC catalog; default SQLite under <home>/var")
+    catalog_properties: dict[str, str] = Field(
+        default_factory=dict, description="any other Iceberg catalog, as JSON: its properties replace the JDBC one's"
+    )
     runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
     bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
     airflow_port: int = Field(default=8080, ge=1, le=65_535, description="of the embedded Airflow, on 127.0.0.1")

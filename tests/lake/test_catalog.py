@@ -7,6 +7,7 @@ import pytest
 from sexton.errors import NoCoverage, UsageError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake, open_lake, reader_properties
+from sexton.settings import Settings
 from tests.lake_session import lake_at
 
 
@@ -54,6 +55,13 @@ def test_spark_gets_the_properties_and_the_jars(tmp_path: Path) -> None:
 def test_opening_makes_the_folder_of_the_catalog(tmp_path: Path) -> None:
     open_lake({"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'a' / 'catalog.db'}", "warehouse": "w"})
     assert (tmp_path / "a").is_dir()
+
+
+def test_any_other_catalog_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {"type": "rest", "uri": "https://catalog"}
+    monkeypatch.setattr("sexton.lake.catalog.settings", lambda: Settings(catalog_properties=rest))
+    assert dict(open_lake().properties) == rest
+    assert reader_properties(open_lake().properties) == rest
 
 
 def test_a_lake_that_was_never_written(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ class Lake:
 def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
     """The lake of this deployment's settings, or of other catalog `properties`; local folders are made."""
     config = settings()
-    found = {"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri}
-    found = dict(properties) if properties else found
+    default = {"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri}
+    found = dict(properties or config.catalog_properties or default)
     if found.get("type") == "jdbc":
         found = {**_JDBC_DEFAULTS, **found}
         if (file := _sqlite_file(found)) is not None:

@@ -173,7 +173,7 @@ def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, tmp_path: Path)
     archive = system.config.archive_uri
     clients = client_config({}, bootstrap_servers=system.config.bootstrap_servers)
     folder = RunFolder(tmp_path / "run")
-    with Engine("test", quiet=True) as engine:
+    with Engine("test", iceberg=True, quiet=True) as engine:
         snapshot_log.run(engine, SnapshotRequest(config=clients, archive=archive), now_ms=now_ms)
         asked = ReplayRequest(
             run_id="sweep", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1

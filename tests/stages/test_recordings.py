@@ -4,14 +4,19 @@ What is compared is told by tests/golden/check_audit.py; the recordings by tests
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from sexton.java import find_java
+from sexton.kafka import jars
+from sexton.kafka.broker import dump_log
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.records import decode_key
+from sexton.settings import settings, variable
 from sexton.stages.audit import AuditRequest, run_audit
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunRecord
@@ -20,6 +25,7 @@ from sexton.stages.spark import Engine
 GOLDEN = Path(__file__).parents[1] / "golden"
 CHECK = GOLDEN / "check_audit.py"
 RECORDINGS = ["kafka-4.3.1-plain", "kafka-4.3.1-lz4", "kafka-4.3.1-partial"]
+DUMPED = re.compile(r"\| offset: (\d+) .* key: (\{.*\}) payload: (\S+)$", re.MULTILINE)
 TAKEN_AT_MS = 1_796_000_000_000  # some days after the recordings
 
 
@@ -80,6 +86,34 @@ def rows_of_plan(out: Path) -> list[tuple[int, str]]:
         record_type, fields = decode_key(row["key"])
         assert (record_type, fields["group_id"]) == (row["record_type"], row["group_id"])
     return [(row["log_partition"], row["key"].hex()) for row in rows]
+
+
+def test_the_real_kafka_dump_log_shows_the_same_records(engine: Engine, tmp_path: Path) -> None:
+    recording = GOLDEN / "kafka-4.3.1-plain"
+    as_of_ms = int(check("as-of", recording, 0))
+    audit(engine, tmp_path, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
+    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+    kafka_jars = jars.ensure(settings().cache, "kafka")
+    shown = []
+    for file in sorted((tmp_path / "batches").glob("*.log")):
+        # kafka-dump-log takes the base offset from the name of the file, as of any segment.
+        cut = json.loads((tmp_path / "run.json").read_text())["cuts"][file.stem]
+        segment = tmp_path / file.stem / f"{cut:020d}.log"
+        segment.parent.mkdir()
+        segment.write_bytes(file.read_bytes())
+        text = dump_log([segment], java=java, jars=kafka_jars)
+        assert "isvalid: false" not in text
+        for offset, key, payload in DUMPED.findall(text):
+            told = json.loads(key)
+            assert payload in ("null", "<DELETE>")
+            shown.append((int(file.stem), int(offset) - cut, int(told["type"]), *told["data"].values()))
+    planned = []
+    for part, key_hex in rows_of_plan(tmp_path):
+        record_type, fields = decode_key(bytes.fromhex(key_hex))
+        planned.append((part, record_type, *fields.values()))
+    assert [(part, *rest) for part, _, *rest in shown] == planned
+    positions = {part: [at for own, at, *_ in shown if own == part] for part in {row[0] for row in shown}}
+    assert all(found == list(range(len(found))) for found in positions.values())
 
 
 def test_the_same_bytes_give_the_same_plan_and_checkpoint(engine: Engine, tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """A Spark session that knows Iceberg, one for every test that needs it, and lakes of their own in folders of theirs.
 
-A JVM takes its jars when it starts. Where a test before has started one without Iceberg's, it is replaced.
+A JVM takes its jars when it starts, and there is one a test run: every Engine of the tests asks for Iceberg.
 """
 
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sexton.kafka.jars import ensure
@@ -28,9 +27,6 @@ def lake_at(folder: Path) -> Lake:
 
 def iceberg_session(lake: Lake) -> SparkSession:
     """The session, with `lake` as one of its catalogs."""
-    active = SparkSession.getActiveSession()
-    if active is not None and "iceberg" not in (active.conf.get("spark.sql.extensions", "") or ""):
-        stop_jvm(active)
     session = spark_session("tests", conf=lake.spark_conf(ensure(settings().cache, "spark")))
     for name, value in lake.spark_conf().items():
         if name.startswith("spark.sql.catalog."):
@@ -40,17 +36,6 @@ def iceberg_session(lake: Lake) -> SparkSession:
 
 def engine_of(session: SparkSession) -> Engine:
     """An engine that works with `session`."""
-    engine = Engine("tests", quiet=True)
+    engine = Engine("tests", iceberg=True, quiet=True)
     engine._session = session
     return engine
-
-
-def stop_jvm(session: SparkSession) -> None:
-    """Stop a session with its JVM, so that the next one can bring other jars."""
-    gateway = SparkContext._gateway
-    session.stop()
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
-    SparkContext._gateway = SparkContext._jvm = None

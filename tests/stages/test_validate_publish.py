@@ -45,7 +45,7 @@ def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def no_spark() -> Engine:
     """An engine whose session nobody may ask for."""
-    return Engine("tests", quiet=True)
+    return Engine("tests", iceberg=True, quiet=True)
 
 
 def fill(

@@ -63,6 +63,11 @@ def open_segments(root: str, *, topics_file: str | None) -> LogSource:
 def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) -> LogSource:
     """The newest lineage of every log partition in the archive, with the facts that speak for `as_of_ms`."""
     fs, path = filesystem(root)
+    newest = newest_facts(fs, path)
+    if as_of_ms is not None and newest is not None and newest.taken_at_ms < as_of_ms:
+        late_ms = as_of_ms - newest.taken_at_ms
+        fix = "run `sexton snapshot` first, or choose an earlier as-of"
+        raise NoCoverage(f"the newest snapshot was taken {late_ms} ms before as_of", place=root, fix=fix)
     facts, warnings = _facts(fs, path, as_of_ms)
     segments = list_archived(
         fs,
@@ -73,7 +78,6 @@ def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) ->
     if not segments:
         raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
-    newest = newest_facts(fs, path)
     minutes = facts.settings.get("offsets.retention.minutes") if facts else None
     return LogSource(
         uri=root,

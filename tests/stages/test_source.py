@@ -1,0 +1,73 @@
+"""What the archive can answer for, and whose facts speak for an instant."""
+
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton.errors import NoCoverage, UsageError
+from sexton.log.archive import FactsRecord, Lineage, write_facts, write_segment
+from sexton.stages.source import FACTS_SLACK_MS, filesystem, open_archive
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+
+FIRST_MS = BASE_MS + 60_000
+SECOND_MS = FIRST_MS + 2 * FACTS_SLACK_MS
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """One segment, and facts of two snapshots: the retention was a day, and is a week."""
+    fs, root = pafs.LocalFileSystem(), str(tmp_path / "archive")
+    write_segment(
+        fs,
+        root,
+        [encode_log([BatchSpec(entries=(commit("a"),))])],
+        cluster_id="cluster",
+        topic_id="topic",
+        log_partition=0,
+        lineage=Lineage(ordinal=0, start_log_offset=0),
+        first_log_offset=0,
+        end_log_offset=1,
+        taken_at_ms=FIRST_MS,
+        high_watermark=1,
+        last_stable_offset=1,
+    )
+    for taken_at_ms, minutes in ((FIRST_MS, "1440"), (SECOND_MS, "10080")):
+        record = FactsRecord(
+            taken_at_ms=taken_at_ms,
+            cluster_id="cluster",
+            broker_version=None,
+            settings={"offsets.retention.minutes": minutes},
+            offsets_topic={"topic_id": "topic", "partitions": 1},
+            topics=[],
+        )
+        write_facts(fs, root, record)
+    return root
+
+
+@pytest.mark.parametrize(
+    "as_of_ms, minutes",
+    [
+        (None, 10_080),
+        (SECOND_MS, 10_080),
+        (SECOND_MS - 1, 1_440),
+        (FIRST_MS - 1, 1_440),  # the snapshot that settled it came after it
+        (FIRST_MS - FACTS_SLACK_MS - 1, None),
+    ],
+)
+def test_the_cluster_of_today_does_not_speak_for_yesterday(archive: str, as_of_ms: int | None, minutes: int) -> None:
+    source = open_archive(archive, as_of_ms=as_of_ms, topics_file=None)
+    assert source.retention_minutes == minutes
+    assert bool(source.warnings) == (minutes is None)
+    assert source.segments.keys() == {0}
+
+
+def test_an_instant_after_the_newest_snapshot_has_no_coverage(archive: str) -> None:
+    with pytest.raises(NoCoverage, match="1 ms before as_of"):
+        open_archive(archive, as_of_ms=SECOND_MS + 1, topics_file=None)
+
+
+def test_a_location_that_cannot_be_used_is_told_without_its_password() -> None:
+    with pytest.raises(UsageError) as caught:
+        filesystem("nonsense://user:secret@place/x")
+    assert "secret" not in str(caught.value)

@@ -25,6 +25,14 @@ RUNAWAY = (
     f"subprocess.Popen([sys.executable, '-c', {SLEEPER!r}], start_new_session=True)"
 )
 
+# A child without the mark (one that wrote a title over its environment) that outlives its parent.
+UNMARKED = (
+    "import os, pathlib, subprocess, sys, time\n"
+    f"bare = {{name: value for name, value in os.environ.items() if name != {MARK!r}}}\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], env=bare)\n"
+    "pathlib.Path(sys.argv[1]).write_text(str(child.pid)); time.sleep(60)"
+)
+
 
 @pytest.fixture
 def make(tmp_path):
@@ -89,6 +97,15 @@ def test_runaways_are_found_by_their_mark(make, tmp_path) -> None:
     assert processes.running() == {}
     assert processes.stop(Patience(polite_s=0.2, firm_s=3))
     assert not runaway.is_running() or runaway.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_child_that_lost_the_mark_goes_too(make, tmp_path) -> None:
+    processes = make()
+    start(processes, "a", UNMARKED, tmp_path, str(tmp_path / "child"))
+    child = psutil.Process(int((tmp_path / "child").read_text()))
+    assert child not in processes.descendants()
+    assert processes.stop(QUICK)
+    assert not child.is_running()
 
 
 def test_other_systems_are_left_alone(make, tmp_path) -> None:

@@ -88,13 +88,15 @@ class Processes:
         """
         patience = patience or Patience()
         named, was_there = list(self.running().values()), bool(self.descendants())
+        # A process that writes a title of its own over its environment (Airflow's workers do) has lost the mark.
+        children = [child for process in named for child in _children(process)]
         _signal(named, signal.SIGTERM)
-        if not self._wait(patience.polite_s):
-            _signal(self.descendants(), signal.SIGTERM)
-            if not self._wait(patience.firm_s):
-                _signal(self.descendants(), signal.SIGKILL)
-                if not self._wait(patience.firm_s):
-                    left = ", ".join(str(process.pid) for process in self.descendants())
+        if not self._wait(children, patience.polite_s):
+            _signal(self._left(children), signal.SIGTERM)
+            if not self._wait(children, patience.firm_s):
+                _signal(self._left(children), signal.SIGKILL)
+                if not self._wait(children, patience.firm_s):
+                    left = ", ".join(str(process.pid) for process in self._left(children))
                     raise OSError(f"processes that cannot be ended: {left}")
         for child in self._children:
             child.wait()  # ended, but perhaps not collected yet
@@ -103,12 +105,16 @@ class Processes:
             note.unlink(missing_ok=True)
         return was_there or bool(named)
 
-    def _wait(self, seconds: float) -> bool:
+    def _left(self, children: Sequence[psutil.Process]) -> list[psutil.Process]:
+        """Whatever has our mark, and those of `children` that still run."""
+        return [*self.descendants(), *(child for child in children if _is_alive(child))]
+
+    def _wait(self, children: Sequence[psutil.Process], seconds: float) -> bool:
         """True as soon as nothing is left; False after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             self._reap()
-            if not self.descendants():
+            if not self._left(children):
                 return True
             if time.monotonic() > deadline:
                 return False
@@ -126,6 +132,22 @@ def _default_signals() -> None:
     """Undo what a shell does to background jobs: ignored signals stay ignored across exec."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Whether it still runs; a process that got its id since does not count, nor one that only waits to be collected."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:

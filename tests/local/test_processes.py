@@ -105,7 +105,7 @@ def test_a_child_that_lost_the_mark_goes_too(make, tmp_path) -> None:
     child = psutil.Process(int((tmp_path / "child").read_text()))
     assert child not in processes.descendants()
     assert processes.stop(QUICK)
-    assert not child.is_running()
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_other_systems_are_left_alone(make, tmp_path) -> None:

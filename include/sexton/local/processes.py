@@ -143,7 +143,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs; a process that got its id since does not count, nor one that only waits to be collected."""
+    """Whether it still runs: not one that got its id since, nor one that only waits to be collected."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

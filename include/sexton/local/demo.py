@@ -9,7 +9,7 @@ touched. Only Airflow's home is the one of `make up`, so that its UI shows the d
 
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -117,9 +117,11 @@ def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
     """Run the main DAG once, as of now; returns its run_id and the states of its tasks in the order of the pipeline."""
     run_id = api.trigger(MAIN_DAG, {"as_of": str(time.time_ns() // 1_000_000)})
     api.set_paused(MAIN_DAG, False)
-    states = _follow(api, run_id, console)
-    api.set_paused(MAIN_DAG, True)  # as it was: after `make up` nothing is scheduled until somebody wants it
-    return run_id, states
+    try:
+        return run_id, _follow(api, run_id, console)
+    finally:
+        with suppress(SextonError):  # it may be Airflow that failed
+            api.set_paused(MAIN_DAG, True)  # as it was: nothing is scheduled until somebody wants it
 
 
 def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:

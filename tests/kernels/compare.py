@@ -81,6 +81,7 @@ def assert_equal(fold: PartialFold, plain: Loaded, *, partition_count: int | Non
     assert fold.next_log_offset == plain.next_log_offset
     assert fold.unknown_types == dict(plain.unknown_types)
     assert fold.counters["future_batches"] == plain.counters["future_batches"]
+    assert fold.max_timestamp_ms == plain.max_timestamp_ms
     profile = got["load_profile"][0]
     fates = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
     assert profile["read_values"] == sum(profile[fate] for fate in fates)

@@ -128,10 +128,14 @@ def load(
 
 
 def _is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:
+    """Whether reading stops before `batch`; keeps count of stamps, of which those in the future do not count."""
     if taken_at_ms is not None and batch.max_timestamp_ms > taken_at_ms + FUTURE_MS:
         loaded.counters["future_batches"] += 1
         return False
-    return as_of_ms is not None and batch.max_timestamp_ms >= as_of_ms
+    if as_of_ms is not None and batch.max_timestamp_ms >= as_of_ms:
+        return True
+    loaded.max_timestamp_ms = max(loaded.max_timestamp_ms, batch.max_timestamp_ms)
+    return False
 
 
 def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int) -> None:
@@ -142,7 +146,6 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int) -> None:
     if loaded.first_log_offset is None:
         loaded.first_log_offset = batch.base_offset
     loaded.next_log_offset = batch.next_offset
-    loaded.max_timestamp_ms = max(loaded.max_timestamp_ms, batch.max_timestamp_ms)
     if not batch.crc_ok:
         _note(loaded, decoding.bad_crc(batch))
     for record in read_records(batch, cap_bytes=cap_bytes):

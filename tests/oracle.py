@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Container
 from typing import Any
 
-from sexton.coordinator.group_coordinator import Loaded
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import FATES, OffsetKey
 from sexton.coordinator.partitioner import partition_of
 
@@ -41,11 +41,13 @@ def _key_row(key: OffsetKey) -> dict[str, Any]:
 def _groups(loaded: Loaded, log_partition: int, unreachable: Container[OffsetKey]) -> Rows:
     committed = Counter(key[0] for key in loaded.offsets if key not in unreachable)
     pending = Counter(group_id for entries in loaded.pending.values() for group_id, _, _ in entries)
+    open_groups = loaded.state.open_groups()
     return [
         {
             **group.to_group_row(),
             "offset_count": committed[group_id],
             "pending_count": pending[group_id],
+            "has_open_transaction": group_id in open_groups,
             "log_partition": log_partition,
         }
         for group_id, group in sorted(loaded.groups.by_id.items())

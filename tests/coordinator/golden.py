@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sexton.coordinator.group_coordinator import Loaded, load
+from sexton.coordinator.loading import Loaded, load
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CAP_BYTES = 1 << 26

@@ -3,7 +3,7 @@
 import pytest
 
 from sexton.coordinator.expiry import sweep, verdict
-from sexton.coordinator.group_coordinator import load
+from sexton.coordinator.loading import load
 from tests.coordinator.golden import CAP_BYTES, edge_cases
 from tests.strategies import (
     BASE_MS,

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from sexton.coordinator.groups import GROUP_RECORD_TYPES, Groups
+from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError, TransitionError
 from sexton.records import RECORD_TYPES, decode_key, decode_value
 from tests.strategies import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
@@ -129,7 +130,7 @@ def feed(groups, entry, log_offset=None):
 
 
 def replay(*entries, touched=False):
-    groups = Groups()
+    groups = Groups(NEWEST)
     if touched:
         groups.touch("g")
     for log_offset, entry in enumerate(entries):
@@ -143,7 +144,7 @@ def rows(groups):
 
 def test_every_type_that_the_newest_coordinator_reads_is_replayed():
     read = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))}
-    assert read - {0, 1} == GROUP_RECORD_TYPES
+    assert read - {0, 1} == GROUP_RECORD_TYPES - {9}  # which 4.0 alone reads
 
 
 @pytest.mark.parametrize(

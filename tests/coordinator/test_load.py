@@ -1,6 +1,6 @@
 """The loader around the rules: counting, cutting, and going on after what cannot be read."""
 
-from sexton.coordinator.group_coordinator import FUTURE_MS, load, predicted_load_ms
+from sexton.coordinator.loading import FUTURE_MS, load, predicted_load_ms
 from tests.coordinator.golden import CAP_BYTES
 from tests.strategies import (
     ABORT,

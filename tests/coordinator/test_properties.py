@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator.group_coordinator import load
+from sexton.coordinator.loading import load
 from sexton.log.batch import Record, marker_of, read_batches, read_records
 from sexton.records import decode_key
 from tests.coordinator.golden import CAP_BYTES

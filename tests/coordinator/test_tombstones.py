@@ -6,7 +6,7 @@ import random
 import pytest
 
 from sexton.coordinator.expiry import sweep
-from sexton.coordinator.group_coordinator import load
+from sexton.coordinator.loading import load
 from sexton.coordinator.tombstones import Tombstone, encode_batches, encode_plan, in_plan_order, plan_id
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.records import decode_key

@@ -4,13 +4,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from sexton.coordinator.group_coordinator import Loaded, load
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels.fold import PartialFold, fold_chunk
 from sexton.kernels.state import finish
 from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
 from tests.oracle import oracle_tables
 
 CAP_BYTES = 1 << 20
+PROFILES = [
+    *(profile_of(f"group_coordinator:{release}") for release in ("4.0.0", "4.0.1", "4.1", "4.2.2", "4.3")),
+    *(profile_of(f"group_metadata_manager:{release}") for release in ("0.10", "0.11", "2.0", "2.1", "2.8", "3.9")),
+    *(profile_of(f"offset_manager:{release}") for release in ("0.8.2", "0.9")),
+]
+"""Of every kind of rules one."""
 UNORDERED = {"undecodable_records"}
 
 
@@ -18,10 +26,14 @@ def piece_of(data: bytes, start: int = 0, end: int | None = None) -> Piece:
     return Piece(path="", size_bytes=len(data), start_byte=start, end_byte=len(data) if end is None else end)
 
 
-def fold_bytes(data: bytes, *, as_of_ms: int | None = None, taken_at_ms: int | None = None) -> PartialFold:
+def fold_bytes(
+    data: bytes, *, as_of_ms: int | None = None, taken_at_ms: int | None = None, profile: Profile = NEWEST
+) -> PartialFold:
     """The fold of a log of one segment, in one chunk."""
     chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(data),), is_last=True)
-    return fold_chunk([data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
+    return fold_chunk(
+        [data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms, profile=profile
+    )
 
 
 def fold_pieces(data: bytes, borders: Sequence[int], **options: Any) -> list[PartialFold]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
 from sexton.kernels.store import key_columns
@@ -21,7 +22,16 @@ from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set
 from sexton.log.segment import Chunk
 from tests.bench.generate import Shape, generate
-from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded, piece_of
+from tests.kernels.compare import (
+    CAP_BYTES,
+    PROFILES,
+    assert_equal,
+    fold_bytes,
+    fold_pieces,
+    fold_segments,
+    loaded,
+    piece_of,
+)
 from tests.strategies import (
     ABORT,
     BASE_MS,
@@ -47,11 +57,14 @@ FEW = settings(SOME, max_examples=50)
 VALUE = offset_value(5, metadata="m")
 
 
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @SOME
 @given(histories(), CODECS, COUNTS)
-def test_equals_the_plain_replay(history: list[BatchSpec], codec: int, partition_count: int | None) -> None:
+def test_equals_the_plain_replay(
+    profile: Profile, history: list[BatchSpec], codec: int, partition_count: int | None
+) -> None:
     data = encode_log(history, codec=codec)
-    assert_equal(fold_bytes(data), loaded(data), partition_count=partition_count)
+    assert_equal(fold_bytes(data, profile=profile), loaded(data, profile=profile), partition_count=partition_count)
 
 
 @st.composite

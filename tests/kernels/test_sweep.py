@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator import expiry
-from sexton.coordinator.group_coordinator import Loaded, load
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import Tombstone, group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.tables import TABLES
+from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
 
@@ -54,7 +56,15 @@ def tables_of(loaded: Loaded, *, log_partition: int, partition_count: int | None
 def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: int | None = None) -> None:
     tables = tables_of(loaded, log_partition=0, partition_count=partition_count)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    verdicts = judge(offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms)
+    profile = loaded.profile
+    verdicts = judge(
+        offsets,
+        tables["groups"],
+        tables["pending_offsets"],
+        retention_ms=retention_ms,
+        now_ms=now_ms,
+        profile=profile,
+    )
     pending = loaded.state.pending_keys()
     for row in verdicts.to_pylist():
         key = (row["group_id"], row["topic"], row["partition"])
@@ -65,6 +75,7 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
             is_pending=key in pending,
             retention_ms=retention_ms,
             now_ms=now_ms,
+            profile=profile,
         )
         assert (
             row["broker_verdict"],
@@ -76,16 +87,17 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
         key for key in loaded.offsets if key[0] in loaded.groups.by_id
     }
     expires = pc.equal(verdicts["broker_verdict"], "expire")
-    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"]).to_pylist()
+    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
     assert [Tombstone(**row) for row in planned] == expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
+@settings(max_examples=60, deadline=None)
 @given(histories(max_size=10), RETENTIONS, INSTANTS, st.sampled_from([None, 1, 4]))
 def test_sweep_equals_the_plain_rules(
-    history: list[BatchSpec], retention_ms: int, now_ms: int, partition_count: int | None
+    profile: Profile, history: list[BatchSpec], retention_ms: int, now_ms: int, partition_count: int | None
 ) -> None:
-    loaded = load([encode_log(history)], cap_bytes=CAP_BYTES)
+    loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     compare(loaded, retention_ms=retention_ms, now_ms=now_ms, partition_count=partition_count)
 
 

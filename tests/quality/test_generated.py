@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator.group_coordinator import load
+from sexton.coordinator.loading import load
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.coordinator.group import Fields, Group, GroupTombstone, assignment_text
+from sexton.coordinator.profile import Subscriptions
 from sexton.errors import TransitionError
-from sexton.records import decode_subscription, decode_utf8
+from sexton.records import MalformedRecord, decode_subscription, decode_utf8
 
 CONSUMER = "consumer"
 _METADATA_TYPE = 2
@@ -44,15 +45,19 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, ClassicMember] = {}
         self._subscribed_topics: frozenset[str] | None = None
+        self._subscriptions = Subscriptions.FAIL
 
     @classmethod
-    def from_value(cls, group_id: str, value: Fields) -> "ClassicGroup":
+    def from_value(
+        cls, group_id: str, value: Fields, *, subscriptions: Subscriptions = Subscriptions.FAIL
+    ) -> "ClassicGroup":
         """The group of a record of type 2.
 
         Raises MalformedRecord (malformed_subscription) where the coordinator cannot parse a consumer's subscription,
         and TransitionError where it refuses to add a member; both end its load.
         """
         group = cls(group_id)
+        group._subscriptions = subscriptions
         group.protocol = value["protocol"]
         group.generation = value["generation"]
         group.leader = value["leader"]
@@ -81,10 +86,7 @@ class ClassicGroup(Group):
 
     def _member(self, member: Fields) -> ClassicMember:
         session, rebalance = member["session_timeout_ms"], member["rebalance_timeout_ms"]
-        is_parsed = self._protocol_type == CONSUMER and self.protocol is not None
-        # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order of
-        # a hash map; here a malformed one ends the load wherever it stands.
-        topics = decode_subscription(member["subscription"]) if is_parsed else None
+        topics = self._topics(member["subscription"])
         return ClassicMember(
             member_id=member["member_id"],
             group_instance_id=member["group_instance_id"],
@@ -95,6 +97,19 @@ class ClassicGroup(Group):
             subscribed_topics=None if topics is None else frozenset(topics),
             assignment=member["assignment"],
         )
+
+    def _topics(self, subscription: bytes) -> list[str] | None:
+        """The topics of a member's subscription, None where the coordinator does not know them."""
+        if self._protocol_type != CONSUMER or self.protocol is None:
+            return None
+        try:
+            # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
+            # of a hash map; here a malformed one ends the load wherever it stands.
+            return decode_subscription(subscription)
+        except MalformedRecord:
+            if self._subscriptions is Subscriptions.FAIL:
+                raise
+            return None
 
     def _join_subscriptions(self) -> frozenset[str] | None:
         """ClassicGroup.computeSubscribedTopics: known for consumers only, and only when every member's is."""

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.coordinator.groups import GROUP_RECORD_TYPES
+from sexton.coordinator.profile import Profile
 from sexton.errors import LogError
 from sexton.log.batch import BadRecord, Batch, Damage, Record
-from sexton.records import decode_key, decode_value
+from sexton.records import MalformedRecord, decode_key, decode_value
 
 OFFSET_TYPES = frozenset({0, 1})
-REPLAYED_TYPES = OFFSET_TYPES | GROUP_RECORD_TYPES
 BAD_CRC = "bad_crc"
+UNKNOWN_TYPE = "unknown_record_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Undecodable:
         return f"{place}{batch}{self.reason}: {self.detail}"
 
 
-def decode(record: Record, *, base_offset: int) -> Decoded | UnknownType | Undecodable:
+def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | UnknownType | Undecodable:
     """Decode a record of a data batch. The type is looked at before anything else, as Kafka does."""
     if record.key is None:
         return undecodable(record, "null_key", "expected a key, got none", base_offset=base_offset)
@@ -82,14 +82,27 @@ def decode(record: Record, *, base_offset: int) -> Decoded | UnknownType | Undec
         detail = f"expected a record type of 2 bytes, got {len(record.key)}"
         return undecodable(record, "short_key", detail, base_offset=base_offset)
     (record_type,) = struct.unpack_from(">h", record.key)
-    if record_type not in REPLAYED_TYPES:
-        return UnknownType(record_type=record_type)
+    if not profile.reads(record_type):
+        if profile.skips_unknown_types:
+            return UnknownType(record_type=record_type)
+        detail = f"Unknown group metadata message version: {record_type}"
+        return undecodable(record, UNKNOWN_TYPE, detail, base_offset=base_offset, record_type=record_type)
     try:
         _, key = decode_key(record.key)
-        value = None if record.value is None else decode_value(record_type, record.value)[1]
+        value = None if record.value is None else _value(record_type, record.value, profile)
     except LogError as error:
         return undecodable(record, error.reason, error.detail, base_offset=base_offset, record_type=record_type)
     return Decoded(log_offset=record.log_offset, record_type=record_type, key=key, value=value)
+
+
+def _value(record_type: int, value: bytes, profile: Profile) -> Mapping[str, Any]:
+    """The fields of a value of a version that the coordinator reads."""
+    highest = profile.value_versions[record_type]
+    version = int.from_bytes(value[:2], signed=True)
+    if len(value) >= 2 and not 0 <= version <= highest:
+        raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
+    # up to 4.0 whatever is legal under type 1 is under type 0
+    return decode_value(1 if record_type == 0 else record_type, value)[1]
 
 
 def undecodable(
@@ -128,6 +141,19 @@ def bad_crc(batch: Batch) -> Undecodable:
         record_type=None,
         reason=BAD_CRC,
         detail=f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are",
+        key=None,
+        value=None,
+    )
+
+
+def unread_format(batch: Batch) -> Undecodable:
+    """The row for a batch of a record format that came after the coordinator's release."""
+    return Undecodable(
+        base_offset=batch.base_offset,
+        log_offset=None,
+        record_type=None,
+        reason="unknown_magic",
+        detail=f"a batch of record format {batch.magic}, which this release cannot read",
         key=None,
         value=None,
     )

@@ -1,228 +1,61 @@
-"""The profile group_coordinator: how a 4.x coordinator loads a log partition, record by record.
+"""The profile group_coordinator: the coordinator of Kafka 4.0 and later, in Java (KIP-848).
 
-Readable and slow: the oracle that the kernels are held against. Follows Kafka 4.3's CoordinatorLoaderImpl,
-OffsetMetadataManager (offsets.py) and GroupMetadataManager (groups.py); spec sections 3.1 to 3.5. A coordinator stops
-at the first record that it cannot decode or replay; this goes on without it, and says in `failures` where and why.
+Its fold is what offsets.py and groups.py say, its expiry what expiry.py says; here is what changed from release to
+release. Sources: OffsetMetadataManager, GroupMetadataManager, GroupCoordinatorRecordSerde; spec 3 and 5.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import Any
 
-from sexton.coordinator import decoding
-from sexton.coordinator.decoding import OFFSET_TYPES, Decoded, Undecodable, UnknownType
-from sexton.coordinator.groups import Groups
-from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
-from sexton.coordinator.partitioner import partition_of
-from sexton.errors import LogError, TransitionError
-from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
+from sexton.coordinator.offsets import OffsetKey, Offsets
+from sexton.coordinator.profile import Subscriptions
+from sexton.records import RECORD_TYPES
 
-FUTURE_MS = 3_600_000
-"""A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
-
-GROUP_REMOVED, STRAY = "group_removed", "stray"
-_LOAD_MS_PER_RECORD = 0.0012  # a 4.3.1 coordinator, warm: 3.0 M plain commits in 3.6 s on one core
+NAME = "group_coordinator"
+DEFAULT_RELEASE = (4, 3, 1)
+LAST_RELEASE = (4, 4)
+_OFFSETS_AND_CLASSIC = {0: 0, 1: 4, 2: 4}
 
 
-@dataclass(slots=True)
-class Loaded:
-    """A log partition as a coordinator holds it after loading it up to `cut`.
+def _versions(release: tuple[int, ...]) -> Mapping[int, int]:
+    """The record types of a release, all new ones of one version."""
+    new = {number: 0 for number, declared in RECORD_TYPES.items() if number > 2 and declared.is_read_by(release)}
+    return {**_OFFSETS_AND_CLASSIC, **new}
 
-    `counters`: bytes, batches, records (those of control batches too), control_records, tombstones (of every type that
-    the coordinator replays), read_values, largest_batch_bytes, future_batches. `cut` is the log_offset where reading
-    stopped: the base offset of the first batch at or after as_of, or the end of the log.
+
+class LeakingOffsets(Offsets):
+    """Offsets as 4.0.0 keeps them: which transactions are open is told by group, and not always forgotten.
+
+    A marker closes the transaction only for the groups of what its producer has pending still. Where tombstones have
+    cancelled all of a group's, the transaction stays open for that group, until its producer has something pending for
+    it at a later marker (KAFKA-19164, mended in 4.0.1).
     """
 
-    groups: Groups = field(default_factory=Groups)
-    state: Offsets = field(default_factory=Offsets)
-    undecodable: list[Undecodable] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    counters: Counter[str] = field(default_factory=Counter)
-    unknown_types: Counter[int] = field(default_factory=Counter)
-    first_log_offset: int | None = None
-    next_log_offset: int = 0
-    max_timestamp_ms: int = -1
-    cut: int = 0
-    _live_group_records: dict[bytes, bool] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: dict[str, set[int]] = {}
 
-    @property
-    def offsets(self) -> Mapping[OffsetKey, StoredOffset]:
-        """Every committed offset, also those that no client can fetch."""
-        return self.state.committed
+    def put(self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, waits: bool, **place: Any) -> None:
+        super().put(key, value, producer_id=producer_id, waits=waits, **place)
+        if waits:
+            self._open.setdefault(key[0], set()).add(producer_id)
 
-    @property
-    def pending(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
-        """Undecided offsets by producer id; a producer whose every entry was cancelled may have an empty mapping."""
-        return self.state.pending
+    def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
+        for group_id, _, _ in self.pending.get(producer_id, {}):
+            self._open[group_id].discard(producer_id)
+        super().end_transaction(producer_id, marker, log_offset=log_offset)
 
-    @property
-    def open_transactions(self) -> Mapping[int, OpenTransaction]:
-        """By producer id, those that have read an offset value and no marker since."""
-        return self.state.open_transactions
-
-    @property
-    def load_would_fail(self) -> bool:
-        return bool(self.failures)
-
-    def unreachable(
-        self, *, log_partition: int | None = None, partition_count: int | None = None
-    ) -> dict[OffsetKey, str]:
-        """Committed offsets that no client can fetch, with the reason: their group is gone, or is led elsewhere.
-
-        Without `partition_count` no group is known to be stray.
-        """
-        reasons: dict[OffsetKey, str] = {}
-        for key in self.offsets:
-            if key[0] not in self.groups.by_id:
-                reasons[key] = GROUP_REMOVED
-            elif partition_count is not None and partition_of(key[0], partition_count) != log_partition:
-                reasons[key] = STRAY
-        return reasons
-
-    def fates(self, *, log_partition: int | None = None, partition_count: int | None = None) -> Counter[str]:
-        """How many offset values ended in each of offsets.FATES; they add up to counters["read_values"]."""
-        unreachable = self.unreachable(log_partition=log_partition, partition_count=partition_count)
-        fates = self.state.fates(set(unreachable))
-        fates["undecodable"] += sum(row.is_offset_value for row in self.undecodable)
-        return fates
-
-    @property
-    def live_record_count(self) -> int:
-        """Records that a perfect compaction would keep, markers and tombstones aside."""
-        pending = sum(len(entries) for entries in self.pending.values())
-        return len(self.offsets) + pending + sum(self._live_group_records.values())
-
-    @property
-    def predicted_load_ms(self) -> int:
-        return predicted_load_ms(self.counters["records"])
+    def open_groups(self) -> set[str]:
+        return {group_id for group_id, producers in self._open.items() if producers}
 
 
-def predicted_load_ms(record_count: int) -> int:
-    """How long a coordinator that is warm takes to load so many records; one just started takes twice as long."""
-    return round(record_count * _LOAD_MS_PER_RECORD)
-
-
-def load(
-    chunks: Iterable[bytes], *, cap_bytes: int, as_of_ms: int | None = None, taken_at_ms: int | None = None
-) -> Loaded:
-    """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
-
-    With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped
-    more than an hour after `taken_at_ms` are passed over in that search, and counted.
-    """
-    loaded = Loaded()
-    for chunk in chunks:
-        for found in read_batches(chunk):
-            match found:
-                case TornTail():
-                    continue
-                case Damage():
-                    _note(loaded, decoding.damage(found))
-                case Batch():
-                    if _is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
-                        loaded.cut = found.base_offset
-                        return loaded
-                    _replay_batch(loaded, found, cap_bytes)
-    loaded.cut = loaded.next_log_offset
-    return loaded
-
-
-def _is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:
-    """Whether reading stops before `batch`; keeps count of stamps, of which those in the future do not count."""
-    if taken_at_ms is not None and batch.max_timestamp_ms > taken_at_ms + FUTURE_MS:
-        loaded.counters["future_batches"] += 1
-        return False
-    if as_of_ms is not None and batch.max_timestamp_ms >= as_of_ms:
-        return True
-    loaded.max_timestamp_ms = max(loaded.max_timestamp_ms, batch.max_timestamp_ms)
-    return False
-
-
-def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int) -> None:
-    counters = loaded.counters
-    counters["batches"] += 1
-    counters["bytes"] += batch.size_bytes
-    counters["largest_batch_bytes"] = max(counters["largest_batch_bytes"], batch.size_bytes)
-    if loaded.first_log_offset is None:
-        loaded.first_log_offset = batch.base_offset
-    loaded.next_log_offset = batch.next_offset
-    if not batch.crc_ok:
-        _note(loaded, decoding.bad_crc(batch))
-    for record in read_records(batch, cap_bytes=cap_bytes):
-        if isinstance(record, BadRecord):
-            _note(loaded, decoding.bad_record(record, base_offset=batch.base_offset))
-            continue
-        counters["records"] += 1
-        if batch.is_control:
-            counters["control_records"] += 1
-            _replay_marker(loaded, batch, record)
-        else:
-            _replay_record(loaded, batch, record)
-
-
-def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> None:
-    """End the transaction of the batch's producer; control records of other kinds mean nothing here."""
-    try:
-        marker = marker_of(record)
-    except LogError as error:
-        _note(loaded, decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset))
-        return
-    if marker is not None:
-        loaded.state.end_transaction(batch.producer_id, marker)
-
-
-def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> None:
-    found = decoding.decode(record, base_offset=batch.base_offset)
-    match found:
-        case UnknownType():
-            loaded.unknown_types[found.record_type] += 1
-        case Undecodable():
-            loaded.counters["read_values"] += found.is_offset_value
-            _note(loaded, found)
-        case Decoded():
-            loaded.counters["tombstones"] += found.value is None
-            if found.record_type in OFFSET_TYPES:
-                _replay_offset(loaded, batch, record, found)
-            else:
-                _replay_group(loaded, batch, record, found)
-
-
-def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
-    key = (decoded.key["group_id"], decoded.key["topic"], decoded.key["partition"])
-    if decoded.value is None:
-        loaded.state.remove(key, log_offset=decoded.log_offset)
-        return
-    loaded.counters["read_values"] += 1
-    loaded.groups.touch(key[0])
-    loaded.state.put(
-        key,
-        decoded.value,
-        log_offset=decoded.log_offset,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        timestamp_ms=record.timestamp_ms,
-    )
-
-
-def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
-    assert record.key is not None, "a decoded record has a key"
-    try:
-        loaded.groups.replay(decoded.record_type, decoded.key, decoded.value, log_offset=decoded.log_offset)
-    except TransitionError as error:
-        loaded.failures.append(f"log_offset {decoded.log_offset}: {error}")
-    except LogError as error:
-        record_type = decoded.record_type
-        _note(
-            loaded,
-            decoding.undecodable(
-                record, error.reason, error.detail, base_offset=batch.base_offset, record_type=record_type
-            ),
-        )
-    else:
-        loaded._live_group_records[record.key] = decoded.value is not None
-
-
-def _note(loaded: Loaded, row: Undecodable) -> None:
-    loaded.undecodable.append(row)
-    if row.fails_load:
-        loaded.failures.append(str(row))
+CHANGES: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
+    ((4, 0), {"value_versions": {**_versions((4, 0)), 0: 4}, "leaks_open_transactions": True, "is_proven": True}),
+    ((4, 0, 1), {"leaks_open_transactions": False}),
+    ((4, 1), {"value_versions": _versions((4, 1)), "streams_replace_simple": False, "is_proven": False}),
+    ((4, 2), {"streams_replace_simple": True}),
+    ((4, 2, 2), {"subscriptions": Subscriptions.UNKNOWN}),
+    ((4, 3), {"subscriptions": Subscriptions.FAIL, "is_proven": True}),
+    ((4, 3, 2), {"subscriptions": Subscriptions.UNKNOWN, "is_proven": False}),
+)
+"""Release and what is new in it, in the words of Profile; a release has all that came before it."""

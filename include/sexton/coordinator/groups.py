@@ -4,11 +4,13 @@ Offsets create groups here too, but live elsewhere: removing a group leaves its 
 until something makes the group anew.
 """
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.consumer import ConsumerGroup
 from sexton.coordinator.group import Fields, Group, ModernGroup
+from sexton.coordinator.profile import Profile
 from sexton.coordinator.share import ShareGroup
 from sexton.coordinator.streams import StreamsGroup
 from sexton.errors import TransitionError
@@ -16,11 +18,11 @@ from sexton.errors import TransitionError
 CLASSIC_TYPE = 2
 _KINDS: dict[int, type[ModernGroup]] = {
     **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
-    **dict.fromkeys((10, 11, 12, 13, 14, 15), ShareGroup),
+    **dict.fromkeys((9, 10, 11, 12, 13, 14, 15), ShareGroup),
     **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
 }
 GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS})
-"""The record types that `Groups.replay` knows: those a 4.3 coordinator replays, besides offsets."""
+"""The record types that `Groups.replay` knows; which of them are read is the profile's to say."""
 
 _REFUSALS: dict[type[ModernGroup], str] = {
     ConsumerGroup: "Group {} is not a consumer group",
@@ -33,13 +35,17 @@ Modern = TypeVar("Modern", bound=ModernGroup)
 class Groups:
     """Groups by id. Feed it the records of one log partition in log order."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
         self.by_id: dict[str, Group] = {}
 
     def touch(self, group_id: str) -> None:
         """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
         if group_id not in self.by_id:
             self.by_id[group_id] = ClassicGroup(group_id)
+
+    def complete(self, holders: Collection[str]) -> None:
+        """All has been read; `holders` are the groups with a committed or a pending offset."""
 
     def replay(self, record_type: int, key: Fields, value: Fields | None, *, log_offset: int | None = None) -> None:
         """Apply a group record; a `value` of None is a tombstone.
@@ -70,7 +76,7 @@ class Groups:
         if value is None:
             self.by_id.pop(group_id, None)
         else:
-            group = ClassicGroup.from_value(group_id, value)
+            group = ClassicGroup.from_value(group_id, value, subscriptions=self.profile.subscriptions)
             group.log_offset = log_offset
             self.by_id[group_id] = group
 
@@ -81,6 +87,9 @@ class Groups:
             return kind(group_id) if create else None
         if isinstance(found, kind):
             return found
-        if isinstance(found, ClassicGroup) and found.is_simple and kind.replaces_simple:
+        if isinstance(found, ClassicGroup) and found.is_simple and self._replaces_simple(kind):
             return kind(group_id)
         raise TransitionError(_REFUSALS[kind].format(group_id))
+
+    def _replaces_simple(self, kind: type[ModernGroup]) -> bool:
+        return kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)

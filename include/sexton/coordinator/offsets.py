@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sexton.log.entry import NO_PRODUCER_ID
 from sexton.records import kafka_uuid
 
 OffsetKey = tuple[str, str, int]
@@ -72,12 +71,19 @@ class OpenTransaction:
 
 
 @dataclass(slots=True)
-class _Read:
-    """An offset value that was read, for the account of fates; `marker` is its producer's first one after it."""
+class Read:
+    """An offset value that was read, for the account of fates.
 
+    `marker` is its producer's first one after it, where it waits for one; `settled_at` is the log_offset where it was
+    stored, by itself or by a COMMIT, and `is_cancelled` says that a tombstone of its own transaction came after it.
+    """
+
+    key: OffsetKey
     log_offset: int
     producer_id: int
+    settled_at: int | None
     marker: str | None = None
+    is_cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -87,8 +93,8 @@ class Offsets:
     committed: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, StoredOffset]] = field(default_factory=dict)
     open_transactions: dict[int, OpenTransaction] = field(default_factory=dict)
-    _history: dict[OffsetKey, list[_Read]] = field(default_factory=dict)
-    _unmarked: dict[int, list[_Read]] = field(default_factory=dict)
+    _history: dict[OffsetKey, list[Read]] = field(default_factory=dict)
+    _unmarked: dict[int, list[Read]] = field(default_factory=dict)
     _last_tombstones: dict[OffsetKey, int] = field(default_factory=dict)
 
     def put(
@@ -100,15 +106,13 @@ class Offsets:
         producer_id: int,
         producer_epoch: int,
         timestamp_ms: int,
+        waits: bool,
     ) -> None:
-        """A value: stored at once, or, from a producer, kept until that producer's marker.
-
-        The producer id decides, not the transactional bit: values of an idempotent producer wait for ever.
-        """
+        """A value: stored at once, or, when it waits, kept until its producer's marker."""
         stored = StoredOffset.from_value(value, log_offset=log_offset, producer_id=producer_id)
-        read = _Read(log_offset, producer_id)
+        read = Read(key, log_offset, producer_id, None if waits else log_offset)
         self._history.setdefault(key, []).append(read)
-        if producer_id == NO_PRODUCER_ID:
+        if not waits:
             self.committed[key] = stored
             return
         self.pending.setdefault(producer_id, {})[key] = stored
@@ -125,20 +129,24 @@ class Offsets:
         transaction.producer_epoch = producer_epoch
         transaction.last_log_offset = log_offset
 
-    def remove(self, key: OffsetKey, *, log_offset: int) -> None:
-        """A tombstone, of any producer and whatever becomes of its transaction: the key is gone, pending ones too."""
+    def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:  # noqa: ARG002
+        """A tombstone, of any producer and whatever becomes of its transaction: the key is gone, pending ones too.
+
+        `only_of` is the producer of a tombstone that waits like a value does, which matters to other coordinators.
+        """
         self.committed.pop(key, None)
         for entries in self.pending.values():
             entries.pop(key, None)
         self._last_tombstones[key] = log_offset
 
-    def end_transaction(self, producer_id: int, marker: str) -> None:
+    def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
         """A marker settles all that its producer has pending; epochs are never compared, nor are markers missed.
 
         COMMIT stores an entry unless what is stored came later in the log.
         """
         for read in self._unmarked.pop(producer_id, ()):
             read.marker = marker
+            read.settled_at = log_offset if marker == "COMMIT" else None
         self.open_transactions.pop(producer_id, None)
         for key, entry in self.pending.pop(producer_id, {}).items():
             stored = self.committed.get(key)
@@ -149,6 +157,10 @@ class Offsets:
         """Keys that an open transaction holds."""
         return {key for entries in self.pending.values() for key in entries}
 
+    def open_groups(self) -> set[str]:
+        """Groups of which the coordinator takes a transaction for open."""
+        return {group_id for group_id, _, _ in self.pending_keys()}
+
     def fates(self, unreachable: set[OffsetKey]) -> Counter[str]:
         """How many of the values that were put ended in each of FATES; `unreachable` are committed keys."""
         fates = Counter[str]()
@@ -156,17 +168,19 @@ class Offsets:
             fates.update(self._fate(key, read, unreachable) for read in reads)
         return fates
 
-    def _fate(self, key: OffsetKey, read: _Read, unreachable: set[OffsetKey]) -> str:
+    def _fate(self, key: OffsetKey, read: Read, unreachable: set[OffsetKey]) -> str:
         is_tombstoned = self._last_tombstones.get(key, -1) > read.log_offset
         if read.marker == "ABORT":
             return "aborted"
-        if read.producer_id != NO_PRODUCER_ID and read.marker is None:
-            if is_tombstoned:
-                return "cancelled"
-            is_newest = self.pending[read.producer_id][key].log_offset == read.log_offset
-            return "pending" if is_newest else "superseded"
-        if is_tombstoned:
-            return "tombstoned"
+        if read.settled_at is None:
+            return "cancelled" if is_tombstoned else self._pending_fate(key, read)
+        return "tombstoned" if is_tombstoned else self._stored_fate(key, read, unreachable)
+
+    def _pending_fate(self, key: OffsetKey, read: Read) -> str:
+        is_newest = self.pending[read.producer_id][key].log_offset == read.log_offset
+        return "pending" if is_newest else "superseded"
+
+    def _stored_fate(self, key: OffsetKey, read: Read, unreachable: set[OffsetKey]) -> str:
         if self.committed[key].log_offset != read.log_offset:
             return "superseded"
         return "unreachable" if key in unreachable else "live"

@@ -22,7 +22,7 @@ _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
 _TYPE_ORDER = {
     record_type: rank
-    for order in ((1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 15, 11), (22, 21, 20, 19, 17, 23))
+    for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 15, 11), (22, 21, 20, 19, 17, 23))
     for rank, record_type in enumerate(order)
 }
 
@@ -54,11 +54,11 @@ class Tombstone:
         return encode_key(self.record_type, {name: value for name, value in fields.items() if value is not None})
 
 
-def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str) -> Tombstone:
-    """The tombstone of a committed offset."""
+def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str, key_type: int = OFFSET_TYPE) -> Tombstone:
+    """The tombstone of a committed offset; `key_type` is 0 where a 0.8.2 broker writes it."""
     group_id, topic, partition = key
     return Tombstone(
-        record_type=OFFSET_TYPE,
+        record_type=key_type,
         group_id=group_id,
         topic=topic,
         partition=partition,
@@ -91,7 +91,7 @@ def in_plan_order(tombstones: Iterable[Tombstone]) -> list[Tombstone]:
         tombstones,
         key=lambda item: (
             item.group_id.encode(),
-            item.record_type != OFFSET_TYPE,
+            item.record_type > OFFSET_TYPE,
             _TYPE_ORDER[item.record_type],
             (item.topic or item.member_id or item.regular_expression or "").encode(),
             item.partition or 0,

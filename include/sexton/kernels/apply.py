@@ -1,13 +1,17 @@
-"""What one record does to the state: the 4.x rules (spec: OffsetMetadataManager.replay, replayEndTransactionMarker).
+"""What one record does to the state (spec 3.3 and 4.1; Kafka: OffsetMetadataManager.replay and
+replayEndTransactionMarker, GroupMetadataManager.doLoadGroupsAndOffsets before 4.0).
 
-A value of a producer (producer_id != -1, whatever the transactional bit says) waits for that producer's next marker; a
-tombstone of any kind takes the stored value and every waiting value of its key at once. Epochs are never compared.
+A value that waits is settled by its producer's next marker. In 4.x a tombstone of any kind takes the stored value and
+every waiting value of its key; before, it takes the stored one alone, or, in a transaction, its own waiting one. Epochs
+are never compared.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
 from typing import Any
+
+import numpy as np
 
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import copy_bytes
@@ -18,6 +22,8 @@ from sexton.kernels.table import (
     KEY_WAITING,
     LAST_TOMBSTONE,
     LAST_VALUE,
+    LEAKED,
+    LEAKS_TRANSACTIONS,
     LOG_OFFSET,
     MARKER_COMMIT,
     NEXT_OF_KEY,
@@ -79,17 +85,46 @@ def drop_text(state: View, table: Any, row: int) -> None:
 @compiled
 def put_tombstone(state: View, key: int, log_offset: int) -> None:
     """Remove the stored value of `key` and cancel every undecided one."""
-    keys, producers, waiting = state.keys, state.producers, state.waiting
+    remove_stored(state, key, log_offset)
+    row = state.keys[key, KEY_WAITING]
+    while row >= 0:
+        after = state.waiting[row, NEXT_OF_KEY]
+        cancel_waiting(state, row)
+        row = after
+
+
+@compiled
+def remove_stored(state: View, key: int, log_offset: int) -> None:
+    """Remove the stored value of `key`; what is undecided stays."""
+    keys = state.keys
     state.counts[TOMBSTONED] += keys[key, SINCE]
     keys[key, SINCE] = 0
     keys[key, LAST_TOMBSTONE] = log_offset
     if keys[key, LOG_OFFSET] != NONE:
         keys[key, LOG_OFFSET] = NONE
         drop_text(state, keys, key)
-    while keys[key, KEY_WAITING] >= 0:
-        row = keys[key, KEY_WAITING]
-        producers[waiting[row, W_PRODUCER], P_CANCELLED] += waiting[row, W_COUNT]
-        drop_text(state, waiting, row)
+
+
+@compiled
+def cancel_own(state: View, key: int, producer_id: int) -> None:
+    """Cancel the undecided value of one producer; the stored one stays."""
+    row = state.keys[key, KEY_WAITING]
+    while row >= 0:
+        if state.producers[state.waiting[row, W_PRODUCER], P_ID] == producer_id:
+            cancel_waiting(state, row)
+            return
+        row = state.waiting[row, NEXT_OF_KEY]
+
+
+@compiled
+def cancel_waiting(state: View, row: int) -> None:
+    """An undecided value will never be stored; where transactions leak, its row stays behind as a trace."""
+    waiting = state.waiting
+    state.producers[waiting[row, W_PRODUCER], P_CANCELLED] += max(waiting[row, W_COUNT], 0)
+    drop_text(state, waiting, row)
+    if state.counts[LEAKS_TRANSACTIONS]:
+        waiting[row, W_COUNT] = LEAKED
+    else:
         remove_waiting(state, row)
 
 
@@ -168,7 +203,7 @@ def put_waiting(state: View, key: int, producer_id: int, epoch: int, log_offset:
     note_open(state, producer, epoch, log_offset, timestamp_ms)
     row = waiting_row(state, key, producer)
     waiting = state.waiting
-    waiting[row, W_COUNT] += 1
+    waiting[row, W_COUNT] = max(waiting[row, W_COUNT], 0) + 1
     waiting[row, W_LOG_OFFSET] = log_offset
     waiting[row, W_TIMESTAMP] = timestamp_ms
     waiting[row, W_EPOCH] = epoch
@@ -184,14 +219,38 @@ def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> N
     if producers[producer, P_MARKER] < 0:
         producers[producer, P_MARKER] = marker
         producers[producer, P_MARKER_AT] = log_offset
-    while producers[producer, P_WAITING] >= 0:
-        row = producers[producer, P_WAITING]
+    if state.counts[LEAKS_TRANSACTIONS]:
+        forget_leaks(state, producer)
+    row = producers[producer, P_WAITING]
+    while row >= 0:
+        after = state.waiting[row, NEXT_OF_PRODUCER]
+        if state.waiting[row, W_COUNT] == LEAKED:
+            row = after
+            continue
         if marker == MARKER_COMMIT:
             commit_waiting(state, row)
         else:
             abort_waiting(state, row)
+        row = after
     state.counts[TOMBSTONED if marker == MARKER_COMMIT else ABORTED] += producers[producer, P_CANCELLED]
     close_producer(state, producer)
+
+
+@compiled
+def forget_leaks(state: View, producer: int) -> None:
+    """A marker closes the transactions of those groups alone of which a value is still undecided (Kafka 4.0.0)."""
+    waiting, keys = state.waiting, state.keys
+    leak = state.producers[producer, P_WAITING]
+    while leak >= 0:
+        after = waiting[leak, NEXT_OF_PRODUCER]
+        row = state.producers[producer, P_WAITING] if waiting[leak, W_COUNT] == LEAKED else np.int64(-1)
+        while row >= 0:
+            same_group = keys[waiting[row, W_KEY], KEY_GROUP] == keys[waiting[leak, W_KEY], KEY_GROUP]
+            if same_group and waiting[row, W_COUNT] > 0:
+                remove_waiting(state, leak)
+                break
+            row = waiting[row, NEXT_OF_PRODUCER]
+        leak = after
 
 
 @compiled

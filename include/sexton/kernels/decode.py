@@ -15,7 +15,15 @@ import numpy as np
 
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import be16, be32, be64, hash_bytes, prefetch
-from sexton.kernels.table import KEY_MASK, SEEN_CONTROL, SEEN_RECORDS, View
+from sexton.kernels.table import (
+    HIGHEST_LEGACY_VERSION,
+    HIGHEST_VERSION,
+    KEY_MASK,
+    SEEN_CONTROL,
+    SEEN_RECORDS,
+    SKIPS_UNKNOWN,
+    View,
+)
 
 # columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches; TOLD_OFFSET
 # is the base offset to tell where a record came from: not the batch's own where a reader has taken it out of its batch
@@ -39,7 +47,7 @@ BATCH_COLUMNS = 14
 IN_PLACE, IN_ARENA, BY_READER = 0, 1, 2
 """Where a batch's records lie; BY_READER: `log.batch` has to read the whole batch."""
 
-APPEND_TIME, CONTROL = 0x08, 0x20
+APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 
 # cursor: where the reading stands (C_AT is -1 before a batch's first record), and how much of the queue is taken
 C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
@@ -161,6 +169,8 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     pos, done, last_delta, queued = cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED]
     total = batches[batch, COUNT]
     status = FINISHED if total >= 0 else ODD
+    if total > 1 and batches[batch, ATTRIBUTES] & CONTROL:
+        status, total = ODD, np.int64(0)  # markers come alone; coordinators differ in what they make of a second one
     while done < total and queued < QUEUE_ROWS:
         size, at = _varint(data, pos, end)
         stop = at + size
@@ -220,12 +230,13 @@ def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, 
         queue[row, Q_VALUE_SIZE] = 0
         return 0 <= marker <= 1
     if record_type == 0 or record_type == 1:
-        return _read_offset_key(state, data, queue, row) and _read_offset_value(data, record_type, queue, row)
+        highest = state.counts[HIGHEST_VERSION if record_type == 1 else HIGHEST_LEGACY_VERSION]
+        return highest >= 0 and _read_offset_key(state, data, queue, row) and _read_value(data, highest, queue, row)
     if record_type < 0 or record_type >= ROLES or roles[record_type] == 0:
         queue[row, Q_KIND] = UNKNOWN
         queue[row, Q_VALUE] = record_type
         queue[row, Q_VALUE_SIZE] = 0
-        return True
+        return state.counts[SKIPS_UNKNOWN] != 0
     group_size = np.int64(be16(data, key + 2)) if key_size >= 4 else np.int64(-1)
     queue[row, Q_KIND] = GROUP_RECORD
     queue[row, Q_GROUP_SIZE] = group_size
@@ -256,7 +267,7 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
 
 
 @compiled
-def _read_offset_value(data: Any, record_type: int, queue: Any, row: int) -> bool:
+def _read_value(data: Any, highest_version: int, queue: Any, row: int) -> bool:
     """Where the fields of an OffsetCommitValue lie; a tombstone has none."""
     value, size = queue[row, Q_VALUE], queue[row, Q_VALUE_SIZE]
     if size < 0:
@@ -266,7 +277,7 @@ def _read_offset_value(data: Any, record_type: int, queue: Any, row: int) -> boo
     if size < 20:  # no version is shorter
         return False
     version = be16(data, value)
-    if version < 0 or version > 4 or (record_type == 0 and version != 0):
+    if version < 0 or version > highest_version:
         return False
     at = value + 10
     leader_epoch = expire_ms = topic_id = np.int64(-1)

@@ -1,9 +1,10 @@
-"""Folds a chunk of a log partition, and joins folds of neighbouring chunks: the profile group_coordinator, compiled.
+"""Folds a chunk of a log partition, and joins folds of neighbouring chunks, by the rules of a profile, compiled.
 
-Folds of neighbouring chunks, merged in log order with any association, are the fold of the whole (spec 0). Per
-key a fold holds the newest settled value and the last tombstone; per producer what is still undecided and the first end
-marker, which settles what a fold to the left has undecided; and the group records in order, because groups do not
-reduce to "the last one wins" (spec 3.4). `state.finish` makes tables of it.
+By the rules of group_coordinator, folds of neighbouring chunks, merged in log order with any association, are the fold
+of the whole (spec 0); by older ones a log partition is one chunk. Per key a fold holds the newest settled value and the
+last tombstone; per producer what is still undecided and the first end marker, which settles what a fold to the left has
+undecided; and the group records in order, because groups do not reduce to "the last one wins" (spec 3.4).
+`state.finish` makes tables of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sexton.coordinator import decoding
-from sexton.coordinator.decoding import REPLAYED_TYPES, Undecodable
-from sexton.coordinator.group_coordinator import FUTURE_MS
+from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.loading import FUTURE_MS
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import decode, scan
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
 from sexton.kernels.reread import UNKNOWN_PLACE, place_before, reread
+from sexton.kernels.rules import new_state_of, roles_of
 from sexton.kernels.table import (
     KEYS,
     NEED,
@@ -30,7 +34,6 @@ from sexton.kernels.table import (
     State,
     compact_texts,
     grow,
-    new_state,
 )
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
@@ -42,8 +45,9 @@ __all__ = ["PartialFold", "fold_chunk", "merge", "merge_all"]
 
 NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
+_COMPILED_FORMAT = 2
+"""The record format that the compiled loop reads; older ones are read by `log.batch`."""
 _EMPTY = np.frombuffer(b"", np.uint8)
-_ROLES = np.array([number > 1 and number in REPLAYED_TYPES for number in range(decode.ROLES)], np.uint8)
 PRUNED_FROM_KEYS = 1 << 16
 """Tables with fewer keys are not worth the search for dead ones."""
 _AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
@@ -51,15 +55,28 @@ _AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
 
 
 def fold_chunk(
-    pieces: Sequence[Bytes | bytes], *, chunk: Chunk, cap_bytes: int, as_of_ms: int | None, taken_at_ms: int | None
+    pieces: Iterable[Bytes | bytes],
+    *,
+    chunk: Chunk,
+    cap_bytes: int,
+    as_of_ms: int | None,
+    taken_at_ms: int | None,
+    profile: Profile = NEWEST,
 ) -> PartialFold:
     """Fold the batches that begin in the chunk's pieces.
 
-    `pieces` holds, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
+    `pieces` gives, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
     beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
     hour after `taken_at_ms` are passed over in that search. Never raises on what it reads.
     """
-    folder = _Folder(cap_bytes=cap_bytes, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms, is_prefix=chunk.index == 0)
+    folder = _Folder(
+        cap_bytes=cap_bytes,
+        as_of_ms=as_of_ms,
+        taken_at_ms=taken_at_ms,
+        profile=profile,
+        is_prefix=chunk.index == 0,
+        state=new_state_of(profile),
+    )
     for data, piece in zip(pieces, chunk.pieces, strict=True):
         if not folder.fold_piece(_read_only(data), piece):
             break
@@ -95,6 +112,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     return PartialFold(
         state=state,
         tally=left.tally,
+        profile=left.profile,
         undecodable=left.undecodable + after,
         cut=right.cut,
         is_prefix=left.is_prefix,
@@ -120,15 +138,20 @@ class _Folder:
     cap_bytes: int
     as_of_ms: int | None
     taken_at_ms: int | None
+    profile: Profile
     is_prefix: bool
-    state: State = field(default_factory=new_state)
+    state: State
     tally: Int64s = field(default_factory=scan.new_tally)
     undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
     cut: int | None = None
     _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
     _queue: Int64s = field(default_factory=new_queue)
+    _roles: Bytes = field(init=False)
     _frames: Int64s = field(default_factory=lambda: np.empty((_FRAMES, 4), np.int64))
     _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, decode.BATCH_COLUMNS), np.int64))
+
+    def __post_init__(self) -> None:
+        self._roles = roles_of(self.profile)
 
     @property
     def future_ms(self) -> int:
@@ -136,12 +159,21 @@ class _Folder:
 
     def finish(self) -> PartialFold:
         return PartialFold(
-            state=self.state, tally=self.tally, undecodable=self.undecodable, cut=self.cut, is_prefix=self.is_prefix
+            state=self.state,
+            tally=self.tally,
+            profile=self.profile,
+            undecodable=self.undecodable,
+            cut=self.cut,
+            is_prefix=self.is_prefix,
         )
 
     def fold_piece(self, data: Bytes, piece: Piece) -> bool:
         """Fold the batches that begin in the piece; False when the cut was reached."""
         for frames in _frames_of(data, piece, self._frames):
+            if self.profile.newest_format < _COMPILED_FORMAT:
+                if not all(self._fold_frame(data, frame.tolist()) for frame in frames):
+                    return False
+                continue
             row = 0
             while row < len(frames):
                 filled, row, status = scan.open_batches(
@@ -172,7 +204,7 @@ class _Folder:
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
         while True:
-            status = fold_batches(self.state, data, arena, batches, len(batches), cursor, self._queue, _ROLES)
+            status = fold_batches(self.state, data, arena, batches, len(batches), cursor, self._queue, self._roles)
             if status == decode.FINISHED:
                 return
             if status == decode.FULL:
@@ -192,7 +224,7 @@ class _Folder:
 
     def _reread(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""
-        found = reread(batch, folded=folded, cap_bytes=self.cap_bytes)
+        found = reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile)
         self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
         for number in found.unknown_types:
             self.state.unknown_types[number & 0xFFFF] += 1
@@ -204,7 +236,7 @@ class _Folder:
         """The record loop over records that the reader has judged good: it has to take them all."""
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
-            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, _ROLES)
+            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._roles)
             if status == decode.FINISHED:
                 return
             assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
@@ -227,6 +259,11 @@ class _Folder:
         )
         if not found.crc_ok:
             self.undecodable.append((place_before(found.base_offset), decoding.bad_crc(found)))
+        if found.magic > self.profile.newest_format:
+            self.undecodable.append((place_before(found.base_offset), decoding.unread_format(found)))
+            return True
+        if found.magic < _COMPILED_FORMAT:
+            self.tally[scan.T_MAGIC_1 if found.magic else scan.T_MAGIC_0] += 1
         self._reread(found, folded=0)
         return True
 

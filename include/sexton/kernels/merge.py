@@ -21,6 +21,7 @@ from sexton.kernels.apply import (
 )
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import copy_bytes, hash_bytes, pointer
+from sexton.kernels.rules import copy_rules
 from sexton.kernels.table import (
     ABORTED,
     ARENAS,
@@ -32,6 +33,7 @@ from sexton.kernels.table import (
     KEYS,
     LAST_TOMBSTONE,
     LAST_VALUE,
+    LEAKS_TRANSACTIONS,
     LOG_OFFSET,
     MARKER_COMMIT,
     MAX_COMMIT_MS,
@@ -58,8 +60,10 @@ from sexton.kernels.table import (
     RECORDS,
     ROW_TABLES,
     SEEN_CONTROL,
+    SEEN_LEGACY,
     SEEN_RECORDS,
     SEEN_TOMBSTONES,
+    SEEN_V4,
     SEEN_VALUES,
     SINCE,
     TEXT_AT,
@@ -85,7 +89,7 @@ from sexton.kernels.table import (
     view_of,
 )
 
-_ADDED = (TOMBSTONED, ABORTED, SEEN_RECORDS, SEEN_CONTROL, SEEN_VALUES, SEEN_TOMBSTONES)
+_ADDED = (TOMBSTONED, ABORTED, SEEN_RECORDS, SEEN_CONTROL, SEEN_VALUES, SEEN_TOMBSTONES, SEEN_LEGACY, SEEN_V4)
 
 
 def absorb_state(left: State, right: State) -> State:
@@ -98,11 +102,12 @@ def absorb_state(left: State, right: State) -> State:
 def without_the_dead(state: State) -> State:
     """A state of the beginning of the log without the keys and producers that nothing is left of.
 
-    The state itself when these are less than half of the keys.
+    The state itself when these are less than half of the keys, or when a dead one still tells of a transaction.
     """
-    if 2 * count_live_keys(state) > state.counts[KEYS]:
+    if state.counts[LEAKS_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[KEYS]:
         return state
     fresh = _with_room(new_state(keys=int(state.counts[KEYS]) // 2 + 16), state)
+    copy_rules(state, fresh)
     _absorb(fresh, state, True)
     return fresh
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import scan, store
+from sexton.kernels.rules import new_state_of
 from sexton.kernels.table import (
     ABORTED,
     GROUP_AT,
@@ -24,7 +27,6 @@ from sexton.kernels.table import (
     Int64s,
     State,
     copy_state,
-    new_state,
 )
 
 
@@ -38,21 +40,29 @@ class PartialFold:
 
     state: State
     tally: Int64s
+    profile: Profile
     undecodable: list[tuple[int, Undecodable]]
     """Each with its place in the order of the log (`reread.place_of`)."""
     cut: int | None = None
     is_prefix: bool = False
 
     @classmethod
-    def empty(cls, *, is_prefix: bool = False) -> "PartialFold":
+    def empty(cls, *, profile: Profile = NEWEST, is_prefix: bool = False) -> "PartialFold":
         """The neutral element."""
-        return cls(state=new_state(keys=16), tally=scan.new_tally(), undecodable=[], is_prefix=is_prefix)
+        return cls(
+            state=new_state_of(profile, keys=16),
+            tally=scan.new_tally(),
+            profile=profile,
+            undecodable=[],
+            is_prefix=is_prefix,
+        )
 
     def copy(self) -> "PartialFold":
         """The same with arrays of its own."""
         return PartialFold(
             state=copy_state(self.state),
             tally=self.tally.copy(),
+            profile=self.profile,
             undecodable=list(self.undecodable),
             cut=self.cut,
             is_prefix=self.is_prefix,
@@ -138,11 +148,17 @@ class PartialFold:
         return cls._restored(store.read_parquet(folder))
 
     def _tables(self) -> store.Tables:
-        return store.to_tables(self.state, self.tally, self.undecodable, cut=self.cut, is_prefix=int(self.is_prefix))
+        marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
+        return store.to_tables(self.state, self.tally, self.profile, self.undecodable, **marks)
 
     @classmethod
     def _restored(cls, tables: store.Tables) -> "PartialFold":
-        state, tally, undecodable, marks = store.from_tables(tables)
+        state, tally, profile, undecodable, marks = store.from_tables(tables)
         return cls(
-            state=state, tally=tally, undecodable=undecodable, cut=marks["cut"], is_prefix=bool(marks["is_prefix"])
+            state=state,
+            tally=tally,
+            profile=profile,
+            undecodable=undecodable,
+            cut=marks["cut"],
+            is_prefix=bool(marks["is_prefix"]),
         )

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.apply import put_marker, put_tombstone, put_waiting, store_text
+from sexton.kernels.apply import cancel_own, put_marker, put_tombstone, put_waiting, remove_stored, store_text
 from sexton.kernels.compiled import compiled
 from sexton.kernels.decode import (
+    ATTRIBUTES,
     BATCH_COLUMNS,
     C_BATCH,
     C_QUEUED,
@@ -48,6 +49,7 @@ from sexton.kernels.decode import (
     SOURCE,
     TOLD_OFFSET,
     TOMBSTONE,
+    TRANSACTIONAL,
     UNKNOWN,
     fill_queue,
 )
@@ -74,12 +76,18 @@ from sexton.kernels.table import (
     R_VALUE_SIZE,
     RECORD_BYTES,
     RECORDS,
+    SEEN_LEGACY,
     SEEN_TOMBSTONES,
+    SEEN_V4,
     SEEN_VALUES,
     SINCE,
+    SPARES_PENDING,
     TEXT_SIZE,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
+    WAITS,
+    WAITS_FOR_PRODUCER,
+    WAITS_FOR_TRANSACTION,
     Int64s,
     State,
     View,
@@ -178,24 +186,39 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
     key = find_key(state, queue[record, Q_HASH], data, start, group_size + topic_size + 8, group_size)
     if key < 0:
         key = add_key(state, data, start, group_size, topic_size)
+    producer_id = batches[batch, PRODUCER]
+    waits = _waits(state.counts[WAITS], producer_id, batches[batch, ATTRIBUTES])
+    state.counts[SEEN_LEGACY] += data[start - 1] == 0
     if queue[record, Q_KIND] != OFFSET:
         state.counts[SEEN_TOMBSTONES] += 1
-        put_tombstone(state, key, log_offset)
+        if state.counts[SPARES_PENDING] == 0:
+            put_tombstone(state, key, log_offset)
+        elif waits:
+            cancel_own(state, key, producer_id)
+        else:
+            remove_stored(state, key, log_offset)
         return
     state.counts[SEEN_VALUES] += 1
+    state.counts[SEEN_V4] += data[queue[record, Q_VALUE] + 1] == 4
     state.counts[MAX_COMMIT_MS] = max(state.counts[MAX_COMMIT_MS], queue[record, Q_COMMIT_MS])
     keys = state.keys
-    if batches[batch, PRODUCER] == -1:
+    if not waits:
         keys[key, LOG_OFFSET] = log_offset
-        keys[key, PRODUCER_ID] = -1
+        keys[key, PRODUCER_ID] = producer_id
         keys[key, SINCE] += 1
         state.groups[keys[key, KEY_GROUP], LAST_VALUE] = log_offset
         _set_value(state, keys, key, data, queue, record)
     else:
-        row = put_waiting(
-            state, key, batches[batch, PRODUCER], batches[batch, EPOCH], log_offset, queue[record, Q_TIMESTAMP]
-        )
+        row = put_waiting(state, key, producer_id, batches[batch, EPOCH], log_offset, queue[record, Q_TIMESTAMP])
         _set_value(state, state.waiting, row, data, queue, record)
+
+
+@compiled
+def _waits(rule: int, producer_id: int, attributes: int) -> bool:
+    """Whether a value of such a batch waits for a marker."""
+    if rule == WAITS_FOR_PRODUCER:
+        return producer_id != -1
+    return rule == WAITS_FOR_TRANSACTION and attributes & TRANSACTIONAL != 0
 
 
 @compiled

@@ -11,6 +11,7 @@ import numpy as np
 
 from sexton.coordinator import decoding
 from sexton.coordinator.decoding import Undecodable, UnknownType
+from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError
 from sexton.kernels import decode
 from sexton.kernels.table import Bytes, Int64s
@@ -38,6 +39,7 @@ def place_before(log_offset: int) -> int:
 class Reread:
     """What a reader made of the rest of a batch."""
 
+    profile: Profile
     undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
     """Each with its place in the log, as `place_of` counts."""
     unknown_types: list[int] = field(default_factory=list)
@@ -64,6 +66,7 @@ class Reread:
         row[decode.BODY_END] = len(self.body)
         row[decode.BASE_OFFSET] = record.log_offset
         row[decode.ATTRIBUTES] = CONTROL_BIT if batch.is_control else 0
+        row[decode.ATTRIBUTES] |= decode.TRANSACTIONAL if batch.is_transactional else 0
         row[decode.BASE_MS] = row[decode.MAX_MS] = record.timestamp_ms
         row[decode.PRODUCER] = batch.producer_id
         row[decode.EPOCH] = batch.producer_epoch
@@ -72,11 +75,11 @@ class Reread:
         self.batches.append(row)
 
 
-def reread(batch: Batch, *, folded: int, cap_bytes: int) -> Reread:
+def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Reread:
     """Read `batch` again, past the `folded` records that the loop has taken."""
-    found = Reread()
+    found = Reread(profile)
     after = batch.base_offset
-    for record in read_records(batch, cap_bytes=cap_bytes):
+    for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
         after = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
@@ -84,19 +87,25 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int) -> Reread:
         elif folded > 0:
             folded -= 1
         elif batch.is_control:
-            _judge_marker(found, batch, record)
+            _judge_marker(found, batch, record, is_first=index == 0)
         else:
             _judge(found, batch, record)
     return found
 
 
-def _judge_marker(found: Reread, batch: Batch, record: Record) -> None:
+def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool) -> None:
+    if not (is_first or found.profile.waits is Waits.FOR_PRODUCER):
+        found.unfolded_records += 1
+        return
     try:
         marker = marker_of(record)
     except LogError as error:
         row = decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset)
         found.undecodable.append((place_of(record.log_offset), row))
         marker = None
+    else:
+        if marker is None and found.profile.waits is Waits.FOR_TRANSACTION:
+            marker = "ABORT"
     if marker is None:
         found.unfolded_records += 1
     else:
@@ -104,7 +113,7 @@ def _judge_marker(found: Reread, batch: Batch, record: Record) -> None:
 
 
 def _judge(found: Reread, batch: Batch, record: Record) -> None:
-    judged = decoding.decode(record, base_offset=batch.base_offset)
+    judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
         found.undecodable.append((place_of(record.log_offset), judged))
         found.unfolded_records += 1

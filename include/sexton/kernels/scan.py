@@ -34,7 +34,7 @@ from sexton.log import framing
 HEADER_BYTES = 61
 
 # tally: what the frames alone tell of a log partition
-T_BYTES, T_BATCHES, T_LARGEST, T_FIRST, T_NEXT, T_MAX_MS, T_FUTURE, T_SIZE = range(8)
+T_BYTES, T_BATCHES, T_LARGEST, T_FIRST, T_NEXT, T_MAX_MS, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_SIZE = range(10)
 
 TOLD, STOPPED_AT_CUT, ODD_FRAME = range(3)
 
@@ -103,7 +103,7 @@ def new_tally() -> Any:
 
 def add_tally(left: Any, right: Any) -> None:
     """Add what follows in the log to `left`."""
-    for count in (T_BYTES, T_BATCHES, T_FUTURE):
+    for count in (T_BYTES, T_BATCHES, T_FUTURE, T_MAGIC_0, T_MAGIC_1):
         left[count] += right[count]
     for largest in (T_LARGEST, T_MAX_MS):
         left[largest] = max(left[largest], right[largest])

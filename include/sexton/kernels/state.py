@@ -8,7 +8,7 @@ as in `coordinator.group_coordinator`.
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator import decoding
+from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.group import Group
-from sexton.coordinator.group_coordinator import GROUP_REMOVED, STRAY, predicted_load_ms
 from sexton.coordinator.groups import Groups
+from sexton.coordinator.loading import GROUP_REMOVED, STRAY, predicted_load_ms
 from sexton.coordinator.offsets import FATES
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.kernels import columns as cols
 from sexton.kernels.columns import Mask
@@ -41,6 +44,7 @@ from sexton.kernels.table import (
     KEYS,
     LAST_VALUE,
     LEADER_EPOCH,
+    LEAKED,
     LOG_OFFSET,
     NONE,
     P_CANCELLED,
@@ -135,7 +139,8 @@ _TOMBSTONE_SCHEMA = pa.schema(
 class _Replay:
     """The group records of a fold, replayed."""
 
-    groups: Groups = field(default_factory=Groups)
+    profile: Profile
+    groups: Groups
     rows_of: dict[str, int] = field(default_factory=dict)
     """Row in the fold's `groups` of every group with a record of its own, there or removed."""
     undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
@@ -156,19 +161,34 @@ class _Sorted:
     """Rows of `waiting`."""
     group_exists: Mask
     group_is_stray: Mask | None
+    group_has_transaction: Mask
+    """Whether the coordinator takes a transaction with the group's offsets for open."""
     offset_counts: Int64s
     pending_counts: Int64s
 
 
-def finish(fold: PartialFold, *, log_partition: int, partition_count: int | None) -> dict[str, pa.Table]:
+def finish(
+    fold: PartialFold,
+    *,
+    log_partition: int,
+    partition_count: int | None,
+    held_elsewhere: Container[str] = frozenset(),
+) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
-    Without `partition_count` no group is known to be stray. Besides the published tables there is `group_tombstones`:
+    Without `partition_count` no group is known to be stray. Where stray groups are served (Profile.one_cache), those
+    `held_elsewhere` are not: another log partition's copy is. Besides the published tables there is `group_tombstones`:
     for every group that is not classic the records that delete it, in their order.
     """
     state = fold.state
-    replay = _replay_groups(state)
-    found = _sort(state, replay, log_partition=log_partition, partition_count=partition_count)
+    replay = _replay_groups(state, fold.profile)
+    found = _sort(
+        state,
+        replay,
+        log_partition=log_partition,
+        partition_count=partition_count,
+        held_elsewhere=held_elsewhere,
+    )
     undecodable = sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0])
     tables = {
         "committed_offsets": _offsets_table(state, found.committed),
@@ -217,9 +237,9 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
     ]
 
 
-def _replay_groups(state: State) -> _Replay:
+def _replay_groups(state: State, profile: Profile) -> _Replay:
     """Replay the group records; an offset value between two of a group's own makes it anew where it was removed."""
-    replay = _Replay()
+    replay = _Replay(profile, new_groups(profile))
     last_own: dict[int, int] = {}
     names = _Names(state)
     for row in state.records[: state.counts[RECORDS]].tolist():
@@ -252,7 +272,7 @@ def _replay_record(replay: _Replay, state: State, row: list[int]) -> None:
     value = None if row[R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[R_VALUE_SIZE]].tobytes()
     log_offset, base_offset = row[R_LOG_OFFSET], row[R_BASE_OFFSET]
     record = Record(log_offset=log_offset, timestamp_ms=-1, key=key, value=value)
-    judged = decoding.decode(record, base_offset=base_offset)
+    judged = decoding.decode(record, base_offset=base_offset, profile=replay.profile)
     if isinstance(judged, Undecodable):
         replay.undecodable.append((place_of(log_offset), judged))
         return
@@ -272,22 +292,38 @@ def _replay_record(replay: _Replay, state: State, row: list[int]) -> None:
         replay.live_records[key] = value is not None
 
 
-def _sort(state: State, replay: _Replay, *, log_partition: int, partition_count: int | None) -> _Sorted:
+def _sort(
+    state: State,
+    replay: _Replay,
+    *,
+    log_partition: int,
+    partition_count: int | None,
+    held_elsewhere: Container[str],
+) -> _Sorted:
     groups, keys = state.groups[: state.counts[GROUPS]], state.keys[: state.counts[KEYS]]
+    stored = np.flatnonzero(keys[:, LOG_OFFSET] != NONE)
+    of_group = keys[stored, KEY_GROUP]
+    waiting = state.waiting[: state.counts[WAITING]]
+    pending = np.flatnonzero(waiting[:, W_COUNT] > 0)
+    of_pending = keys[waiting[pending, W_KEY], KEY_GROUP]
+    has_transaction = np.zeros(len(groups), bool)
+    has_transaction[of_pending] = True
+    has_transaction[keys[waiting[waiting[:, W_COUNT] == LEAKED, W_KEY], KEY_GROUP]] = True
     exists = groups[:, LAST_VALUE] != NONE
+    if replay.profile.offsets_hold_groups:
+        exists[:] = False
+        exists[of_group] = exists[of_pending] = True
+        replay.groups.complete({name for name, row in replay.rows_of.items() if exists[row]})
     for group_id, row in replay.rows_of.items():
         exists[row] = group_id in replay.groups.by_id
     is_stray: Mask | None = None
+    lost = ~exists[of_group]
     if partition_count is not None:
         homes = np.empty(len(groups), np.int64)
         _place(state.key_bytes, groups, partition_count, homes)
         is_stray = homes != log_partition
-    stored = np.flatnonzero(keys[:, LOG_OFFSET] != NONE)
-    of_group = keys[stored, KEY_GROUP]
-    lost = ~exists[of_group] if is_stray is None else ~exists[of_group] | is_stray[of_group]
+        lost |= _is_away(state, is_stray, replay.profile, held_elsewhere)[of_group]
     unreachable = _by_key(state, stored[lost])
-    waiting = state.waiting[: state.counts[WAITING]]
-    pending = np.flatnonzero(waiting[:, W_COUNT] > 0)
     return _Sorted(
         committed=_by_key(state, stored[~lost]),
         unreachable=unreachable,
@@ -295,9 +331,20 @@ def _sort(state: State, replay: _Replay, *, log_partition: int, partition_count:
         pending=pending[_pending_order(state, pending)],
         group_exists=exists,
         group_is_stray=is_stray,
+        group_has_transaction=has_transaction,
         offset_counts=np.bincount(of_group[~lost], minlength=len(groups)),
-        pending_counts=np.bincount(keys[waiting[pending, W_KEY], KEY_GROUP], minlength=len(groups)),
+        pending_counts=np.bincount(of_pending, minlength=len(groups)),
     )
+
+
+def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
+    """Groups that clients look for in another log partition."""
+    if not profile.one_cache:
+        return is_stray
+    names, away = _Names(state), is_stray.copy()
+    strays = np.flatnonzero(is_stray)
+    away[strays] = [names[row] in held_elsewhere for row in strays.tolist()]
+    return away
 
 
 @compiled
@@ -376,9 +423,7 @@ def _groups_table(state: State, replay: _Replay, found: _Sorted) -> pa.Table:
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows
-    likeness = Groups()
-    likeness.touch("")
-    template = likeness.by_id[""].to_group_row()
+    template = ClassicGroup("").to_group_row()
     ids = cols.strings(state.key_bytes, groups[simple, GROUP_AT], groups[simple, GROUP_LENGTH]).cast(pa.string())
     alike = {
         column.name: pa.array([template[column.name]], column.type).take(pa.array(np.zeros(len(simple), np.int64)))
@@ -394,6 +439,7 @@ def _groups_table(state: State, replay: _Replay, found: _Sorted) -> pa.Table:
     return (
         table.append_column("offset_count", pa.array(found.offset_counts[order], pa.int64()))
         .append_column("pending_count", pa.array(found.pending_counts[order], pa.int64()))
+        .append_column("has_open_transaction", pa.array(found.group_has_transaction[order]))
         .sort_by("group_id")
         .combine_chunks()
     )

@@ -7,6 +7,7 @@
     group_records  group records in log order, `group` being the row of `groups`
     undecodable    rows for undecodable_records, with their place in the order of the log
     counters       name and number
+    profile        whose rules it follows
 
 Wire values stay as they are (-1, zero UUIDs); NULL stands for "none" in log_offsets.
 """
@@ -22,10 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
 from sexton.kernels import columns as cols
 from sexton.kernels.apply import store_text, waiting_row
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import copy_bytes, pointer
+from sexton.kernels.rules import new_state_of
 from sexton.kernels.scan import T_SIZE
 from sexton.kernels.table import (
     ABORTED,
@@ -64,8 +68,10 @@ from sexton.kernels.table import (
     RECORD_BYTES,
     RECORDS,
     SEEN_CONTROL,
+    SEEN_LEGACY,
     SEEN_RECORDS,
     SEEN_TOMBSTONES,
+    SEEN_V4,
     SEEN_VALUES,
     SINCE,
     TEXT_AT,
@@ -85,7 +91,6 @@ from sexton.kernels.table import (
     State,
     add_group,
     add_key,
-    new_state,
     producer_row,
     reserve,
     view_of,
@@ -139,6 +144,8 @@ _COUNTERS = {
     "control_records": SEEN_CONTROL,
     "offset_values": SEEN_VALUES,
     "offset_tombstones": SEEN_TOMBSTONES,
+    "legacy_records": SEEN_LEGACY,
+    "values_of_version_4": SEEN_V4,
     "max_commit_timestamp_ms": MAX_COMMIT_MS,
 }
 _UNDECODABLE = pa.schema(
@@ -155,11 +162,13 @@ _UNDECODABLE = pa.schema(
 )
 
 
-def to_tables(state: State, tally: Int64s, undecodable: list[tuple[int, Undecodable]], **marks: int | None) -> Tables:
+def to_tables(
+    state: State, tally: Int64s, profile: Profile, undecodable: list[tuple[int, Undecodable]], **marks: int | None
+) -> Tables:
     """The tables of a fold; `marks` are further numbers to keep with the counters."""
     counts = state.counts
     waiting = state.waiting[: counts[WAITING]]
-    waiting = waiting[waiting[:, W_COUNT] > 0]
+    waiting = waiting[waiting[:, W_COUNT] != 0]
     numbers = {name: int(counts[at]) for name, at in _COUNTERS.items()}
     numbers |= {f"tally_{at}": int(tally[at]) for at in range(T_SIZE)}
     numbers |= {f"unknown_type_{at}": int(state.unknown_types[at]) for at in np.flatnonzero(state.unknown_types)}
@@ -183,6 +192,7 @@ def to_tables(state: State, tally: Int64s, undecodable: list[tuple[int, Undecoda
                 "number": pa.array([number for _, number in named], pa.int64()),
             }
         ),
+        "profile": pa.table({"profile": [profile.text]}),
     }
 
 
@@ -234,11 +244,14 @@ def _group_records(state: State) -> pa.Table:
     )
 
 
-def from_tables(tables: Tables) -> tuple[State, Int64s, list[tuple[int, Undecodable]], dict[str, int | None]]:
+def from_tables(
+    tables: Tables,
+) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
     """What `to_tables` was given."""
     tables = {name: table.combine_chunks() for name, table in tables.items()}
+    profile = profile_of(tables["profile"]["profile"][0].as_py())
     state = reserve(
-        new_state(keys=16),
+        new_state_of(profile, keys=16),
         rows={
             "keys": tables["keys"].num_rows,
             "groups": tables["groups"].num_rows,
@@ -282,7 +295,7 @@ def from_tables(tables: Tables) -> tuple[State, Int64s, list[tuple[int, Undecoda
     for name in [name for name in counters if name.startswith("unknown_type_")]:
         state.unknown_types[int(name.removeprefix("unknown_type_"))] = counters.pop(name)
     undecodable = [(row.pop("place"), Undecodable(**row)) for row in tables["undecodable"].to_pylist()]
-    return state, tally, undecodable, counters
+    return state, tally, profile, undecodable, counters
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

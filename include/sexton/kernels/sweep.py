@@ -13,6 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.profile import Expiry, Profile
+from sexton.coordinator.profiles import NEWEST
+
 KEY = ["group_id", "topic", "partition"]
 Mask = npt.NDArray[np.bool_]
 
@@ -23,7 +26,15 @@ def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
     return pa.concat_tables([committed, stray.select(committed.column_names)]).combine_chunks()
 
 
-def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_ms: int, now_ms: int) -> pa.Table:
+def judge(
+    offsets: pa.Table,
+    groups: pa.Table,
+    pending: pa.Table,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile = NEWEST,
+) -> pa.Table:
     """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
 
     Columns: the key, broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an
@@ -38,24 +49,29 @@ def judge(offsets: pa.Table, groups: pa.Table, pending: pa.Table, *, retention_m
     )
     classic = kind == "Classic"
     simple = classic & ~has_protocol
+    groups_matter = profile.expiry is not Expiry.OWN_STAMP
     since_empty = classic & has_protocol & is_empty & _mask(pc.is_valid(of_group["current_state_timestamp_ms"]))
-    active = (
-        classic
-        & has_protocol
-        & ~is_empty
-        & ~(_mask(pc.equal(of_group["protocol_type"], "consumer")) & _mask(of_group["subscription_known"]))
-    )
-    follows_topics = ~simple & ~active & ~(classic & is_empty) & ~((kind == "Streams") & is_empty)
+    since_empty &= groups_matter
+    knows_topics = _mask(pc.equal(of_group["protocol_type"], "consumer")) & _mask(of_group["subscription_known"])
+    knows_topics &= profile.expiry is Expiry.UNSUBSCRIBED
+    active = classic & has_protocol & ~is_empty & ~knows_topics & groups_matter
+    follows_topics = ~simple & ~active & ~(classic & is_empty) & ~((kind == "Streams") & is_empty) & groups_matter
     subscribed = follows_topics & _contains(_subscriptions(groups), offsets.select(["group_id", "topic"]))
-    is_pending = _contains(pending.select(KEY), offsets.select(KEY))
+    is_pending = _contains(pending.select(KEY), offsets.select(KEY)) & profile.pending_blocks_expiry
 
     explicit = _mask(pc.is_valid(offsets["expire_timestamp_ms"]))
     base = np.where(since_empty, _int64(of_group["current_state_timestamp_ms"]), _int64(offsets["commit_timestamp_ms"]))
+    grace_ms = 0 if groups_matter else 1
     with np.errstate(over="ignore"):  # signed 64-bit, as in Java
-        due_at = np.where(explicit, _int64(offsets["expire_timestamp_ms"]), base + retention_ms)
-        due = np.where(explicit, now_ms >= due_at, now_ms - base >= retention_ms)
-        # Where a sum overflows, no instant is told: by it the answer would never change.
-        is_instant = explicit | ((due_at >= base) & (due == (now_ms >= due_at)))
+        stamp = np.where(explicit, _int64(offsets["expire_timestamp_ms"]), base + retention_ms)
+        due_at = stamp + grace_ms
+        is_instant = due_at >= stamp
+        if groups_matter:
+            due = np.where(explicit, now_ms >= due_at, now_ms - base >= retention_ms)
+            # Where a sum overflows, no instant is told: by it the answer would never change.
+            is_instant = explicit | ((due_at >= base) & (due == (now_ms >= due_at)))
+        else:
+            due = (now_ms >= due_at) & is_instant
 
     shared = kind == "Share"
     reason = np.select(
@@ -84,31 +100,42 @@ def plan(
     group_tombstones: pa.Table,
     *,
     offset_cause: str = "broker_retention",
+    profile: Profile = NEWEST,
 ) -> pa.Table:
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
     `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
-    no offset and has no transactional offset pending; share groups never go. Columns: record_type, group_id, topic,
+    no offset and has no open transaction; share groups never go. Columns: record_type, group_id, topic,
     partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
     """
     going = offsets.filter(expires)
     kept = offsets.filter(pc.invert(expires))["group_id"]
-    bare = pc.and_(pc.equal(groups["state"], "Empty"), pc.equal(groups["pending_count"], 0))
-    bare = pc.and_(bare, pc.not_equal(groups["group_type"], "Share"))
-    bare = pc.and_(bare, pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks())))
-    gone = groups.filter(bare)
+    gone = groups.filter(_is_deleted(groups, kept, offsets["group_id"], profile))
     classic = gone.filter(pc.equal(gone["group_type"], "Classic"))["group_id"]
     others = gone.filter(pc.not_equal(gone["group_type"], "Classic"))["group_id"]
     own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
     rows = pa.concat_tables(
         [
-            _rows(1, going["group_id"], going, cause=offset_cause),
+            _rows(profile.offset_key_type, going["group_id"], going, cause=offset_cause),
             _rows(2, classic, None, cause="group_empty"),
             _rows(own["record_type"], own["group_id"], None, cause="group_empty", own=own),
         ]
     )
     order = [("group_id", "ascending"), ("rank", "ascending"), ("topic", "ascending"), ("partition", "ascending")]
     return rows.sort_by(order).drop_columns(["rank"])
+
+
+def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profile) -> pa.Array:
+    """For each group whether the sweep deletes it; `kept` and `held` name the groups of offsets kept and of all."""
+    bare = pc.and_(pc.equal(groups["state"], "Empty"), pc.not_equal(groups["group_type"], "Share"))
+    bare = pc.and_(bare, pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks())))
+    is_free = pc.invert(groups["has_open_transaction"])
+    if profile.leaks_open_transactions:  # 4.0.0 looks at transactions only where there are offsets to expire
+        is_free = pc.or_(is_free, pc.invert(pc.is_in(groups["group_id"], value_set=held.combine_chunks())))
+    bare = pc.and_(bare, is_free)
+    if not profile.deletes_generation_0:
+        bare = pc.and_(bare, pc.fill_null(pc.greater(groups["generation"], 0), False))
+    return pc.and_(bare, pa.scalar(profile.deletes_groups))
 
 
 _GROUP_COLUMNS = ["group_type", "state", "protocol_type", "current_state_timestamp_ms", "subscription_known"]

@@ -27,7 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 NONE = -(1 << 63)
 """No log_offset: damaged batches may carry any other number."""
 
-# counts: used rows and bytes of each array, what has been counted so far, then the lengths of the arrays
+# counts: used rows and bytes of each array, what has been counted so far, the profile's rules, the arrays' lengths
 (
     KEYS,
     KEY_BYTES,
@@ -46,7 +46,15 @@ NONE = -(1 << 63)
     SEEN_CONTROL,
     SEEN_VALUES,
     SEEN_TOMBSTONES,
+    SEEN_LEGACY,
+    SEEN_V4,
     MAX_COMMIT_MS,
+    WAITS,
+    SPARES_PENDING,
+    SKIPS_UNKNOWN,
+    HIGHEST_VERSION,
+    HIGHEST_LEGACY_VERSION,
+    LEAKS_TRANSACTIONS,
     KEY_LIMIT,
     KEY_BYTES_LIMIT,
     TEXT_BYTES_LIMIT,
@@ -59,7 +67,10 @@ NONE = -(1 << 63)
     GROUP_MASK,
     PRODUCER_MASK,
     COUNTS,
-) = range(30)
+) = range(38)
+FIRST_RULE, RULES_END = WAITS, LEAKS_TRANSACTIONS + 1
+"""What a profile decides (`rules`); a highest version of -1 is that of a type that is not read."""
+WAITS_NEVER, WAITS_FOR_PRODUCER, WAITS_FOR_TRANSACTION = range(3)
 
 # keys: one row per (group, topic, partition)
 # two cache lines a row. KEY_SIZES holds the size of the key, and that of its group id in the upper half
@@ -70,9 +81,11 @@ COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH
 VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
-# waiting: the newest undecided value of one producer and key; rows are linked per producer and per key
+# waiting: the newest undecided value of one producer and key; rows are linked per producer and per key. A W_COUNT of
+# LEAKED is no value: a transaction that Kafka 4.0.0 takes for open because tombstones have cancelled all it had here
 W_KEY, W_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
 W_LOG_OFFSET, W_COUNT = range(6, 8)
+LEAKED = -1
 W_TIMESTAMP, W_EPOCH = range(VALUE_END, VALUE_END + 2)
 WAITING_COLUMNS = VALUE_END + 2
 

@@ -106,6 +106,11 @@ GROUPS = Table(
             doc="whether the coordinator could read every subscription; if not, subscribed_topics says nothing",
         ),
         Column(name="offset_count", type=pa.int64(), doc="its rows in committed_offsets", unit="count", minimum=0),
+        Column(
+            name="has_open_transaction",
+            type=pa.bool_(),
+            doc="whether the coordinator takes a transaction with the group's offsets for open, and so keeps the group",
+        ),
         Column(name="pending_count", type=pa.int64(), doc="its rows in pending_offsets", unit="count", minimum=0),
         LOG_PARTITION,
         replace(LOG_OFFSET, nullable=True, doc="its last record of its own; NULL for a group that only offsets made"),

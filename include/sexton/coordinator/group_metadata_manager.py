@@ -1,0 +1,89 @@
+"""The profile group_metadata_manager: the coordinator of Kafka 0.10 to 3.9, in Scala.
+
+Its own are the fold of offsets and the existence of groups; expiry is in expiry.py, and here is what changed from
+release to release. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata; spec 4.1 and 5.5.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sexton.coordinator.classic import ClassicGroup
+from sexton.coordinator.groups import Groups
+from sexton.coordinator.offsets import OffsetKey, Offsets, Read
+from sexton.coordinator.profile import AfterFailure, Expiry, Subscriptions, Waits
+
+NAME = "group_metadata_manager"
+DEFAULT_RELEASE = (3, 9)
+LAST_RELEASE = (3, 9)
+
+
+class ScalaOffsets(Offsets):
+    """Offsets where a tombstone spares what is pending: a COMMIT after it brings an older value back."""
+
+    def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:
+        """A tombstone: of a transaction, it cancels what that has pending for the key, else it takes what is stored."""
+        if only_of is None:
+            self.committed.pop(key, None)
+            self._last_tombstones[key] = log_offset
+            return
+        self.pending.get(only_of, {}).pop(key, None)
+        for read in self._unmarked.get(only_of, ()):
+            read.is_cancelled |= read.key == key
+
+    def _fate(self, key: OffsetKey, read: Read, unreachable: set[OffsetKey]) -> str:
+        if read.marker == "ABORT":
+            return "aborted"
+        if read.is_cancelled:
+            return "cancelled" if read.marker is None else "tombstoned"
+        if read.settled_at is None:
+            return self._pending_fate(key, read)
+        if self._last_tombstones.get(key, -1) > read.settled_at:
+            return "tombstoned"
+        return self._stored_fate(key, read, unreachable)
+
+
+class ScalaGroups(Groups):
+    """Groups that are there when all has been read: those with a record of their own, and those that hold offsets."""
+
+    def touch(self, group_id: str) -> None:
+        """Offsets make no group while the log is read."""
+
+    def complete(self, holders: Collection[str]) -> None:
+        for group_id in holders:
+            if group_id not in self.by_id:
+                self.by_id[group_id] = ClassicGroup(group_id)
+
+
+CHANGES: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
+    (
+        (0, 10),
+        {
+            "value_versions": {0: 1, 1: 1, 2: 0},
+            "skips_unknown_types": False,
+            "newest_format": 1,
+            "subscriptions": Subscriptions.UNREAD,
+            "after_failure": AfterFailure.EMPTY,
+            "waits": Waits.NEVER,
+            "tombstones_cancel_pending": False,
+            "offsets_hold_groups": True,
+            "one_cache": True,
+            "expiry": Expiry.OWN_STAMP,
+            "pending_blocks_expiry": False,
+            "deletes_generation_0": False,
+            "default_retention_minutes": 1_440,
+            "batch_per_group": True,
+            "record_format": 1,
+        },
+    ),
+    ((0, 10, 1), {"value_versions": {0: 1, 1: 1, 2: 1}}),
+    ((0, 11), {"newest_format": 2, "record_format": 2, "waits": Waits.FOR_TRANSACTION}),
+    ((2, 0), {"default_retention_minutes": 10_080}),
+    ((2, 1), {"value_versions": {0: 3, 1: 3, 2: 2}, "expiry": Expiry.EMPTY_GROUPS}),
+    ((2, 3), {"value_versions": {0: 3, 1: 3, 2: 3}}),
+    ((2, 4), {"expiry": Expiry.UNSUBSCRIBED, "subscriptions": Subscriptions.FAIL}),
+    ((2, 8), {"is_proven": True}),
+    ((3, 0), {"is_proven": False}),
+    ((3, 5), {"skips_unknown_types": True, "value_versions": {0: 4, 1: 4, 2: 4}}),
+    ((3, 9), {"is_proven": True}),
+)
+"""Release and what is new in it, in the words of Profile; a release has all that came before it."""

@@ -1,0 +1,117 @@
+"""Whose rules a log is replayed by: a coordinator of Kafka at one of its releases.
+
+Here is what one may differ in; the values are in the modules of the three coordinators (group_coordinator.py,
+group_metadata_manager.py, offset_manager.py), each a table of dated rules, and `profiles.py` finds them by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+Release = tuple[int, ...]
+
+
+class Waits(StrEnum):
+    """Which offset values wait for the end of a transaction."""
+
+    FOR_PRODUCER = "producer"
+    """Those of any batch with a producer id, whatever its transactional bit says."""
+    FOR_TRANSACTION = "transaction"
+    """Those of transactional batches."""
+    NEVER = "never"
+
+
+class Subscriptions(StrEnum):
+    """What a load makes of the subscription of a classic consumer that cannot be parsed."""
+
+    FAIL = "fail"
+    """It ends the load, unless the bytes end inside a number."""
+    UNKNOWN = "unknown"
+    """The topics are not known (KAFKA-20570)."""
+    UNREAD = "unread"
+    """The coordinator never looks at subscriptions (before KIP-496)."""
+
+
+class AfterFailure(StrEnum):
+    """What a coordinator serves of a log partition whose load has failed."""
+
+    NOTHING = "not_coordinator"
+    """It answers NOT_COORDINATOR."""
+    EMPTY = "empty_cache"
+    """It serves the log partition as if it held nothing."""
+    PREFIX = "prefix"
+    """It serves what it had read before it failed."""
+
+
+class Expiry(StrEnum):
+    """What decides when an offset is due."""
+
+    OWN_STAMP = "own_stamp"
+    """The offset's own stamp alone, strictly in the past; groups do not matter (before KIP-211)."""
+    EMPTY_GROUPS = "empty_groups"
+    """KIP-211: groups without members, since they are empty, and offsets that no group manages."""
+    UNSUBSCRIBED = "unsubscribed"
+    """KIP-211 and KIP-496: also the topics that an active consumer group is not subscribed to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The rules of one coordinator at one release; the defaults are those of the newest group_coordinator."""
+
+    name: str
+    release: Release
+    is_proven: bool = False
+    """Whether a recording of a broker of this release is part of the tests; else the rules are read from sources."""
+
+    # what a load reads
+    value_versions: Mapping[int, int]
+    """By record type that is read, the highest version of its value; any other type is unknown."""
+    skips_unknown_types: bool = True
+    """Whether an unknown type is passed over with a warning (from KIP-915 on); else it ends the load."""
+    newest_format: int = 2
+    """The newest record format (magic) that is read."""
+    subscriptions: Subscriptions = Subscriptions.FAIL
+    after_failure: AfterFailure = AfterFailure.NOTHING
+
+    # what it makes of it
+    waits: Waits = Waits.FOR_PRODUCER
+    tombstones_cancel_pending: bool = True
+    """Whether a tombstone takes the pending values of its key, too; else only one in a transaction, its own."""
+    offsets_hold_groups: bool = False
+    """Whether a group exists as long as offsets of it do, deleted or not, and not once they are gone."""
+    one_cache: bool = False
+    """Whether groups are found wherever they were loaded from, so that stray copies are served."""
+    leaks_open_transactions: bool = False
+    """Whether a transaction stays open for a group of which tombstones have cancelled all that it had pending, and
+    groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
+    streams_replace_simple: bool = True
+    """Whether records of a streams group take over a simple classic group of the same id."""
+
+    # expiry
+    expiry: Expiry = Expiry.UNSUBSCRIBED
+    pending_blocks_expiry: bool = True
+    deletes_generation_0: bool = True
+    """Whether a group that never had a generation gets a tombstone, too."""
+    deletes_groups: bool = True
+    """Whether the sweep deletes groups at all."""
+    default_retention_minutes: int = 10_080
+
+    # how it writes
+    offset_key_type: int = 1
+    record_format: int = 2
+    batch_per_group: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        """As `--profile` takes it."""
+        return f"{self.name}:{'.'.join(map(str, self.release))}"
+
+    def reads(self, record_type: int) -> bool:
+        return record_type in self.value_versions
+
+    def unknown_version_text(self, record_type: int, version: int) -> str:
+        """What the coordinator says of a value of a version that it does not read."""
+        if self.offsets_hold_groups:
+            return f"Unknown {'group metadata' if record_type == 2 else 'offset'} message version: {version}"
+        return f"Found an unknown record version {version} for {record_type} type"

@@ -1,0 +1,70 @@
+"""Profiles by name: `group_coordinator`, `group_metadata_manager:2.8`, `offset_manager:0.9.0.1`."""
+
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager
+from sexton.coordinator.group_coordinator import LeakingOffsets
+from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
+from sexton.coordinator.groups import Groups
+from sexton.coordinator.offsets import Offsets
+from sexton.coordinator.profile import Profile, Release
+from sexton.errors import UsageError
+
+_MODULES: Mapping[str, ModuleType] = {
+    module.NAME: module for module in (group_coordinator, group_metadata_manager, offset_manager)
+}
+NAMES = tuple(_MODULES)
+
+
+@cache
+def profile_of(text: str) -> Profile:
+    """The profile of `NAME` or `NAME:RELEASE`; UsageError for one that there is not."""
+    name, colon, release_text = text.partition(":")
+    if name not in _MODULES:
+        raise UsageError(f"unknown profile {name!r}", place=text, fix=f"one of {', '.join(NAMES)}")
+    changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
+    release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
+    if not changes[0][0] <= release or release[: len(last)] > last:
+        first = ".".join(map(str, changes[0][0]))
+        raise UsageError(
+            f"{name} is not the coordinator of Kafka {release_text}",
+            place=text,
+            fix=f"it served Kafka {first} to {'.'.join(map(str, last))}",
+        )
+    rules: dict[str, Any] = {}
+    for since, new in changes:
+        if since <= release:
+            rules |= new
+    return Profile(name=name, release=release, **rules)
+
+
+def _release(text: str, release: str) -> Release:
+    parts = release.split(".")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise UsageError(f"not a release: {release!r}", place=text, fix="such as 2.8 or 4.0.0")
+    return tuple(map(int, parts))
+
+
+def of_broker(release: str) -> Profile:
+    """The profile of the coordinator that a broker of `release` runs."""
+    parts = _release(release, release)
+    name = next(name for name in NAMES if _MODULES[name].CHANGES[0][0] <= parts)
+    return profile_of(f"{name}:{release}")
+
+
+NEWEST = profile_of(group_coordinator.NAME)
+
+
+def new_offsets(profile: Profile) -> Offsets:
+    """An empty set of offsets that follows the rules of `profile`."""
+    if profile.leaks_open_transactions:
+        return LeakingOffsets()
+    return Offsets() if profile.tombstones_cancel_pending else ScalaOffsets()
+
+
+def new_groups(profile: Profile) -> Groups:
+    """No groups yet, by the rules of `profile`."""
+    return ScalaGroups(profile) if profile.offsets_hold_groups else Groups(profile)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.coordinator.group import Fields, Group, GroupTombstone, assignment_text
-from sexton.coordinator.profile import Subscriptions
+from sexton.coordinator.profile import Profile, Subscriptions
 from sexton.errors import TransitionError
 from sexton.records import MalformedRecord, decode_subscription, decode_utf8
 
@@ -36,8 +36,9 @@ class ClassicGroup(Group):
 
     group_type = "Classic"
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id)
+        self._profile = profile
         self._protocol_type: str | None = None
         self.protocol: str | None = None
         self.generation = 0
@@ -45,26 +46,25 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, ClassicMember] = {}
         self._subscribed_topics: frozenset[str] | None = None
-        self._subscriptions = Subscriptions.FAIL
 
     @classmethod
-    def from_value(
-        cls, group_id: str, value: Fields, *, subscriptions: Subscriptions = Subscriptions.FAIL
-    ) -> "ClassicGroup":
+    def from_value(cls, group_id: str, value: Fields, profile: Profile) -> "ClassicGroup":
         """The group of a record of type 2.
 
         Raises MalformedRecord (malformed_subscription) where the coordinator cannot parse a consumer's subscription,
         and TransitionError where it refuses to add a member; both end its load.
         """
-        group = cls(group_id)
-        group._subscriptions = subscriptions
+        group = cls(group_id, profile)
         group.protocol = value["protocol"]
         group.generation = value["generation"]
         group.leader = value["leader"]
         stamp = value["current_state_timestamp_ms"]
         group.current_state_timestamp_ms = None if stamp == -1 else stamp
         # "" is no protocol type, but members bring theirs with them, even an empty one (ClassicGroup.add)
-        group._protocol_type = value["protocol_type"] if value["members"] else value["protocol_type"] or None
+        if value["members"]:
+            group._protocol_type = value["protocol_type"]
+        elif not profile.forgets_protocol_type:
+            group._protocol_type = value["protocol_type"] or None
         group._add_members(value["members"])
         group._subscribed_topics = group._join_subscriptions()
         return group
@@ -73,13 +73,14 @@ class ClassicGroup(Group):
         instances = set()
         for added, member in enumerate(members):
             instance = member["group_instance_id"]
-            if instance is not None and instance in instances:
+            if instance is not None and instance in instances and not self._profile.instances_may_repeat:
                 raise TransitionError(
                     f"Static member with groupInstanceId={instance} cannot be added to group {self.group_id} since it "
                     "is already a member."
                 )
             instances.add(instance)
-            if added != len(self.members):  # a member id came twice: the votes for the protocol outnumber the members
+            is_double = added != len(self.members)
+            if is_double and not self._profile.members_may_repeat:  # more votes for the protocol than members
                 raise TransitionError("None of the member's protocols can be supported.")
             self.leader = member["member_id"] if self.leader is None else self.leader
             self.members[member["member_id"]] = self._member(member)
@@ -100,14 +101,15 @@ class ClassicGroup(Group):
 
     def _topics(self, subscription: bytes) -> list[str] | None:
         """The topics of a member's subscription, None where the coordinator does not know them."""
-        if self._protocol_type != CONSUMER or self.protocol is None:
+        rule = self._profile.subscriptions
+        if self._protocol_type != CONSUMER or self.protocol is None or rule is Subscriptions.UNREAD:
             return None
         try:
             # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
             # of a hash map; here a malformed one ends the load wherever it stands.
             return decode_subscription(subscription)
         except MalformedRecord:
-            if self._subscriptions is Subscriptions.FAIL:
+            if rule is Subscriptions.FAIL:
                 raise
             return None
 
@@ -124,7 +126,8 @@ class ClassicGroup(Group):
 
     @property
     def state(self) -> str:
-        return "Stable" if self.members else "Empty"
+        is_stable = self.members or (self._profile.loads_groups_stable and self.log_offset is not None)
+        return "Stable" if is_stable else "Empty"
 
     @property
     def protocol_type(self) -> str | None:

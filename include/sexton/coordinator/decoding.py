@@ -17,6 +17,7 @@ from sexton.records import MalformedRecord, decode_key, decode_value
 OFFSET_TYPES = frozenset({0, 1})
 BAD_CRC = "bad_crc"
 UNKNOWN_TYPE = "unknown_record_type"
+_GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | U
     if not profile.reads(record_type):
         if profile.skips_unknown_types:
             return UnknownType(record_type=record_type)
-        detail = f"Unknown group metadata message version: {record_type}"
+        detail = profile.unknown_type_text(record_type)
         return undecodable(record, UNKNOWN_TYPE, detail, base_offset=base_offset, record_type=record_type)
     try:
         _, key = decode_key(record.key)
@@ -102,7 +103,17 @@ def _value(record_type: int, value: bytes, profile: Profile) -> Mapping[str, Any
     if len(value) >= 2 and not 0 <= version <= highest:
         raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
     # up to 4.0 whatever is legal under type 1 is under type 0
-    return decode_value(1 if record_type == 0 else record_type, value)[1]
+    _, fields = decode_value(1 if record_type == 0 else record_type, value)
+    if record_type == _GROUP_METADATA:
+        if profile.forgets_state_timestamp and version == _LOST_TIMESTAMP_VERSION:
+            fields["current_state_timestamp_ms"] = -1
+        if profile.refuses_null_protocol and (fields["protocol"] is None or fields["leader"] is None):
+            raise MalformedRecord("malformed_value", "a group without a protocol or a leader")
+    if fields.get("expire_timestamp_ms") == -1 and not (profile.keeps_expire_of_minus_1 and version == 1):
+        del fields["expire_timestamp_ms"]
+    if not profile.reads_topic_ids:
+        fields.pop("topic_id", None)
+    return fields
 
 
 def undecodable(
@@ -154,6 +165,19 @@ def unread_format(batch: Batch) -> Undecodable:
         record_type=None,
         reason="unknown_magic",
         detail=f"a batch of record format {batch.magic}, which this release cannot read",
+        key=None,
+        value=None,
+    )
+
+
+def empty_control_batch(batch: Batch) -> Undecodable:
+    """The row for a control batch without its marker."""
+    return Undecodable(
+        base_offset=batch.base_offset,
+        log_offset=None,
+        record_type=None,
+        reason="empty_control_batch",
+        detail="a control batch without a record, which this release cannot read",
         key=None,
         value=None,
     )

@@ -42,7 +42,7 @@ class Groups:
     def touch(self, group_id: str) -> None:
         """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
         if group_id not in self.by_id:
-            self.by_id[group_id] = ClassicGroup(group_id)
+            self.by_id[group_id] = ClassicGroup(group_id, self.profile)
 
     def complete(self, holders: Collection[str]) -> None:
         """All has been read; `holders` are the groups with a committed or a pending offset."""
@@ -76,7 +76,7 @@ class Groups:
         if value is None:
             self.by_id.pop(group_id, None)
         else:
-            group = ClassicGroup.from_value(group_id, value, subscriptions=self.profile.subscriptions)
+            group = ClassicGroup.from_value(group_id, value, self.profile)
             group.log_offset = log_offset
             self.by_id[group_id] = group
 

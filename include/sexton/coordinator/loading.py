@@ -184,6 +184,8 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
     if batch.magic > loaded.profile.newest_format:
         _note(loaded, decoding.unread_format(batch))
         return
+    if batch.is_control and batch.record_count == 0 and loaded.profile.empty_control_batch_fails:
+        _note(loaded, decoding.empty_control_batch(batch))
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if stops_at_failure and loaded.failures:
             return

@@ -33,7 +33,6 @@ class StoredOffset:
     def from_value(cls, value: Mapping[str, Any], *, log_offset: int, producer_id: int) -> "StoredOffset":
         """OffsetAndMetadata.fromRecord: what is -1 or zero on the wire is absent."""
         leader_epoch = value.get("leader_epoch", -1)
-        expire = value.get("expire_timestamp_ms", -1)
         topic_id = value.get("topic_id")
         return cls(
             log_offset=log_offset,
@@ -41,7 +40,7 @@ class StoredOffset:
             leader_epoch=None if leader_epoch == -1 else leader_epoch,
             metadata=value["metadata"],
             commit_timestamp_ms=value["commit_timestamp_ms"],
-            expire_timestamp_ms=None if expire == -1 else expire,
+            expire_timestamp_ms=value.get("expire_timestamp_ms"),
             topic_id=None if topic_id is None else kafka_uuid(topic_id),
             producer_id=producer_id,
         )

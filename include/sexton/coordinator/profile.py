@@ -71,6 +71,24 @@ class Profile:
     """Whether an unknown type is passed over with a warning (from KIP-915 on); else it ends the load."""
     newest_format: int = 2
     """The newest record format (magic) that is read."""
+    reads_topic_ids: bool = True
+    """Whether the topic id of an offset is kept; to releases that do not know it, it is an unknown tag."""
+    keeps_expire_of_minus_1: bool = False
+    """Whether an expire timestamp of -1 is one, and long past (2.1.0 and 2.1.1; KAFKA-8069)."""
+    forgets_state_timestamp: bool = False
+    """Whether the state timestamp of a group value of version 3 is lost (2.3.0 to 2.6.0; KAFKA-10401)."""
+    forgets_protocol_type: bool = False
+    """Whether the protocol type of a group without members is lost (up to 1.0.0; KAFKA-6287)."""
+    refuses_null_protocol: bool = False
+    """Whether a group value without a protocol or a leader ends the load (up to 0.10.0)."""
+    empty_control_batch_fails: bool = False
+    """Whether a control batch that compaction has emptied ends the load (0.11.0.0 to 2.0.0; KAFKA-7467)."""
+    members_may_repeat: bool = False
+    """Whether a group value may name a member twice (up to 2.0)."""
+    instances_may_repeat: bool = False
+    """Whether a group value may name a static member's instance twice (up to 2.8)."""
+    says_schema: bool = False
+    """Whether an unknown version is called one of a schema (up to 2.7)."""
     subscriptions: Subscriptions = Subscriptions.FAIL
     after_failure: AfterFailure = AfterFailure.NOTHING
 
@@ -80,6 +98,10 @@ class Profile:
     """Whether a tombstone takes the pending values of its key, too; else only one in a transaction, its own."""
     offsets_hold_groups: bool = False
     """Whether a group exists as long as offsets of it do, deleted or not, and not once they are gone."""
+    loads_groups_stable: bool = False
+    """Whether a group with a record of its own is Stable after a load even without members (up to 0.10.0)."""
+    lists_simple_groups: bool = True
+    """Whether a group that only offsets have made is listed (from 0.10.1 on)."""
     one_cache: bool = False
     """Whether groups are found wherever they were loaded from, so that stray copies are served."""
     leaks_open_transactions: bool = False
@@ -112,6 +134,14 @@ class Profile:
 
     def unknown_version_text(self, record_type: int, version: int) -> str:
         """What the coordinator says of a value of a version that it does not read."""
-        if self.offsets_hold_groups:
-            return f"Unknown {'group metadata' if record_type == 2 else 'offset'} message version: {version}"
-        return f"Found an unknown record version {version} for {record_type} type"
+        if not self.offsets_hold_groups:
+            return f"Found an unknown record version {version} for {record_type} type"
+        if self.says_schema:
+            return f"Unknown {'group metadata' if record_type == 2 else 'offset schema'} version {version}"
+        return f"Unknown {'group metadata' if record_type == 2 else 'offset'} message version: {version}"
+
+    def unknown_type_text(self, record_type: int) -> str:
+        """What the coordinator says of a type that it does not read and does not skip."""
+        if self.says_schema:
+            return f"Unknown offset schema version {record_type}"
+        return f"Unknown group metadata message version: {record_type}"

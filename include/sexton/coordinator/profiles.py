@@ -17,17 +17,22 @@ _MODULES: Mapping[str, ModuleType] = {
     module.NAME: module for module in (group_coordinator, group_metadata_manager, offset_manager)
 }
 NAMES = tuple(_MODULES)
+_ANY_PATCH = 1 << 16
 
 
 @cache
 def profile_of(text: str) -> Profile:
-    """The profile of `NAME` or `NAME:RELEASE`; UsageError for one that there is not."""
+    """The profile of `NAME` or `NAME:RELEASE`; UsageError for one that there is not.
+
+    A release without a patch number, such as 4.0, stands for its newest patch.
+    """
     name, colon, release_text = text.partition(":")
     if name not in _MODULES:
         raise UsageError(f"unknown profile {name!r}", place=text, fix=f"one of {', '.join(NAMES)}")
     changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
     release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
-    if not changes[0][0] <= release or release[: len(last)] > last:
+    newest = (*release, _ANY_PATCH)
+    if not changes[0][0] <= newest or release[: len(last)] > last:
         first = ".".join(map(str, changes[0][0]))
         raise UsageError(
             f"{name} is not the coordinator of Kafka {release_text}",
@@ -36,7 +41,7 @@ def profile_of(text: str) -> Profile:
         )
     rules: dict[str, Any] = {}
     for since, new in changes:
-        if since <= release:
+        if since <= newest:
             rules |= new
     return Profile(name=name, release=release, **rules)
 
@@ -51,7 +56,7 @@ def _release(text: str, release: str) -> Release:
 def of_broker(release: str) -> Profile:
     """The profile of the coordinator that a broker of `release` runs."""
     parts = _release(release, release)
-    name = next(name for name in NAMES if _MODULES[name].CHANGES[0][0] <= parts)
+    name = next(name for name in NAMES if _MODULES[name].CHANGES[0][0] <= parts or name == NAMES[-1])
     return profile_of(f"{name}:{release}")
 
 

@@ -18,7 +18,10 @@ from sexton.kernels.memory import be16, be32, be64, hash_bytes, prefetch
 from sexton.kernels.table import (
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
+    KEEPS_EXPIRE,
     KEY_MASK,
+    NONE,
+    READS_TOPIC_IDS,
     SEEN_CONTROL,
     SEEN_RECORDS,
     SKIPS_UNKNOWN,
@@ -169,8 +172,8 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     pos, done, last_delta, queued = cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED]
     total = batches[batch, COUNT]
     status = FINISHED if total >= 0 else ODD
-    if total > 1 and batches[batch, ATTRIBUTES] & CONTROL:
-        status, total = ODD, np.int64(0)  # markers come alone; coordinators differ in what they make of a second one
+    if total != 1 and batches[batch, ATTRIBUTES] & CONTROL:
+        status, total = ODD, np.int64(0)  # markers come alone; coordinators differ in what they make of others
     while done < total and queued < QUEUE_ROWS:
         size, at = _varint(data, pos, end)
         stop = at + size
@@ -231,7 +234,9 @@ def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, 
         return 0 <= marker <= 1
     if record_type == 0 or record_type == 1:
         highest = state.counts[HIGHEST_VERSION if record_type == 1 else HIGHEST_LEGACY_VERSION]
-        return highest >= 0 and _read_offset_key(state, data, queue, row) and _read_value(data, highest, queue, row)
+        if highest < 0 or not _read_offset_key(state, data, queue, row):
+            return False
+        return _read_value(state.counts, data, highest, queue, row)
     if record_type < 0 or record_type >= ROLES or roles[record_type] == 0:
         queue[row, Q_KIND] = UNKNOWN
         queue[row, Q_VALUE] = record_type
@@ -267,7 +272,7 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
 
 
 @compiled
-def _read_value(data: Any, highest_version: int, queue: Any, row: int) -> bool:
+def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: int) -> bool:
     """Where the fields of an OffsetCommitValue lie; a tombstone has none."""
     value, size = queue[row, Q_VALUE], queue[row, Q_VALUE_SIZE]
     if size < 0:
@@ -280,7 +285,8 @@ def _read_value(data: Any, highest_version: int, queue: Any, row: int) -> bool:
     if version < 0 or version > highest_version:
         return False
     at = value + 10
-    leader_epoch = expire_ms = topic_id = np.int64(-1)
+    leader_epoch = topic_id = np.int64(-1)
+    expire_ms = np.int64(NONE)
     if version >= 3:
         leader_epoch = np.int64(be32(data, at))
         at += 4
@@ -299,10 +305,14 @@ def _read_value(data: Any, highest_version: int, queue: Any, row: int) -> bool:
         if at + 8 > stop:
             return False
         expire_ms = be64(data, at)
+        if expire_ms == -1 and counts[KEEPS_EXPIRE] == 0:
+            expire_ms = np.int64(NONE)
     elif version == 4:
         topic_id, at = _read_tags(data, at, stop)
         if at < 0:
             return False
+        if counts[READS_TOPIC_IDS] == 0:
+            topic_id = np.int64(-1)
     queue[row, Q_KIND] = OFFSET
     queue[row, Q_LEADER_EPOCH] = leader_epoch
     queue[row, Q_TEXT_AT] = text_at

@@ -79,6 +79,8 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Re
     """Read `batch` again, past the `folded` records that the loop has taken."""
     found = Reread(profile)
     after = batch.base_offset
+    if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:
+        found.undecodable.append((place_before(after), decoding.empty_control_batch(batch)))
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
         after = after if record.log_offset is None else record.log_offset + 1

@@ -9,7 +9,9 @@ from sexton.kernels.table import (
     FIRST_RULE,
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
+    KEEPS_EXPIRE,
     LEAKS_TRANSACTIONS,
+    READS_TOPIC_IDS,
     RULES_END,
     SKIPS_UNKNOWN,
     SPARES_PENDING,
@@ -38,6 +40,8 @@ def new_state_of(profile: Profile, *, keys: int = 1024) -> State:
     state.counts[HIGHEST_VERSION] = profile.value_versions.get(1, _UNREAD)
     state.counts[HIGHEST_LEGACY_VERSION] = profile.value_versions.get(0, _UNREAD)
     state.counts[LEAKS_TRANSACTIONS] = profile.leaks_open_transactions
+    state.counts[KEEPS_EXPIRE] = profile.keeps_expire_of_minus_1
+    state.counts[READS_TOPIC_IDS] = profile.reads_topic_ids
     return state
 
 

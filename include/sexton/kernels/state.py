@@ -383,7 +383,7 @@ def _value_columns(state: State, table: Int64s) -> dict[str, pa.Array]:
         "leader_epoch": cols.numbers(table[:, LEADER_EPOCH], pa.int32(), absent=-1),
         "metadata": cols.strings(state.text_bytes, table[:, TEXT_AT], table[:, TEXT_SIZE]).cast(pa.string()),
         "commit_timestamp_ms": cols.numbers(table[:, COMMIT_MS], pa.int64()),
-        "expire_timestamp_ms": cols.numbers(table[:, EXPIRE_MS], pa.int64(), absent=-1),
+        "expire_timestamp_ms": cols.numbers(table[:, EXPIRE_MS], pa.int64(), absent=NONE),
         "topic_id": cols.topic_ids(table[:, TOPIC_ID_HIGH], table[:, TOPIC_ID_LOW]).cast(pa.string()),
     }
 
@@ -423,7 +423,7 @@ def _groups_table(state: State, replay: _Replay, found: _Sorted) -> pa.Table:
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows
-    template = ClassicGroup("").to_group_row()
+    template = ClassicGroup("", replay.profile).to_group_row()
     ids = cols.strings(state.key_bytes, groups[simple, GROUP_AT], groups[simple, GROUP_LENGTH]).cast(pa.string())
     alike = {
         column.name: pa.array([template[column.name]], column.type).take(pa.array(np.zeros(len(simple), np.int64)))

@@ -55,6 +55,8 @@ NONE = -(1 << 63)
     HIGHEST_VERSION,
     HIGHEST_LEGACY_VERSION,
     LEAKS_TRANSACTIONS,
+    KEEPS_EXPIRE,
+    READS_TOPIC_IDS,
     KEY_LIMIT,
     KEY_BYTES_LIMIT,
     TEXT_BYTES_LIMIT,
@@ -67,8 +69,8 @@ NONE = -(1 << 63)
     GROUP_MASK,
     PRODUCER_MASK,
     COUNTS,
-) = range(38)
-FIRST_RULE, RULES_END = WAITS, LEAKS_TRANSACTIONS + 1
+) = range(40)
+FIRST_RULE, RULES_END = WAITS, READS_TOPIC_IDS + 1
 """What a profile decides (`rules`); a highest version of -1 is that of a type that is not read."""
 WAITS_NEVER, WAITS_FOR_PRODUCER, WAITS_FOR_TRANSACTION = range(3)
 

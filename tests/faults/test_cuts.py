@@ -1,0 +1,87 @@
+"""A log that ends anywhere: what was written to its end is kept, the rest is a torn tail, and both readers agree.
+
+Full: every cut of a file of 2^20 bytes; else every cut of a short log that holds every kind of batch, and a sample of
+the large one. The plain replay is a function of the batches that it is given, and the tables are one of the fold: so
+at most cuts it is those that are compared, and the whole replay at each end of a batch and at some cuts between.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import pytest
+
+from sexton.kernels.fold import merge_all
+from sexton.log.batch import Batch, TornTail, read_batches
+from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
+from tests.kernels.compare import assert_equal, fold_bytes, fold_pieces, loaded
+
+WHOLE_REPLAYS = 300
+
+
+class Expected:
+    """What a log must give when it ends within one of its batches: computed once for all such ends."""
+
+    def __init__(self, log: bytes) -> None:
+        batches = [entry for entry in read_batches(log) if isinstance(entry, Batch)]
+        self.starts = [*(batch.position for batch in batches), batches[-1].position + batches[-1].size_bytes]
+        self.offsets = [0, *(batch.next_offset for batch in batches)]
+        self._log = log
+        self._whole = -1
+        self._fold = b""
+
+    def whole_batches(self, cut: int) -> int:
+        return bisect_right(self.starts, cut) - 1
+
+    def fold(self, whole: int) -> bytes:
+        """The fold of the first batches, which equals the plain replay of them in every row."""
+        if whole != self._whole:
+            data = self._log[: self.starts[whole]]
+            fold = fold_bytes(data)
+            assert_equal(fold, loaded(data), partition_count=3)
+            self._whole, self._fold = whole, fold.to_bytes()
+        return self._fold
+
+
+def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = frozenset()) -> int:
+    """Cut `log` at every one of `cuts`, in ascending order; those in `replayed` are replayed by both readers."""
+    expected = Expected(log)
+    count = 0
+    for cut in cuts:
+        whole = expected.whole_batches(cut)
+        start = expected.starts[whole]
+        part = memoryview(log)[:cut]
+        tail = list(read_batches(part, start=start, floor_offset=expected.offsets[whole]))
+        assert tail == ([TornTail(position=start, size_bytes=cut - start)] if cut > start else []), cut
+        assert fold_bytes(part).to_bytes() == expected.fold(whole), cut
+        if cut in replayed:
+            assert_equal(merge_all(fold_pieces(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)
+        count += 1
+    return count
+
+
+def around_the_ends(log: bytes) -> Iterator[int]:
+    for batch in read_batches(log):
+        yield from (batch.position - 1, batch.position, batch.position + 1)
+
+
+def test_every_cut_of_every_kind_of_batch() -> None:
+    log = every_kind()
+    replayed = frozenset(Random(FIXED_SEED).sample(range(1, len(log)), 100))
+    assert check_cuts(log, range(len(log) + 1), replayed=replayed) == len(log) + 1
+
+
+def test_cuts_of_a_mebibyte(full: bool, seed: int, tell) -> None:
+    log = one_mebibyte()
+    random = Random(seed)
+    replayed = frozenset(random.sample(range(1, len(log)), WHOLE_REPLAYS if full else 3))
+    if full and seed != FIXED_SEED:
+        pytest.skip("every cut was made with the fixed seed")
+    cuts = range(len(log) + 1) if full else sorted({*random.sample(range(len(log)), 50), *replayed})
+    tell(f"{check_cuts(log, cuts, replayed=replayed):,} cuts")
+
+
+def test_around_the_ends_of_batches(full: bool, tell) -> None:
+    log = one_mebibyte()
+    near = sorted({cut for cut in around_the_ends(log) if 0 <= cut <= len(log)})
+    tell(f"{check_cuts(log, near if full else near[:: len(near) // 50]):,} cuts")

@@ -1,95 +1,171 @@
 """`make bench`: the figures that the README states, measured on this machine.
 
-One log of 3 million plain offset commits (60,000 keys, 4 log partitions) is made, folded by the kernels on one core,
-and audited by the command line, start of Python and Spark included. Kafka's own decoder reads one of its segments for
-comparison. Everything is written below a scratch folder, which is removed.
+For every log (see `sets`), one at a time, in a scratch folder that is removed:
+
+- a real Kafka 4.3.1 broker loads it, twice and more (see `broker`),
+- the compiled kernels replay it on one core, loaded before (see `kernel`),
+- `sexton audit` runs on it, start of Python and Spark, checks and report included.
+
+Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. Loads and kernel runs of up to a few
+million records are repeated and the fastest counts, for both alike. Prints tables; writes figures.json and figures.svg
+to docs/bench after a full run, below var/bench after a partial one. Everything that is started is stopped, also on
+Ctrl-C.
 """
 
 import argparse
+import json
 import os
-import subprocess
+import shutil
+import signal
 import sys
 import tempfile
-import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from pyarrow import fs
 from rich.console import Console
-from rich.table import Table
 
-from sexton.java import find_java
+from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import dump_log
-from sexton.kernels.fold import fold_chunk, merge_all
-from sexton.kernels.state import finish
-from sexton.log.segment import list_segments, plan_chunks
-from sexton.settings import settings, variable
+from sexton.settings import PROJECT_ROOT, settings, variable
+from tests.bench.broker import Cluster, Load, LoadingBroker
+from tests.bench.chart import chart
+from tests.bench.figures import MILLION, Figures, as_json, figures_table, millions, targets, targets_table
 from tests.bench.generate import Shape, write
+from tests.bench.segments import Written
+from tests.bench.sets import LOG_PARTITIONS, QUICK_RECORDS, SETS, LogSet
+from tests.bench.watch import run_watched
 
-CAP_BYTES = 64 << 20
-LOG_PARTITIONS = 4
-
-
-def fold_seconds(log: Path) -> float:
-    """Seconds that one core needs from bytes to Arrow tables; the compiled kernels are loaded before."""
-    segments = list_segments(fs.LocalFileSystem(), str(log))
-
-    def fold() -> float:
-        start = time.perf_counter()
-        for part, files in segments.items():
-            chunks = plan_chunks(files, target_bytes=settings().chunk_bytes)
-            folds = [
-                fold_chunk(
-                    [np.memmap(piece.path, dtype=np.uint8, mode="r") for piece in chunk.pieces],
-                    chunk=chunk,
-                    cap_bytes=CAP_BYTES,
-                    as_of_ms=None,
-                    taken_at_ms=None,
-                )
-                for chunk in chunks
-            ]
-            finish(merge_all(folds), log_partition=part, partition_count=LOG_PARTITIONS)
-        return time.perf_counter() - start
-
-    fold()
-    return fold()
+REPEATED_BELOW = 10 * MILLION
+BYTES_PER_RECORD = 120
+TABLE_WIDTH = 170
 
 
-def audit_seconds(log: Path, out: Path) -> float:
-    """Wall seconds of `sexton audit` as a user starts it."""
-    start = time.perf_counter()
-    command = [str(Path(sys.executable).with_name("sexton")), "audit", "--segments", str(log), "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - start
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """What runs Kafka's own programs, and the node from which loading brokers are made."""
+
+    java: JavaHome
+    jars: Sequence[Path]
+    cluster: Cluster
 
 
-def dump_seconds(log: Path) -> float:
-    """Wall seconds of kafka-dump-log over one log partition, a quarter of the records."""
-    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
-    start = time.perf_counter()
-    files = sorted((log / "__consumer_offsets-0").glob("*.log"))
-    dump_log(files, java=java, jars=jars.ensure(settings().cache, "kafka"))
-    return time.perf_counter() - start
+def measure(kafka: Kafka, shape: Shape, written: Written, name: str, scratch: Path) -> Figures:
+    """Everything about one log, which lies in `scratch`/log. RuntimeError where a count of records is wrong."""
+    log = scratch / "log"
+    repeat = 3 if written.records < REPEATED_BELOW else 1
+    started, warm = broker_loads(kafka.cluster, log, scratch / "broker", again=max(repeat - 1, 1))
+    kernel = run_watched([sys.executable, "-m", "tests.bench.kernel", str(log), "--repeat", str(repeat)])
+    told = json.loads(kernel.output)
+    for who, count in (("broker", started.records), ("warm broker", warm.records), ("kernel", told["records"])):
+        if count != written.records:
+            raise RuntimeError(f"{name}: {written.records:,} records were written, the {who} read {count:,}")
+    sexton = str(Path(sys.executable).with_name("sexton"))
+    audit = run_watched([sexton, "audit", "--segments", str(log), "--out", str(scratch / "out")])
+    return Figures(
+        name=name,
+        commits=shape.records,
+        records=written.records,
+        size_bytes=written.size_bytes,
+        broker_started_s=started.seconds,
+        broker_warm_s=warm.seconds,
+        kernel_s=told["seconds"],
+        kernel_bytes=kernel.tree_bytes,
+        audit_s=audit.seconds,
+        audit_bytes=audit.tree_bytes,
+        task_bytes=audit.task_bytes,
+    )
+
+
+def broker_loads(cluster: Cluster, log: Path, directory: Path, *, again: int) -> tuple[Load, Load]:
+    """The first load of a broker that just started, and the fastest of `again` further ones."""
+    with LoadingBroker(cluster, log, directory) as broker:
+        started = broker.first_load()
+        warm = min((broker.load_again() for _ in range(again)), key=lambda load: load.seconds)
+    shutil.rmtree(directory)
+    return started, warm
+
+
+def dump_rate(kafka: Kafka, log: Path, records: int) -> float:
+    """Records a second of kafka-dump-log over one log partition of a balanced log, its start included."""
+    segment = log / "__consumer_offsets-0" / f"{0:020d}.log"
+    size_bytes = sum(file.stat().st_size for file in log.rglob("*.log"))
+    classes = os.pathsep.join(map(str, kafka.jars))
+    command = [str(kafka.java.java), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classes]
+    command += ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)]
+    seconds = run_watched(command, keeps_output=False).seconds
+    return records * segment.stat().st_size / size_bytes / seconds
+
+
+def chosen_logs(options: argparse.Namespace) -> Iterator[tuple[LogSet, int]]:
+    """Every log to measure, small ones first."""
+    names = options.sets.split(",") if options.sets else [log_set.name for log_set in SETS]
+    known = {log_set.name: log_set for log_set in SETS}
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"no such set: {', '.join(unknown)} (there are {', '.join(known)})")
+    sizes = [QUICK_RECORDS] if options.quick else [int(size) for size in options.records.split(",") if size]
+    pairs = [(known[name], size) for name in names for size in sizes or known[name].sizes]
+    yield from sorted(pairs, key=lambda pair: pair[1])
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    options.add_argument("--records", type=int, default=3_000_000)
-    records = options.parse_args().records
-    with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
-        log = Path(scratch) / "log"
-        files = write(Shape(records=records, log_partitions=LOG_PARTITIONS, records_per_batch=3), log)
-        size_mb = sum(file.stat().st_size for file in files) / 1e6
-        folded, audited, dumped = fold_seconds(log), audit_seconds(log, Path(scratch) / "out"), dump_seconds(log)
-    table = Table(title=f"{records:,} offset commits, {size_mb:.0f} MB, {os.cpu_count()} cores")
-    for name in ("what", "seconds", "records/s"):
-        table.add_column(name, justify="left" if name == "what" else "right")
-    table.add_row("kernels, one core: bytes to tables", f"{folded:.2f}", f"{records / folded:,.0f}")
-    table.add_row("sexton audit, start, checks and report included", f"{audited:.1f}", f"{records / audited:,.0f}")
-    quarter = records / LOG_PARTITIONS
-    table.add_row("kafka-dump-log --offsets-decoder, a quarter of it", f"{dumped:.1f}", f"{quarter / dumped:,.0f}")
-    Console().print(table)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", default="", help=f"of {', '.join(log_set.name for log_set in SETS)}")
+    parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
+    parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
+    parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is stopped then, too
+    logs = list(chosen_logs(options))
+    is_partial = bool(options.sets or options.records or options.quick)
+    out = options.out or (settings().var / "bench" if is_partial else PROJECT_ROOT / "docs" / "bench")
+    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
+        _require_room(Path(scratch), max(records for _, records in logs))
+        figures, rate = _measure_all(logs, Path(scratch), console)
+    console.print(figures_table(figures))
+    if rate:
+        console.print(f"kafka-dump-log --offsets-decoder: {rate:,.0f} records a second")
+    console.print(targets_table(targets(figures, rate)))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "figures.json").write_text(json.dumps(as_json(figures, rate), indent=2) + "\n", encoding="utf-8")
+    (out / "figures.svg").write_text(chart(figures, rate), encoding="utf-8")
+    console.print(f"written to {out}")
+
+
+def _measure_all(
+    logs: Sequence[tuple[LogSet, int]], scratch: Path, console: Console
+) -> tuple[list[Figures], float | None]:
+    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+    classes = jars.ensure(settings().cache, "kafka")
+    cluster = Cluster(scratch / "cluster", java=java, jars=classes, log_partitions=LOG_PARTITIONS)
+    kafka = Kafka(java=java, jars=classes, cluster=cluster)
+    figures: list[Figures] = []
+    rate: float | None = None
+    for log_set, records in logs:
+        name = f"{log_set.name} {millions(records)}"
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            with console.status(f"{name}: generating"):
+                written = write(log_set.at(records), Path(folder) / "log")
+            with console.status(f"{name}: measuring"):
+                if rate is None and log_set.name == "plain":
+                    rate = dump_rate(kafka, Path(folder) / "log", written.records)
+                figures.append(measure(kafka, log_set.at(records), written, log_set.name, Path(folder)))
+        one = figures[-1]
+        console.print(
+            f"{name}: broker {one.broker_started_s:.1f} / {one.broker_warm_s:.1f} s, kernel {one.kernel_s:.2f} s, "
+            f"audit {one.audit_s:.1f} s"
+        )
+    return figures, rate
+
+
+def _require_room(scratch: Path, records: int) -> None:
+    needed, free = BYTES_PER_RECORD * records, shutil.disk_usage(scratch).free
+    if free < needed:
+        raise SystemExit(f"{free / 1e9:.0f} GB are free below {scratch}, {needed / 1e9:.0f} are needed: --scratch DIR")
 
 
 if __name__ == "__main__":

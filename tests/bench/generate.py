@@ -1,215 +1,196 @@
-"""Writes big logs of offset commits as a broker would hold them, in seconds: for `make bench` and the large tests.
+"""Writes big logs of offset commits as a broker would leave them on disk: for `make bench` and the large tests.
 
-    python -m tests.bench.generate OUT --records 3000000 --keys 60000 --codec lz4 --records-per-batch 20
+    python -m tests.bench.generate OUT --records 3000000 --keys 60000 --codec lz4
 
-makes OUT/__consumer_offsets-N/00000000000000000000.log for every log partition. Groups lie where their ids hash to;
-commits pick keys at random; a share of the batches is transactional, each followed by its marker (one in ten aborts);
-a share of the records are tombstones. CRCs are valid, so kafka-dump-log and a broker read the files too.
+makes OUT/__consumer_offsets-N/ for every log partition, with segments of 100 MB and their indexes. Memory is bounded:
+a log partition is made some MB at a time, and several of them side by side.
+
+The shape is that of a busy cluster as recorded from real 4.3.1 brokers: a batch is one group's commit and holds 1 to 5
+records, 3 on the average, of neighbouring partitions of a topic; batches of different groups follow each other at
+random. The log covers 30 days, and one group in ten has been idle since the first third of them, so that something has
+expired. A share of the batches may be transactional, each followed by its marker (one in ten aborts), and a share of
+the records may be tombstones. Groups lie where their ids hash to. CRCs are valid: kafka-dump-log and a broker read the
+files too.
 """
 
 import argparse
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cramjam
 import numpy as np
 
-from sexton.kernels.compiled import compiled
 from sexton.kernels.text import group_hash
-from sexton.log.crc import crc32c_range
+from sexton.log import codec
+from tests.bench.batches import (
+    CONTROL,
+    END,
+    HEADER_BYTES,
+    MARK_COLUMNS,
+    RANDOM,
+    RECORD,
+    START,
+    repack,
+    write_batches,
+)
+from tests.bench.segments import SEGMENT_BYTES, Block, LogWriter, Written
 
-HEADER_BYTES = 61
-LZ4 = 3
+BLOCK_BYTES = 8 << 20
+DAY_MS = 86_400_000
+# As Kafka's Lz4BlockOutputStream frames it: independent blocks of up to 64 KB, no checksum but the header's.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_IS_RAW = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a generated log is like; the same shape and seed give the same bytes."""
+    """What a generated log is like; the same shape and seed give the same bytes.
+
+    `records` counts offset commits and tombstones: markers come on top. `records_per_batch` is the average of 1 to
+    2n - 1. `hot_share` of the records lie in log partition 0; without it, as many as its groups stand for.
+    """
 
     records: int = 3_000_000
     keys: int = 60_000
     partitions_of_group: int = 20
     log_partitions: int = 1
-    records_per_batch: int = 20
+    records_per_batch: int = 3
     transactional_share: float = 0.0
     tombstone_share: float = 0.0
+    retired_share: float = 0.1
+    hot_share: float = 0.0
     metadata_bytes: int = 0
     codec: str = "none"
     first_timestamp_ms: int = 1_700_000_000_000
+    span_ms: int = 30 * DAY_MS
+    segment_bytes: int = SEGMENT_BYTES
     seed: int = 1
 
 
-def generate(shape: Shape) -> dict[int, np.ndarray]:
-    """The bytes of every log partition, uint8."""
-    arena, starts, homes = _keys(shape)
-    logs = {}
-    for log_partition in range(shape.log_partitions):
-        own = np.flatnonzero(homes == log_partition)
-        share = round(shape.records * len(own) / max(len(homes), 1))
-        if share == 0:
-            logs[log_partition] = np.empty(0, np.uint8)
-            continue
-        rng = np.random.default_rng([shape.seed, log_partition])
-        picks = own[rng.integers(0, len(own), share)]
-        batches = -(-share // shape.records_per_batch)
-        is_transactional = rng.random(batches) < shape.transactional_share
-        is_aborted = rng.random(batches) < 0.1
-        is_tombstone = rng.random(share) < shape.tombstone_share
-        longest = int((starts[1:] - starts[:-1]).max()) if len(starts) > 1 else 0
-        room = share * (longest + shape.metadata_bytes + 60) + batches * (2 * HEADER_BYTES + 40)
-        out = np.empty(room, np.uint8)
-        marks = np.empty((2 * batches, 2), np.int64)
-        used, count = _write(
-            out, marks, arena, starts, picks, is_tombstone, is_transactional, is_aborted,
-            shape.records_per_batch, shape.metadata_bytes, shape.first_timestamp_ms,
-        )  # fmt: skip
-        logs[log_partition] = _compressed(out, marks[:count]) if shape.codec == "lz4" else out[:used].copy()
-    return logs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Every group's part of its keys (type, group id, topic) side by side, where each begins, and its log partition."""
+
+    names: np.ndarray
+    starts: np.ndarray
+    homes: np.ndarray
 
 
-def write(shape: Shape, root: Path) -> list[Path]:
-    """Write every log partition as a broker's folder below `root`; return the segment files."""
-    files = []
-    for log_partition, data in generate(shape).items():
-        path = root / f"__consumer_offsets-{log_partition}" / f"{0:020d}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data.data)
-        files.append(path)
-    return files
-
-
-def _keys(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Key bytes of type 1 side by side, where each begins (one more at the end), and each key's log partition."""
+def groups_of(shape: Shape) -> Groups:
+    """The groups of a shape, in order of their numbers; all have the same count of partitions."""
     pieces, homes = [], []
-    for number in range(shape.keys):
-        group_number, partition = divmod(number, shape.partitions_of_group)
-        group = f"orders-service-{group_number:06d}".encode()
-        topic = f"topic-{group_number % 97:03d}".encode()
-        if partition == 0:
-            span = np.frombuffer(group, np.uint8)
-            home = abs(int(group_hash(span))) % shape.log_partitions
+    for number in range(-(-shape.keys // shape.partitions_of_group)):
+        group, topic = f"orders-service-{number:06d}".encode(), f"topic-{number % 97:03d}".encode()
         pieces.append(
             b"\0\1" + len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
-            + partition.to_bytes(4, "big")
         )  # fmt: skip
-        homes.append(home)
+        homes.append(abs(int(group_hash(np.frombuffer(group, np.uint8)))) % shape.log_partitions)
     starts = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum([len(piece) for piece in pieces], out=starts[1:])
-    return np.frombuffer(b"".join(pieces), np.uint8), starts, np.array(homes)
+    return Groups(names=np.frombuffer(b"".join(pieces), np.uint8), starts=starts, homes=np.array(homes))
 
 
-@compiled
-def _put(out: Any, at: int, value: int, size: int) -> int:
-    for i in range(size):
-        out[at + i] = (value >> (8 * (size - 1 - i))) & 0xFF
-    return at + size
+def blocks(shape: Shape, groups: Groups, log_partition: int) -> Iterator[Block]:
+    """The batches of a log partition in order, some MB at a time."""
+    own = np.flatnonzero(groups.homes == log_partition)
+    records = _share(shape, groups, log_partition)
+    if not len(own) or not records:
+        return
+    longest = int(np.diff(groups.starts).max())
+    numbers = np.array(
+        [
+            records, shape.records_per_batch, shape.partitions_of_group, shape.metadata_bytes,
+            shape.first_timestamp_ms, shape.span_ms, longest, round(1000 * shape.transactional_share),
+            round(1000 * shape.tombstone_share), round(1000 * shape.retired_share),
+        ]
+    )  # fmt: skip
+    at = np.zeros(4, np.int64)
+    at[RANDOM] = np.random.default_rng([shape.seed, log_partition]).integers(1, 1 << 62)
+    out = np.empty(BLOCK_BYTES, np.uint8)
+    marks = np.empty((BLOCK_BYTES // (HEADER_BYTES + 8), MARK_COLUMNS), np.int64)
+    while at[RECORD] < records:
+        used, count = write_batches(out, marks, at, numbers, groups.names, groups.starts, own)
+        block = Block(data=out[:used], marks=marks[:count])
+        yield block if shape.codec == "none" else _compressed(block, shape.codec)
 
 
-@compiled
-def _varint(out: Any, at: int, value: int) -> int:
-    left = (value << 1) ^ (value >> 63)
-    while left & ~0x7F:
-        out[at] = (left & 0x7F) | 0x80
-        left >>= 7
-        at += 1
-    out[at] = left
-    return at + 1
+def _share(shape: Shape, groups: Groups, log_partition: int) -> int:
+    """The records of a log partition; together they are those of the shape."""
+    weights = np.bincount(groups.homes, minlength=shape.log_partitions).astype(np.float64)
+    weights /= weights.sum()
+    if shape.hot_share:
+        weights[1:] *= (1 - shape.hot_share) / max(weights[1:].sum(), 1e-9)
+        weights[0] = shape.hot_share
+    borders = np.rint(np.concatenate([[0], np.cumsum(weights)]) * shape.records).astype(np.int64)
+    return int(borders[log_partition + 1] - borders[log_partition])
 
 
-@compiled
-def _seal(out: Any, start: int, end: int, offset: int, count: int, attributes: int, now_ms: int, pid: int) -> None:
-    """Fill in the header of the batch that lies in [start, end)."""
-    _put(out, start, offset, 8)
-    _put(out, start + 8, end - start - 12, 4)
-    _put(out, start + 12, 0, 4)
-    out[start + 16] = 2
-    _put(out, start + 21, attributes, 2)
-    _put(out, start + 23, count - 1, 4)
-    _put(out, start + 27, now_ms, 8)
-    _put(out, start + 35, now_ms, 8)
-    _put(out, start + 43, pid, 8)
-    _put(out, start + 51, 0 if pid >= 0 else -1, 2)
-    _put(out, start + 53, -1, 4)
-    _put(out, start + 57, count, 4)
-    _put(out, start + 17, np.int64(crc32c_range(out, start + 21, end)), 4)
-
-
-@compiled
-def _write(
-    out: Any, marks: Any, arena: Any, starts: Any, picks: Any, is_tombstone: Any, is_transactional: Any,
-    is_aborted: Any, per_batch: int, metadata_bytes: int, now_ms: int,
-) -> tuple[int, int]:  # fmt: skip
-    at, offset, record, batch, marked = 0, 0, 0, 0, 0
-    while record < len(picks):
-        start = at
-        at += 61
-        count = min(per_batch, len(picks) - record)
-        pid = batch % 1000 if is_transactional[batch] else -1
-        for delta in range(count):
-            key = picks[record]
-            key_size = starts[key + 1] - starts[key]
-            value_size = -1 if is_tombstone[record] else 24 + metadata_bytes
-            # attributes, timestamp delta, offset delta, the two lengths (both below 2^13), header count
-            size = 2 + (1 if delta < 64 else 2 if delta < 8192 else 3) + 1
-            size += (1 if key_size < 64 else 2) + (1 if value_size < 64 else 2) + key_size + max(value_size, 0)
-            at = _varint(out, at, size)
-            out[at] = 0
-            out[at + 1] = 0
-            at = _varint(out, at + 2, delta)
-            at = _varint(out, at, key_size)
-            for i in range(key_size):
-                out[at + i] = arena[starts[key] + i]
-            at = _varint(out, at + key_size, value_size)
-            if value_size > 0:
-                at = _put(out, at, 3, 2)
-                at = _put(out, at, record, 8)
-                at = _put(out, at, 0, 4)
-                at = _put(out, at, metadata_bytes, 2)
-                for i in range(metadata_bytes):
-                    out[at + i] = 97 + (record + i) % 26
-                at = _put(out, at + metadata_bytes, now_ms, 8)
-            out[at] = 0
-            at += 1
-            record += 1
-        _seal(out, start, at, offset, count, 0x10 if pid >= 0 else 0, now_ms, pid)
-        marks[marked, 0], marks[marked, 1] = start, at
-        marked += 1
-        offset += count
-        if pid >= 0:
-            start = at
-            at = _varint(out, at + 61, 16)
-            out[at : at + 16] = 0
-            out[at + 3] = 8  # key: 4 bytes, version 0, type
-            out[at + 7] = 0 if is_aborted[batch] else 1
-            out[at + 8] = 12  # value: 6 bytes, version 0, coordinator epoch 0
-            at += 16
-            _seal(out, start, at, offset, 1, 0x30, now_ms, pid)
-            marks[marked, 0], marks[marked, 1] = start, at
-            marked += 1
-            offset += 1
-        batch += 1
-        now_ms += 1
-    return at, marked
-
-
-def _compressed(data: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """The same batches with the records of data batches in lz4 frames."""
-    pieces = []
-    for start, end in marks.tolist():
-        batch = data[start:end]
-        if batch[22] & 0x20:
-            pieces.append(batch.tobytes())
+def _compressed(block: Block, name: str) -> Block:
+    """The same batches with the records of data batches compressed as a broker compresses them."""
+    number = codec.NAMES.index(name)
+    view = block.data.data
+    bodies: list[bytes] = []
+    sizes = np.full(len(block.marks), -1, np.int64)
+    for row, (start, end) in enumerate(block.marks[:, [START, END]].tolist()):
+        if view[start + 22] & CONTROL:
             continue
-        body = bytes(cramjam.lz4.compress(batch[HEADER_BYTES:].tobytes()))
-        sealed = np.frombuffer(bytearray(batch[:HEADER_BYTES].tobytes() + body), np.uint8)
-        sealed[8:12] = np.frombuffer((len(sealed) - 12).to_bytes(4, "big"), np.uint8)
-        sealed[22] |= LZ4
-        crc = int(crc32c_range(sealed, 21, len(sealed)))
-        sealed[17:21] = np.frombuffer(crc.to_bytes(4, "big"), np.uint8)
-        pieces.append(sealed.tobytes())
-    return np.frombuffer(b"".join(pieces), np.uint8)
+        body = _squeezed(number, view[start + HEADER_BYTES : end])
+        sizes[row] = len(body)
+        bodies.append(body)
+    packed = np.frombuffer(b"".join(bodies), np.uint8)
+    out = np.empty(len(block.data) + len(packed), np.uint8)
+    marks = block.marks.copy()
+    repack(out, block.data, marks, packed, sizes, number)
+    return Block(data=out[: int(marks[-1, END])], marks=marks)
+
+
+def _squeezed(number: int, body: memoryview) -> bytes:
+    if number == codec.ZSTD:  # a stream, as the broker's: its frame does not tell the size of what it holds
+        stream = cramjam.zstd.Compressor()
+        stream.compress(bytes(body))
+        return bytes(stream.finish())
+    if number != codec.LZ4:
+        return codec.deflate(number, bytes(body))
+    parts = [_LZ4_HEADER]
+    for at in range(0, len(body), _LZ4_BLOCK_BYTES):
+        raw = body[at : at + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
+        if len(block) < len(raw):
+            parts += [len(block).to_bytes(4, "little"), block]
+        else:
+            parts += [(len(raw) | _LZ4_IS_RAW).to_bytes(4, "little"), bytes(raw)]
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def generate(shape: Shape) -> dict[int, np.ndarray]:
+    """The bytes of every log partition, uint8, in memory."""
+    groups = groups_of(shape)
+    empty = [np.empty(0, np.uint8)]
+    return {
+        number: np.concatenate(empty + [block.data.copy() for block in blocks(shape, groups, number)])
+        for number in range(shape.log_partitions)
+    }
+
+
+def write(shape: Shape, root: Path) -> Written:
+    """Write every log partition as a broker's folder below `root`, side by side."""
+    with ProcessPoolExecutor() as pool:
+        parts = list(pool.map(partial(_write_one, shape, root, groups_of(shape)), range(shape.log_partitions)))
+    return sum(parts[1:], parts[0])
+
+
+def _write_one(shape: Shape, root: Path, groups: Groups, log_partition: int) -> Written:
+    folder = root / f"__consumer_offsets-{log_partition}"
+    with LogWriter(folder, segment_bytes=shape.segment_bytes) as writer:
+        for block in blocks(shape, groups, log_partition):
+            writer.append(block)
+    return writer.written
 
 
 def main() -> None:
@@ -223,9 +204,9 @@ def main() -> None:
     options = vars(parser.parse_args())
     out = options.pop("out")
     began = time.perf_counter()
-    files = write(Shape(**options), out)
-    size = sum(path.stat().st_size for path in files)
-    print(f"{size:,} bytes in {len(files)} log partitions below {out}, {time.perf_counter() - began:.1f} s")
+    written = write(Shape(**options), out)
+    seconds = time.perf_counter() - began
+    print(f"{written.size_bytes:,} bytes, {written.records:,} records, {written.files} segments, {seconds:.1f} s")
 
 
 if __name__ == "__main__":

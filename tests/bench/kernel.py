@@ -1,0 +1,58 @@
+"""One core, from bytes to Arrow tables: what the compiled kernels need for a log; prints seconds and records as JSON.
+
+    python -m tests.bench.kernel LOG [--repeat N]
+
+The kernels are loaded before, and the files are in the page cache as far as the machine's memory goes, as they are for
+the broker. Of several runs the fastest is told.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from pyarrow import fs
+
+from sexton.kernels.fold import fold_chunk, merge_all
+from sexton.kernels.state import finish
+from sexton.kernels.warm_up import warm_up
+from sexton.log.segment import Chunk, list_segments, plan_chunks
+from sexton.settings import settings
+
+
+def replay(log: Path) -> int:
+    """Fold, merge and finish every log partition of `log`; the count of records, markers included."""
+    config = settings()
+    segments = list_segments(fs.LocalFileSystem(), str(log))
+    records = 0
+    for log_partition, files in segments.items():
+        fold = merge_all(
+            _fold(chunk, config.inflated_cap_bytes) for chunk in plan_chunks(files, target_bytes=config.chunk_bytes)
+        )
+        records += fold.counters["records"]
+        finish(fold, log_partition=log_partition, partition_count=len(segments))
+    return records
+
+
+def _fold(chunk: Chunk, cap_bytes: int):  # type: ignore[no-untyped-def]
+    pieces = [np.memmap(piece.path, dtype=np.uint8, mode="r") for piece in chunk.pieces]
+    return fold_chunk(pieces, chunk=chunk, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(prog="python -m tests.bench.kernel", description=__doc__)
+    options.add_argument("log", type=Path)
+    options.add_argument("--repeat", type=int, default=1)
+    chosen = options.parse_args()
+    warm_up()
+    times = []
+    for _ in range(chosen.repeat):
+        start = time.perf_counter()
+        records = replay(chosen.log)
+        times.append(time.perf_counter() - start)
+    print(json.dumps({"seconds": min(times), "records": records}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The logs that are measured: what each is like, and at which sizes."""
+
+from dataclasses import dataclass, replace
+
+from tests.bench.generate import Shape
+
+MILLION = 1_000_000
+LOG_PARTITIONS = 4
+QUICK_RECORDS = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSet:
+    """A kind of log; `sizes` are the counts of records at which it is measured."""
+
+    name: str
+    about: str
+    shape: Shape
+    sizes: tuple[int, ...]
+
+    def at(self, records: int) -> Shape:
+        return replace(self.shape, records=records)
+
+
+_PLAIN = Shape(keys=60_000, log_partitions=LOG_PARTITIONS)
+
+SETS = (
+    LogSet(
+        name="plain",
+        about="60 thousand keys, not compressed",
+        shape=_PLAIN,
+        sizes=(3 * MILLION, 30 * MILLION, 100 * MILLION),
+    ),
+    LogSet(
+        name="lz4",
+        about="the same, every batch an lz4 frame",
+        shape=replace(_PLAIN, codec="lz4"),
+        sizes=(3 * MILLION, 30 * MILLION, 100 * MILLION),
+    ),
+    LogSet(name="zstd", about="the same in zstd", shape=replace(_PLAIN, codec="zstd"), sizes=(3 * MILLION,)),
+    LogSet(
+        name="transactional",
+        about="30 % of the batches are transactions, each with its marker",
+        shape=replace(_PLAIN, transactional_share=0.3),
+        sizes=(3 * MILLION, 30 * MILLION),
+    ),
+    LogSet(
+        name="hot",
+        about="one of the four log partitions holds 90 % of the records",
+        shape=replace(_PLAIN, hot_share=0.9),
+        sizes=(3 * MILLION, 30 * MILLION),
+    ),
+    LogSet(
+        name="many-keys",
+        about="2 million keys",
+        shape=replace(_PLAIN, keys=2 * MILLION),
+        sizes=(3 * MILLION, 30 * MILLION),
+    ),
+)

@@ -1,0 +1,224 @@
+"""Bytes that nobody wrote, given to every decoder: an answer, or an error that says what is wrong, soon and cheaply.
+
+Full: 10,000,000 inputs. Half of them go to one decoder each, the rest are records in batches with good CRCs: the fold
+reads all of those, the plain replay the logs of one in so many, and both must come to the same rows.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+import pytest
+
+from sexton.coordinator import decoding
+from sexton.coordinator.decoding import Decoded, Undecodable, UnknownType
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
+from sexton.errors import LogError
+from sexton.log.batch import (
+    BadRecord,
+    Batch,
+    Damage,
+    Record,
+    TornTail,
+    encode_batch,
+    marker_of,
+    read_batches,
+    read_records,
+)
+from sexton.log.crc import crc32c
+from sexton.records import MalformedRecord, UnknownRecordType, decode_key, decode_subscription, decode_value
+from sexton.settings import Settings
+from tests.faults.logs import batches_in, every_kind, recordings, window
+from tests.faults.memory import PeakMemory
+from tests.faults.records import ALL_VERSIONS, random_key, random_value, recorded_pairs, spoiled
+from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
+from tests.strategies import BASE_MS, subscription
+
+Make = Callable[[Random], bytes]
+Read = Callable[[bytes, Random], str]
+
+# inputs for each of the two seeds
+CI = {"key": 2_000, "value": 4_000, "subscription": 1_500, "batch": 1_500, "record": 1_000}
+FULL = {"key": 500_000, "value": 1_250_000, "subscription": 500_000, "batch": 150_000, "record": 2_600_000}
+SLOWEST_S = 1.0
+MORE_BYTES = 64 << 20
+MEASURED_AT_ONCE = 500
+RECORDS_OF_A_LOG = 20
+COMPARED = 20  # full: the log of one in so many is replayed by both readers
+CAP_BYTES = Settings.model_fields["inflated_cap_bytes"].default
+
+
+def fuzz(make: Make, read: Read, *, count: int, random: Random) -> Counter[str]:
+    """What `read` says of `count` inputs; each is taken in SLOWEST_S of the processor and MORE_BYTES of memory."""
+    said: Counter[str] = Counter()
+    for _ in range(0, count, MEASURED_AT_ONCE):
+        inputs = [make(random) for _ in range(MEASURED_AT_ONCE)]
+        with PeakMemory() as memory:
+            for data in inputs:
+                began = time.process_time()
+                try:
+                    said[read(data, random)] += 1
+                except Exception as error:
+                    raise AssertionError(f"{type(error).__name__} for {data.hex()}") from error
+                assert time.process_time() - began < SLOWEST_S, data.hex()
+        assert (memory.growth_bytes or 0) < MORE_BYTES
+    return said
+
+
+@cache
+def _pool(seed: int) -> list[tuple[int, bytes, bytes]]:
+    """(type, key, value) of every type and version, and what brokers wrote."""
+    random = Random(seed)
+    made = [
+        (number, random_key(number, random), random_value(number, version, random))
+        for number, version in ALL_VERSIONS
+        for _ in range(20)
+    ]
+    recorded = [(int.from_bytes(key[:2], "big"), key, value or b"") for key, value in recorded_pairs()]
+    return made + random.sample(recorded, 500)
+
+
+def read_key(key: bytes, random: Random) -> str:
+    try:
+        decode_key(key)
+    except (MalformedRecord, UnknownRecordType) as error:
+        said = error.reason
+    else:
+        said = "read"
+    judge(key, None, random)
+    return said
+
+
+def read_value(data: bytes, random: Random) -> str:
+    """A value behind the number of its type, in two bytes of its own."""
+    number, value = int.from_bytes(data[:2], "big"), data[2:]
+    try:
+        decode_value(number, value)
+    except (MalformedRecord, UnknownRecordType) as error:
+        said = error.reason
+    else:
+        said = "read"
+    judge(random_key(number, random), value, random)
+    return said
+
+
+def judge(key: bytes, value: bytes | None, random: Random) -> None:
+    """A coordinator of any release has a verdict."""
+    record = Record(log_offset=5, timestamp_ms=BASE_MS, key=key, value=value)
+    found = decoding.decode(record, base_offset=5, profile=random.choice(PROFILES))
+    assert isinstance(found, Decoded | UnknownType | Undecodable)
+
+
+def read_subscription(data: bytes, random: Random) -> str:
+    try:
+        return "unknown" if decode_subscription(data) is None else "read"
+    except MalformedRecord as error:
+        return error.reason
+
+
+def read_log(data: bytes, random: Random) -> str:
+    said = "nothing"
+    for entry in read_batches(data):
+        assert isinstance(entry, Batch | Damage | TornTail)
+        if not isinstance(entry, Batch):
+            said = type(entry).__name__
+            continue
+        for record in read_records(entry, cap_bytes=CAP_BYTES):
+            assert isinstance(record, Record | BadRecord)
+            said = "read" if isinstance(record, Record) else record.reason
+            if isinstance(record, Record) and entry.is_control:
+                said = read_marker(record)
+    return said
+
+
+def read_marker(record: Record) -> str:
+    try:
+        return str(marker_of(record))
+    except LogError as error:
+        return error.reason
+
+
+@cache
+def _batches(seed: int) -> list[bytes]:
+    random = Random(seed)
+    logs = [every_kind(), *(window(log, random, size_bytes=2_000) for log in recordings().values())]
+    return [bytes(batch.data) for log in logs for batch in batches_in(log)]
+
+
+def spoiled_batch(seed: int, random: Random) -> bytes:
+    """A batch with changes in it, or any bytes; most have a good CRC again, so that their records are looked at."""
+    data = bytearray(spoiled(random.choice(_batches(seed)), random))
+    if len(data) > 61 and data[16] == 2 and random.random() < 0.8:
+        data[8:12] = (len(data) - 12).to_bytes(4, "big")
+        data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["key", "value", "subscription", "batch"])
+def test_decoders(kind: str, full: bool, seed: int, tell) -> None:
+    pool = _pool(seed)
+
+    def value(random: Random) -> bytes:
+        number, _, value = random.choice(pool)
+        return number.to_bytes(2, "big") + spoiled(value, random)
+
+    ways: dict[str, tuple[Make, Read]] = {
+        "key": (lambda random: spoiled(random.choice(pool)[1], random), read_key),
+        "value": (value, read_value),
+        "subscription": (lambda random: spoiled(subscription("t", "группа", "u" * 99), random), read_subscription),
+        "batch": (lambda random: spoiled_batch(seed, random), read_log),
+    }
+    make, read = ways[kind]
+    said = fuzz(make, read, count=(FULL if full else CI)[kind], random=Random(seed))
+    tell(f"{said.total():,} inputs: {dict(said.most_common())}")
+    assert len(said) > 1, "no input was bad, or none was good"
+
+
+def test_records_of_good_batches(full: bool, seed: int, tell) -> None:
+    random, pool = Random(seed), _pool(seed)
+    logs = (FULL if full else CI)["record"] // RECORDS_OF_A_LOG
+    undecodable = compared = 0
+    for first in range(0, logs, COMPARED):
+        with PeakMemory() as memory:
+            for number in range(first, min(first + COMPARED, logs)):
+                log, profile = spoiled_log(pool, random), random.choice([NEWEST, *PROFILES])
+                is_compared = not full or number == first
+                undecodable += fold_quickly(log, profile, is_compared=is_compared)
+                compared += is_compared
+        assert (memory.growth_bytes or 0) < MORE_BYTES
+    tell(f"{logs * RECORDS_OF_A_LOG:,} records, {undecodable:,} undecodable, {compared:,} logs by both readers")
+    assert undecodable
+
+
+def fold_quickly(log: bytes, profile: Profile, *, is_compared: bool) -> int:
+    """Fold `log`, hold it against the plain replay where asked for, and count what is undecodable."""
+    try:
+        began = time.process_time()
+        fold = fold_bytes(log, profile=profile)
+        assert time.process_time() - began < SLOWEST_S
+        if is_compared:
+            assert_equal(fold, loaded(log, profile=profile))
+    except Exception as error:
+        raise AssertionError(f"{profile.text}: {log.hex()}") from error
+    return len(fold.undecodable)
+
+
+def spoiled_log(pool: list[tuple[int, bytes, bytes]], random: Random) -> bytes:
+    """Records of which about half are spoiled, a few to a batch: behind an odd one the compiled loop reads no more."""
+    log, at = b"", 0
+    while at < RECORDS_OF_A_LOG:
+        records = []
+        for _ in range(min(random.randint(1, 4), RECORDS_OF_A_LOG - at)):
+            _, key, value = random.choice(pool)
+            part = random.randrange(4)
+            records.append((spoiled(key, random) if part == 0 else key, spoiled(value, random) if part == 1 else value))
+        producer_id = random.choice([-1, -1, 7])
+        log += encode_batch(
+            records, base_offset=at, timestamp_ms=BASE_MS, codec=random.choice([0, 0, 0, 1, 2, 3, 4]),
+            producer_id=producer_id, producer_epoch=min(producer_id, 0), transactional=producer_id > 0,
+        )  # fmt: skip
+        at += len(records)
+    return log

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sexton.records import RECORD_TYPES, RecordType, Schema
-from sexton.records.schema import Array, Blob, Field, Fixed, Kind, Struct, Text
+from sexton.records.schema import Array, Blob, Field, Fixed, Kind, Release, Struct, Text
 
 ALL_VERSIONS = [(number, version) for number, declared in RECORD_TYPES.items() for version in declared.versions]
 
@@ -18,27 +18,27 @@ _BOUNDS = {
 }
 
 
-def fields_of(schema: Schema, version: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Fields of a record at `version`; a field that the version does not have is its `absent` value."""
-    return _fields(schema.fields, version)
+def fields_of(schema: Schema, version: int, release: Release | None = None) -> st.SearchStrategy[dict[str, Any]]:
+    """Fields of a record at `version`; a field that version or release do not have is its `absent` value."""
+    return _fields(schema.fields, version, release)
 
 
-def values_of(declared: RecordType, version: int) -> st.SearchStrategy[dict[str, Any]]:
-    return fields_of(declared.value, version)
+def values_of(declared: RecordType, version: int, release: Release | None = None) -> st.SearchStrategy[dict[str, Any]]:
+    return fields_of(declared.value, version, release)
 
 
-def _fields(fields: tuple[Field, ...], version: int) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({field.name: _field(field, version) for field in fields})
+def _fields(fields: tuple[Field, ...], version: int, release: Release | None) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({field.name: _field(field, version, release) for field in fields})
 
 
-def _field(field: Field, version: int) -> st.SearchStrategy[Any]:
-    if not field.is_in(version):
+def _field(field: Field, version: int, release: Release | None) -> st.SearchStrategy[Any]:
+    if not field.is_in(version, release):
         return st.just(field.absent)
-    values = _values(field.kind, version)
+    values = _values(field.kind, version, release)
     return values if field.tag is None else st.just(field.absent) | values
 
 
-def _values(kind: Kind, version: int) -> st.SearchStrategy[Any]:
+def _values(kind: Kind, version: int, release: Release | None) -> st.SearchStrategy[Any]:
     match kind:
         case Fixed(what="uuid"):
             return st.uuids(allow_nil=True)
@@ -50,7 +50,7 @@ def _values(kind: Kind, version: int) -> st.SearchStrategy[Any]:
         case Blob(nullable=nullable):
             values = st.binary(max_size=12)
         case Array(item=item, nullable=nullable):
-            values = st.lists(_values(item, version), max_size=3)
+            values = st.lists(_values(item, version, release), max_size=3)
         case Struct(fields=fields, nullable=nullable):
-            values = _fields(fields, version)
+            values = _fields(fields, version, release)
     return st.none() | values if nullable else values

@@ -94,7 +94,7 @@ def decoded(key: bytes, value: bytes | None) -> dict[str, Any]:
     declared = RECORD_TYPES[number]
     shown: dict[str, Any] = {"type": number, "key": as_kafka_json(declared.key, 0, key_fields)}
     if value is not None:
-        version, fields = decode_value(number, value)
+        version, fields = decode_value(number, value, release=RELEASE)
         shown |= {"version": version, "value": as_kafka_json(declared.value, version, fields)}
     return shown
 

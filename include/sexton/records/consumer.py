@@ -21,7 +21,7 @@ METADATA = RecordType(
     value=Schema(
         (
             Field("epoch", INT32),
-            Field("metadata_hash", INT64, tag=0, absent=0, note="KIP-1101, Kafka 4.1"),
+            Field("metadata_hash", INT64, tag=0, new_in=(4, 1), absent=0, note="KIP-1101"),
         ),
         flexible_since=0,
     ),
@@ -106,7 +106,7 @@ MEMBER_METADATA = RecordType(
 TARGET_ASSIGNMENT_METADATA_VALUE = Schema(
     (
         Field("assignment_epoch", INT32),
-        Field("assignment_timestamp", INT64, tag=0, absent=0, note="KIP-1263, Kafka 4.3; ms, 0 when not known"),
+        Field("assignment_timestamp", INT64, tag=0, new_in=(4, 3), absent=0, note="KIP-1263; ms, 0 when not known"),
     ),
     flexible_since=0,
 )
@@ -137,15 +137,20 @@ TARGET_ASSIGNMENT_MEMBER = RecordType(
     note="KIP-848",
 )
 
-ASSIGNMENT_EPOCHS = Field(
-    "assignment_epochs",
-    Array(INT32, nullable=True),
-    tag=0,
-    absent=[],
-    note="as many as partitions: the epoch at which each was assigned; fences zombie commits",
-)
 
-EPOCHED_TOPIC_PARTITIONS = Struct((*TOPIC_PARTITIONS.fields, ASSIGNMENT_EPOCHS))  # epochs since 4.3
+def assignment_epochs(new_in: tuple[int, int]) -> Field:
+    """The epochs that partitions or tasks of a current assignment came with, from some release on."""
+    return Field(
+        "assignment_epochs",
+        Array(INT32, nullable=True),
+        tag=0,
+        new_in=new_in,
+        absent=[],
+        note="as many as partitions: the epoch at which each was assigned; fences zombie commits",
+    )
+
+
+EPOCHED_TOPIC_PARTITIONS = Struct((*TOPIC_PARTITIONS.fields, assignment_epochs((4, 3))))
 
 CURRENT_MEMBER_ASSIGNMENT = RecordType(
     number=8,

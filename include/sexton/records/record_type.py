@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from sexton.records.schema import Schema
-
-Release = tuple[int, ...]  # (4, 1) or (4, 1, 2)
+from sexton.records.schema import Release, Schema
 
 
 @dataclass(frozen=True, slots=True)

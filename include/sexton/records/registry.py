@@ -15,7 +15,8 @@ from sexton.records import wire
 from sexton.records.classic import GROUP_METADATA, read_subscription
 from sexton.records.consumer import CONSUMER_GROUP_TYPES
 from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
-from sexton.records.record_type import RecordType, Release
+from sexton.records.record_type import RecordType
+from sexton.records.schema import Release
 from sexton.records.share import SHARE_GROUP_TYPES
 from sexton.records.streams import STREAMS_GROUP_TYPES
 
@@ -63,11 +64,13 @@ def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, dict
     return number, fields
 
 
-def decode_value(record_type: int, value: bytes) -> tuple[int, dict[str, Any]]:
+def decode_value(record_type: int, value: bytes, *, release: Release | None = None) -> tuple[int, dict[str, Any]]:
     """Decode the value of a record of `record_type` to its version and its fields.
 
-    Coordinators up to 4.0 accept under type 0 what is legal under type 1: decode it as type 1 to follow them. Raises
-    UnknownRecordType, or MalformedRecord with reason malformed_value or unknown_value_version.
+    With a `release` in the layout that its coordinator knows, else in the newest: a field that came later has its
+    absent value, and its bytes are an unknown tag or no part of the message. Coordinators up to 4.0 accept under type 0
+    what is legal under type 1: decode it as type 1 to follow them. Raises UnknownRecordType, or MalformedRecord with
+    reason malformed_value or unknown_value_version.
     """
     declared = _record_type(record_type)
     try:
@@ -79,7 +82,7 @@ def decode_value(record_type: int, value: bytes) -> tuple[int, dict[str, Any]]:
             "unknown_value_version", f"Found an unknown record version {version} for {record_type} type"
         )
     try:
-        fields, _ = declared.value.reader(version)(value, pos)
+        fields, _ = declared.value.reader(version, release)(value, pos)
     except wire.Unreadable as error:
         raise MalformedRecord("malformed_value", _could_not_read(version, "value", error)) from error
     return version, fields
@@ -90,16 +93,16 @@ def encode_key(record_type: int, fields: Mapping[str, Any]) -> bytes:
     return _encode(record_type, _record_type(record_type).key.writer(0), fields)
 
 
-def encode_value(record_type: int, version: int, fields: Mapping[str, Any]) -> bytes:
+def encode_value(record_type: int, version: int, fields: Mapping[str, Any], *, release: Release | None = None) -> bytes:
     """Encode the value of a record at `version`; fields with an `absent` value may be left out.
 
-    Raises UnknownRecordType, or ValueError for an unknown version, an unknown or missing field, or a value that does
-    not fit.
+    With a `release` without the fields that came later. Raises UnknownRecordType, or ValueError for an unknown version,
+    an unknown or missing field, or a value that does not fit.
     """
     declared = _record_type(record_type)
     if version not in declared.versions:
         raise ValueError(f"version {version} of {declared.name}: only {list(declared.versions)} are known")
-    return _encode(version, declared.value.writer(version), fields)
+    return _encode(version, declared.value.writer(version, release), fields)
 
 
 def decode_subscription(data: bytes) -> list[str] | None:

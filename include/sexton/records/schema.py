@@ -2,7 +2,8 @@
 
 A decoded record is a dict with every declared field in the declared order, whatever the version: a field that the
 version does not have, and a tagged field that was not written, has its `absent` value. Wire values stay as they are
-(-1, "", the zero UUID).
+(-1, "", the zero UUID). Kafka 4.x gave values fields that their version does not tell of, most of them tagged: with a
+release, records are read and written as its coordinator does, to which the tag of a later field is an unknown one.
 
 Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is not looked
 at, because Kafka does not look either; a tag that comes twice counts once, the last; bytes behind the message are
@@ -21,6 +22,8 @@ from sexton.records import wire
 from sexton.records.wire import Reader, Writer
 
 ZERO_UUID = UUID(int=0)
+
+Release = tuple[int, ...]  # (4, 1) or (4, 1, 2)
 
 
 class _Required:
@@ -90,6 +93,7 @@ class Field:
     """One field of a layout: our `name`, how it looks on the wire, and in which versions it is there.
 
     `since` is the first version that has it, `only` the single one. With a `tag` it is a tagged field (KIP-482).
+    `new_in` is the first Kafka release that has it, (major, minor), of a field that came without a new version.
     `absent` is its value where it is not on the wire. `note` says which KIP or release brought it.
     """
 
@@ -99,6 +103,7 @@ class Field:
     since: int = 0
     only: int | None = None
     tag: int | None = None
+    new_in: tuple[int, int] | None = None
     absent: Any = REQUIRED
     renamed_from: str | None = None
     note: str = ""
@@ -109,9 +114,23 @@ class Field:
         head, *rest = self.name.split("_")
         return self.renamed_from or head + "".join(map(str.capitalize, rest))
 
-    def is_in(self, version: int) -> bool:
-        """Say whether records of `version` have this field."""
+    def is_in(self, version: int, release: Release | None = None) -> bool:
+        """Say whether records of `version` have this field, as `release` knows them; None is the newest."""
+        if release is not None and self.new_in is not None and release[:2] < self.new_in:
+            return False
         return version >= self.since if self.only is None else version == self.only
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """What decides how a field lies on the wire."""
+
+    version: int
+    is_flexible: bool
+    release: Release | None
+
+    def has(self, field: Field) -> bool:
+        return field.is_in(self.version, self.release)
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity, so that readers are cached by schema
@@ -121,13 +140,13 @@ class Schema:
     fields: tuple[Field, ...]
     flexible_since: int | None = None
 
-    def reader(self, version: int) -> Reader:
+    def reader(self, version: int, release: Release | None = None) -> Reader:
         """Give the reader of `version`: it takes (buf, pos) behind the version number and raises wire.Unreadable."""
-        return _schema_reader(self, version)
+        return _schema_reader(self, version, release)
 
-    def writer(self, version: int) -> Writer:
+    def writer(self, version: int, release: Release | None = None) -> Writer:
         """Give the writer of `version`: it appends behind the version number; ValueError for a misfit."""
-        return _schema_writer(self, version)
+        return _schema_writer(self, version, release)
 
     def is_flexible(self, version: int) -> bool:
         """Say whether `version` uses compact lengths and tagged fields."""
@@ -135,19 +154,19 @@ class Schema:
 
 
 @cache
-def _schema_reader(schema: Schema, version: int) -> Reader:
-    return _struct_reader(schema.fields, version, schema.is_flexible(version))
+def _schema_reader(schema: Schema, version: int, release: Release | None) -> Reader:
+    return _struct_reader(schema.fields, _Format(version, schema.is_flexible(version), release))
 
 
 @cache
-def _schema_writer(schema: Schema, version: int) -> Writer:
-    return _struct_writer(schema.fields, version, schema.is_flexible(version))
+def _schema_writer(schema: Schema, version: int, release: Release | None) -> Writer:
+    return _struct_writer(schema.fields, _Format(version, schema.is_flexible(version), release))
 
 
-def _struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> Reader:
+def _struct_reader(fields: tuple[Field, ...], form: _Format) -> Reader:
     absent = {field.name: field.absent for field in fields}
     absent_containers = [(name, value) for name, value in absent.items() if isinstance(value, list | dict)]
-    readers = [(field, _field_reader(field, version, flexible)) for field in fields if field.is_in(version)]
+    readers = [(field, _field_reader(field, form)) for field in fields if form.has(field)]
     in_order = [(field.name, read) for field, read in readers if field.tag is None]
     by_tag = {field.tag: (field.name, read) for field, read in readers if field.tag is not None}
 
@@ -157,7 +176,7 @@ def _struct_reader(fields: tuple[Field, ...], version: int, flexible: bool) -> R
             values[name] = deepcopy(value)  # who gets a record may change it
         for name, read in in_order:
             values[name], pos = read(buf, pos)
-        return values, _read_tags(buf, pos, by_tag, values) if flexible else pos
+        return values, _read_tags(buf, pos, by_tag, values) if form.is_flexible else pos
 
     return read_struct
 
@@ -175,38 +194,38 @@ def _read_tags(buf: bytes, pos: int, by_tag: Mapping[int, tuple[str, Reader]], v
     return pos
 
 
-def _field_reader(field: Field, version: int, flexible: bool) -> Reader:
+def _field_reader(field: Field, form: _Format) -> Reader:
     if isinstance(field.kind, Struct) and field.kind.nullable:
         read_mark = wire.read_i8 if field.tag is None else wire.read_uvarint
         null_mark = -1 if field.tag is None else 0
-        read_present = _struct_reader(field.kind.fields, version, flexible)
+        read_present = _struct_reader(field.kind.fields, form)
 
         def read_nullable(buf: bytes, pos: int) -> tuple[dict[str, Any] | None, int]:
             mark, pos = read_mark(buf, pos)
             return (None, pos) if mark <= null_mark else read_present(buf, pos)
 
         return read_nullable
-    return _reader(field.kind, field.kafka_name, version, flexible)
+    return _reader(field.kind, field.kafka_name, form)
 
 
-def _reader(kind: Kind, kafka_name: str, version: int, flexible: bool) -> Reader:
+def _reader(kind: Kind, kafka_name: str, form: _Format) -> Reader:
     match kind:
         case Fixed():
             return kind.read
         case Text():
-            return wire.string_reader(kafka_name, compact=flexible, nullable=kind.nullable)
+            return wire.string_reader(kafka_name, compact=form.is_flexible, nullable=kind.nullable)
         case Blob():
-            return wire.bytes_reader(kafka_name, compact=flexible, nullable=kind.nullable)
+            return wire.bytes_reader(kafka_name, compact=form.is_flexible, nullable=kind.nullable)
         case Array():
-            read_item = _reader(kind.item, f"{kafka_name} element", version, flexible)
-            return wire.array_reader(kafka_name, read_item, compact=flexible, nullable=kind.nullable)
+            read_item = _reader(kind.item, f"{kafka_name} element", form)
+            return wire.array_reader(kafka_name, read_item, compact=form.is_flexible, nullable=kind.nullable)
         case Struct():
-            return _struct_reader(kind.fields, version, flexible)
+            return _struct_reader(kind.fields, form)
 
 
-def _struct_writer(fields: tuple[Field, ...], version: int, flexible: bool) -> Writer:
+def _struct_writer(fields: tuple[Field, ...], form: _Format) -> Writer:
     names = {field.name for field in fields}
-    writers = [(field, _field_writer(field, version, flexible)) for field in fields if field.is_in(version)]
+    writers = [(field, _field_writer(field, form)) for field in fields if form.has(field)]
     in_order = [(field, write) for field, write in writers if field.tag is None]
     tagged = [(field.tag, field, write) for field, write in writers if field.tag is not None]
 
@@ -215,7 +234,7 @@ def _struct_writer(fields: tuple[Field, ...], version: int, flexible: bool) -> W
             raise ValueError(f"no such field: {', '.join(sorted(values.keys() - names))}")
         for field, write in in_order:
             write(_value_of(field, values), out)
-        if flexible:
+        if form.is_flexible:
             _write_tags(tagged, values, out)
 
     return write_struct
@@ -241,11 +260,11 @@ def _write_tags(tagged: list[tuple[int, Field, Writer]], values: Mapping[str, An
         out += payload
 
 
-def _field_writer(field: Field, version: int, flexible: bool) -> Writer:
+def _field_writer(field: Field, form: _Format) -> Writer:
     if isinstance(field.kind, Struct) and field.kind.nullable:
         write_mark = wire.write_i8 if field.tag is None else wire.write_uvarint
         null_mark = -1 if field.tag is None else 0
-        write_present = _struct_writer(field.kind.fields, version, flexible)
+        write_present = _struct_writer(field.kind.fields, form)
 
         def write_nullable(value: Mapping[str, Any] | None, out: bytearray) -> None:
             write_mark(null_mark if value is None else 1, out)
@@ -253,18 +272,18 @@ def _field_writer(field: Field, version: int, flexible: bool) -> Writer:
                 write_present(value, out)
 
         return write_nullable
-    return _writer(field.kind, version, flexible)
+    return _writer(field.kind, form)
 
 
-def _writer(kind: Kind, version: int, flexible: bool) -> Writer:
+def _writer(kind: Kind, form: _Format) -> Writer:
     match kind:
         case Fixed():
             return kind.write
         case Text():
-            return wire.string_writer(compact=flexible, nullable=kind.nullable)
+            return wire.string_writer(compact=form.is_flexible, nullable=kind.nullable)
         case Blob():
-            return wire.bytes_writer(compact=flexible, nullable=kind.nullable)
+            return wire.bytes_writer(compact=form.is_flexible, nullable=kind.nullable)
         case Array():
-            return wire.array_writer(_writer(kind.item, version, flexible), compact=flexible, nullable=kind.nullable)
+            return wire.array_writer(_writer(kind.item, form), compact=form.is_flexible, nullable=kind.nullable)
         case Struct():
-            return _struct_writer(kind.fields, version, flexible)
+            return _struct_writer(kind.fields, form)

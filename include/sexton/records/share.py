@@ -1,7 +1,7 @@
 """Types 9 to 15: a share group of KIP-932. All values have version 0 alone.
 
-Follows ShareGroup*{Key,Value}.json of 4.1 and later. The early access of 4.0 broke them under the same version number:
-a type 11 or 15 that such a broker wrote is malformed here, as it is to every coordinator from 4.1 on.
+Follows ShareGroup*{Key,Value}.json. What the early access of 4.0 wrote as types 11 and 15 lacks a field that is not
+tagged, under the same version number: it is malformed to every coordinator from 4.1 on.
 """
 
 from sexton.records.consumer import (
@@ -54,14 +54,14 @@ METADATA = RecordType(
     value=Schema(
         (
             Field("epoch", INT32),
-            Field("metadata_hash", INT64, note="KIP-1101, Kafka 4.1"),
+            Field("metadata_hash", INT64, new_in=(4, 1), absent=0, note="KIP-1101"),
         ),
         flexible_since=0,
     ),
     versions=range(1),
     since="4.0",
     read_by=SINCE_4_0,
-    note="KIP-932; 4.0 wrote no metadata_hash",
+    note="KIP-932",
 )
 
 TARGET_ASSIGNMENT_METADATA = RecordType(
@@ -114,7 +114,7 @@ STATE_PARTITION_METADATA = RecordType(
     key=GROUP_KEY,
     value=Schema(
         (
-            Field("initializing_topics", Array(_NAMED_TOPIC_PARTITIONS), note="Kafka 4.1"),
+            Field("initializing_topics", Array(_NAMED_TOPIC_PARTITIONS), new_in=(4, 1), absent=[]),
             Field("initialized_topics", Array(_NAMED_TOPIC_PARTITIONS)),
             Field("deleting_topics", Array(Struct(_NAMED_TOPIC))),
         ),
@@ -123,7 +123,7 @@ STATE_PARTITION_METADATA = RecordType(
     versions=range(1),
     since="4.0",
     read_by=SINCE_4_0,
-    note="KIP-932; 4.0 wrote no initializing_topics",
+    note="KIP-932; a 4.0 coordinator decodes it, and then fails for it knows no more of this type",
 )
 
 SHARE_GROUP_TYPES = (

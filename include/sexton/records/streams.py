@@ -4,11 +4,11 @@ Follows StreamsGroup*{Key,Value}.json; type 18 as it stood before 4.1 was releas
 """
 
 from sexton.records.consumer import (
-    ASSIGNMENT_EPOCHS,
     GROUP_KEY,
     MEMBER_KEY,
     TARGET_ASSIGNMENT_METADATA_VALUE,
     TOPICS_WITH_RACKS,
+    assignment_epochs,
 )
 from sexton.records.record_type import RecordType, Releases
 from sexton.records.schema import INT8, INT16, INT32, INT64, UINT16, Array, Field, Schema, Struct, Text
@@ -23,22 +23,23 @@ METADATA = RecordType(
         (
             Field("epoch", INT32),
             Field("metadata_hash", INT64),
-            Field("validated_topology_epoch", INT32, tag=0, absent=-1, note="Kafka 4.2"),
+            Field("validated_topology_epoch", INT32, tag=0, new_in=(4, 2), absent=-1),
             Field(
                 "last_assignment_configs",
                 Array(Struct((Field("key", Text()), Field("value", Text()))), nullable=True),
                 tag=1,
+                new_in=(4, 2),
                 absent=[],
-                note="Kafka 4.2",
             ),
             Field(
                 "stored_description_topology_epoch",
                 INT32,
                 tag=2,
+                new_in=(4, 4),
                 absent=-1,
-                note="Kafka 4.4; -2 after an interrupted operation: not certain",
+                note="-2 after an interrupted operation: not certain",
             ),
-            Field("failed_description_topology_epoch", INT32, tag=3, absent=-1, note="Kafka 4.4"),
+            Field("failed_description_topology_epoch", INT32, tag=3, new_in=(4, 4), absent=-1),
         ),
         flexible_since=0,
     ),
@@ -110,8 +111,8 @@ TARGET_ASSIGNMENT_MEMBER = RecordType(
     note="KIP-1071",
 )
 
-_EPOCHED_TASKS = Array(  # epochs since 4.2
-    Struct((Field("subtopology_id", Text()), Field("partitions", Array(INT32)), ASSIGNMENT_EPOCHS))
+_EPOCHED_TASKS = Array(
+    Struct((Field("subtopology_id", Text()), Field("partitions", Array(INT32)), assignment_epochs((4, 2))))
 )
 
 CURRENT_MEMBER_ASSIGNMENT = RecordType(

@@ -3,8 +3,10 @@
 import argparse
 import sys
 
+from sexton.coordinator.profiles import NAMES
 from sexton.stages import job, replay_groups
-from sexton.stages.replay_groups import PROFILES, ReplayRequest, now_ms
+from sexton.stages.choose_profile import AUTO
+from sexton.stages.replay_groups import ReplayRequest, now_ms
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 
@@ -21,7 +23,12 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--as-of", type=int, metavar="MS", help="instant that it describes (default: the log's end)")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")
     parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: what the broker said, else 10080")
-    parser.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="whose rules (default: %(default)s)")
+    parser.add_argument(
+        "--profile",
+        default=NAMES[0],
+        metavar="NAME[:RELEASE]",
+        help=f"whose rules: {', '.join(NAMES)} or {AUTO} (default: %(default)s)",
+    )
     parser.add_argument("--topics", metavar="FILE", help="topics as JSON lines, where the archive does not know them")
     return parser
 

@@ -89,6 +89,13 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         "stray_groups": stray,
         "load_would_fail": loaded.load_would_fail,
         "load_failure": loaded.failures[0] if loaded.failures else None,
+        "load_outcome": loaded.load_outcome,
+        "garbage_share": 1 - loaded.live_record_count / counters["records"] if counters["records"] else None,
+        "hot_groups": loaded.hot_groups,
+        "hottest_group_share": max(loaded.commits.values()) / loaded.commits.total() if loaded.commits else None,
+        "first_unstable_log_offset": min(
+            (transaction.first_log_offset for transaction in loaded.open_transactions.values()), default=None
+        ),
         "unknown_types": loaded.unknown_types.total(),
         "future_batches": counters["future_batches"],
         "predicted_load_ms": loaded.predicted_load_ms,

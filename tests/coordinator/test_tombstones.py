@@ -7,7 +7,8 @@ import pytest
 
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.loading import load
-from sexton.coordinator.tombstones import Tombstone, encode_batches, encode_plan, in_plan_order, plan_id
+from sexton.coordinator.profiles import NEWEST, profile_of
+from sexton.coordinator.tombstones import MAX_BATCH_BYTES, Tombstone, encode_batches, in_plan_order, plan_id
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.records import decode_key
 from tests.coordinator.golden import CAP_BYTES
@@ -88,10 +89,17 @@ def test_members_come_type_after_type():
     ]
 
 
+def _encoded(tombstones, *, base_offset, profile=NEWEST, max_batch_bytes=MAX_BATCH_BYTES):
+    keys = [(item.group_id, item.key) for item in tombstones]
+    return encode_batches(
+        keys, base_offset=base_offset, as_of_ms=LATER, profile=profile, max_batch_bytes=max_batch_bytes
+    )
+
+
 @pytest.mark.parametrize("max_batch_bytes", [1_048_588, 400, 1])
 def test_batches_read_back_as_the_tombstones_in_order(max_batch_bytes):
     tombstones = _plan()
-    data = encode_plan(tombstones, base_offset=22, as_of_ms=LATER, max_batch_bytes=max_batch_bytes)
+    data = _encoded(tombstones, base_offset=22, max_batch_bytes=max_batch_bytes)
     batches = list(read_batches(data))
     assert all(isinstance(batch, Batch) and batch.crc_ok and batch.codec == 0 for batch in batches)
     assert all(batch.producer_id == -1 and not batch.is_transactional for batch in batches)
@@ -110,14 +118,30 @@ def test_batches_read_back_as_the_tombstones_in_order(max_batch_bytes):
 def test_a_log_with_the_plan_behind_it_loads_without_what_the_plan_removes():
     log = encode_log(HISTORY)
     end = load([log], cap_bytes=CAP_BYTES).cut
-    loaded = load([log, encode_plan(_plan(), base_offset=end, as_of_ms=LATER)], cap_bytes=CAP_BYTES)
+    loaded = load([log, _encoded(_plan(), base_offset=end)], cap_bytes=CAP_BYTES)
     assert not loaded.offsets
     assert not loaded.groups.by_id
     assert not loaded.failures
 
 
 def test_no_tombstones_make_no_bytes():
-    assert encode_batches([], base_offset=0, as_of_ms=0) == b""
+    assert encode_batches([], base_offset=0, as_of_ms=0, profile=NEWEST) == b""
+
+
+@pytest.mark.parametrize("release, stamp_ms", [("0.8.2", -1), ("0.9", -1), ("0.10.0", LATER)])
+def test_old_brokers_write_single_messages(release, stamp_ms):
+    profile = profile_of(f"offset_manager:{release}")
+    batches = list(read_batches(_encoded(_plan(), base_offset=3, profile=profile)))
+    assert [batch.magic for batch in batches] == [profile.record_format] * len(_plan())
+    assert [batch.base_offset for batch in batches] == list(range(3, 3 + len(_plan())))
+    assert {batch.max_timestamp_ms for batch in batches} == {stamp_ms}
+
+
+def test_the_scala_coordinator_writes_a_batch_for_each_group():
+    batches = list(read_batches(_encoded(_plan(), base_offset=0, profile=profile_of("group_metadata_manager"))))
+    groups = [{decode_key(r.key)[1]["group_id"] for r in read_records(b, cap_bytes=CAP_BYTES)} for b in batches]
+    assert all(len(own) == 1 for own in groups)
+    assert len(groups) == len({item.group_id for item in _plan()}) > 1
 
 
 def test_the_identity_depends_on_what_the_plan_says():

@@ -75,9 +75,10 @@ def retention_params() -> dict[str, Param]:
         "profile": Param(
             "group_coordinator",
             type="string",
-            enum=["group_coordinator"],
+            pattern=r"^(auto|(group_coordinator|group_metadata_manager|offset_manager)(:\d+(\.\d+)*)?)$",
             title="Profile",
-            description="Whose rules: group_coordinator is Kafka 4.x.",
+            description="Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or "
+            "offset_manager (0.8.2 to 0.10.0), each with `:RELEASE` or without; auto: what something proves.",
             section="How to judge",
         ),
     }

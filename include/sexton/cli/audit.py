@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sexton.cli.options import Debug, Json, output, parse_instant
+from sexton.cli.options import DEFAULT_PROFILE, PROFILE_HELP, Debug, Json, check_profile, output, parse_instant
 from sexton.errors import UsageError
 
 EXAMPLES = """\
@@ -23,10 +23,12 @@ sexton audit --segments backup --as-of 2026-11-21T04:00:00Z --out run
 [dim]# what one day of retention would delete[/dim]
 sexton audit --archive s3://keep/offsets --retention-minutes 1440 --out run
 
+[dim]# a log that a 2.8 broker wrote, by its own rules[/dim]
+sexton audit --segments backup --profile group_metadata_manager:2.8 --out run
+
 [dim]# for scripts[/dim]
 sexton audit --segments backup --out run --json | jq .expiring.buckets
 """
-PROFILES = ("group_coordinator", "group_metadata_manager", "offset_manager")
 MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
 MARKER = ".sexton-run"
 _INPUT = "Input, one of the two"
@@ -81,8 +83,8 @@ def audit(
     ] = None,
     profile: Annotated[
         str,
-        typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help="Whose rules to replay by."),
-    ] = PROFILES[0],
+        typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP),
+    ] = DEFAULT_PROFILE,
     policy: Annotated[
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=_RULES, help="Retention rules of your own (not in this release)."),
@@ -118,7 +120,7 @@ def audit(
         )
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     taken_at_ms = None if taken_at is None else parse_instant(taken_at, "--taken-at")
-    _check_profile(profile)
+    check_profile(profile)
     place = str(segments) if segments is not None else str(archive)
     claim(out, apart_from=None if "://" in place else Path(place))
 
@@ -152,12 +154,6 @@ def audit(
     if summary.exit_code:
         sys.stderr.write(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})\n")
     return summary.exit_code
-
-
-def _check_profile(profile: str) -> None:
-    name, _, release = profile.partition(":")
-    if name not in PROFILES or (":" in profile and not release):
-        raise UsageError(f"unknown profile {profile!r}", place="--profile", fix=f"one of {', '.join(PROFILES)}")
 
 
 def claim(out: Path, *, apart_from: Path | None) -> None:

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from sexton.coordinator import profiles
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
 
 PIPE_COLUMNS = 120
+DEFAULT_PROFILE = profiles.NAMES[0]
+AUTO_PROFILE = "auto"
+PROFILE_HELP = (
+    "Whose rules to replay by: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9), offset_manager "
+    "(0.8.2 to 0.10.0), each at a RELEASE or at its newest; auto takes what the log or the archive proves. Compared "
+    f"with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; other releases are "
+    "unproven: they follow Kafka's sources."
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
 
@@ -59,6 +68,16 @@ def client_of(bootstrap_servers: str | None, client_config_file: Path | None) ->
     if not bootstrap_servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         bootstrap_servers = settings().bootstrap_servers
     return client_config(properties, bootstrap_servers=bootstrap_servers, place=client_config_file)
+
+
+def check_profile(text: str) -> None:
+    """UsageError unless `text` is a profile, with a release or without, or AUTO_PROFILE."""
+    if text == AUTO_PROFILE:
+        return
+    try:
+        profiles.profile_of(text)
+    except UsageError as error:
+        raise UsageError(error.message, place="--profile", fix=error.fix) from None
 
 
 def parse_instant(text: str, option: str) -> int:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sexton.coordinator.offsets import OffsetKey, Offsets
-from sexton.coordinator.profile import Subscriptions
+from sexton.coordinator.profile import Changes, Subscriptions
 from sexton.records import RECORD_TYPES
 
 NAME = "group_coordinator"
 DEFAULT_RELEASE = (4, 3, 1)
 LAST_RELEASE = (4, 4)
+RECORDED = ((4, 0, 0), (4, 3, 1))
+"""Releases of which a recording is part of the tests."""
 _OFFSETS_AND_CLASSIC = {0: 0, 1: 4, 2: 4}
 
 
@@ -49,13 +51,51 @@ class LeakingOffsets(Offsets):
         return {group_id for group_id, producers in self._open.items() if producers}
 
 
-CHANGES: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
-    ((4, 0), {"value_versions": {**_versions((4, 0)), 0: 4}, "leaks_open_transactions": True, "is_proven": True}),
+CHANGES: Changes = (
+    (
+        (4, 0),
+        {
+            "value_versions": {**_versions((4, 0)), 0: 4},
+            "reads_topic_ids": False,
+            "leaks_open_transactions": True,
+            "streams_replace_simple": False,
+            "early_share_groups": True,
+            "deletes_share_groups": True,
+            "keeps_topic_metadata": True,
+            "newer_owners_win": False,
+            "refuses_repeats": frozenset({8, 22}),
+            "checks_target_epochs": False,
+            "initial_epoch": 0,
+            "validated_topology_epoch": None,
+        },
+    ),
     ((4, 0, 1), {"leaks_open_transactions": False}),
-    ((4, 1), {"value_versions": _versions((4, 1)), "streams_replace_simple": False, "is_proven": False}),
-    ((4, 2), {"streams_replace_simple": True}),
+    ((4, 0, 2), {"newer_owners_win": True}),
+    (
+        (4, 1),
+        {
+            "value_versions": _versions((4, 1)),
+            "reads_topic_ids": True,
+            "early_share_groups": False,
+            "deletes_share_groups": False,
+            "keeps_topic_metadata": False,
+            "newer_owners_win": False,  # 4.1.0 came before 4.0.2
+        },
+    ),
+    ((4, 1, 2), {"newer_owners_win": True}),
+    ((4, 2), {"refuses_repeats": frozenset({8}), "checks_task_epochs": True, "validated_topology_epoch": 0}),
+    ((4, 2, 1), {"streams_replace_simple": True}),
     ((4, 2, 2), {"subscriptions": Subscriptions.UNKNOWN}),
-    ((4, 3), {"subscriptions": Subscriptions.FAIL, "is_proven": True}),
-    ((4, 3, 2), {"subscriptions": Subscriptions.UNKNOWN, "is_proven": False}),
+    (
+        (4, 3),
+        {
+            "refuses_repeats": frozenset(),
+            "checks_task_epochs": False,
+            "checks_target_epochs": True,
+            "initial_epoch": 1,
+            "subscriptions": Subscriptions.FAIL,
+        },
+    ),
+    ((4, 3, 2), {"subscriptions": Subscriptions.UNKNOWN}),
+    ((4, 4), {"validated_topology_epoch": -1}),
 )
-"""Release and what is new in it, in the words of Profile; a release has all that came before it."""

@@ -4,17 +4,18 @@ Its own are the fold of offsets and the existence of groups; expiry is in expiry
 release to release. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata; spec 4.1 and 5.5.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
-from sexton.coordinator.profile import AfterFailure, Expiry, Release, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
 
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)
 LAST_RELEASE = (3, 9)
+RECORDED = ((2, 8, 2), (3, 9, 1))
+"""Releases of which a recording is part of the tests."""
 
 
 class ScalaOffsets(Offsets):
@@ -54,13 +55,14 @@ class ScalaGroups(Groups):
                 self.by_id[group_id] = ClassicGroup(group_id, self.profile)
 
 
-CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
+CHANGES: Changes = (
     (
         (0, 10, 1),
         {
             "value_versions": {0: 1, 1: 1, 2: 1},
             "skips_unknown_types": False,
             "newest_format": 1,
+            "grows_load_buffer": False,
             "reads_topic_ids": False,
             "forgets_protocol_type": True,
             "members_may_repeat": True,
@@ -75,7 +77,6 @@ CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
             "expiry": Expiry.OWN_STAMP,
             "pending_blocks_expiry": False,
             "deletes_generation_0": False,
-            "default_retention_minutes": 1_440,
             "record_format": 1,
             "batch_per_group": True,
         },
@@ -90,8 +91,7 @@ CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
         },
     ),
     ((1, 0, 1), {"forgets_protocol_type": False}),
-    ((2, 0), {"default_retention_minutes": 10_080}),
-    ((2, 0, 1), {"empty_control_batch_fails": False}),
+    ((2, 0, 1), {"grows_load_buffer": True, "empty_control_batch_fails": False}),
     (
         (2, 1),
         {
@@ -106,13 +106,10 @@ CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
     ((2, 4), {"subscriptions": Subscriptions.UNKNOWN, "expiry": Expiry.UNSUBSCRIBED}),
     ((2, 6, 1), {"forgets_state_timestamp": False}),
     ((2, 7), {"subscriptions": Subscriptions.FAIL}),
-    ((2, 8), {"says_schema": False, "is_proven": True}),
-    ((3, 0), {"instances_may_repeat": False, "is_proven": False}),
+    ((2, 8), {"says_schema": False}),
+    ((3, 0), {"instances_may_repeat": False}),
     ((3, 4, 1), {"skips_unknown_types": True, "value_versions": {0: 4, 1: 4, 2: 4}}),
-    ((3, 9), {"is_proven": True}),
 )
-"""Release and what is new in it, in the words of Profile; a release has all that came before it.
-
-One thing is left out: 0.11.0.0 installs groups while it reads, 5 MiB at a time, and what it has installed once it does
-not replace, so that it serves old offsets of larger logs (KAFKA-5600, mended in 0.11.0.1).
+"""One thing is left out: 0.11.0.0 installs groups while it reads, 5 MiB at a time, and does not replace what it has, so
+that it serves old offsets of larger logs (KAFKA-5600, mended in 0.11.0.1).
 """

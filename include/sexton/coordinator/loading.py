@@ -24,6 +24,9 @@ FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
 
 GROUP_REMOVED, STRAY = "group_removed", "stray"
+LOADED = "loaded"
+HOT_GROUPS = 5
+"""So many of the groups with most commits are named."""
 _LOAD_MS_PER_RECORD = 0.0012  # a 4.3.1 coordinator, warm: 3.0 M plain commits in 3.6 s on one core
 
 
@@ -43,6 +46,8 @@ class Loaded:
     failures: list[str] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
+    commits: Counter[str] = field(default_factory=Counter)
+    """Offset values and their tombstones by group."""
     first_log_offset: int | None = None
     next_log_offset: int = 0
     max_timestamp_ms: int = -1
@@ -96,6 +101,17 @@ class Loaded:
         fates = self.state.fates(set(unreachable))
         fates["undecodable"] += sum(row.is_offset_value for row in self.undecodable)
         return fates
+
+    @property
+    def load_outcome(self) -> str:
+        """What a coordinator serves after the load: LOADED, or what AfterFailure says."""
+        return self.profile.after_failure.value if self.failures else LOADED
+
+    @property
+    def hot_groups(self) -> list[str]:
+        """Up to HOT_GROUPS groups with most commits, the hottest first."""
+        hot = sorted(self.commits.items(), key=lambda item: (-item[1], item[0]))
+        return [group_id for group_id, _ in hot[:HOT_GROUPS]]
 
     @property
     def live_record_count(self) -> int:
@@ -243,6 +259,7 @@ def _waits(profile: Profile, batch: Batch) -> bool:
 def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
     key = (decoded.key["group_id"], decoded.key["topic"], decoded.key["partition"])
     waits = _waits(loaded.profile, batch)
+    loaded.commits[key[0]] += 1
     if decoded.value is None:
         loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if waits else None)
         return

@@ -4,22 +4,22 @@ Here is what changed from release to release; the fold is that of group_metadata
 in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0); spec 4.2 and 5.6.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from sexton.coordinator.profile import AfterFailure, Expiry, Release, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
 
 NAME = "offset_manager"
 DEFAULT_RELEASE = (0, 9)
 LAST_RELEASE = (0, 10, 0)
+RECORDED = ((0, 9, 0, 1),)
+"""Releases of which a recording is part of the tests."""
 
-CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
+CHANGES: Changes = (
     (
         (0, 8, 2),
         {
             "value_versions": {0: 0},
             "skips_unknown_types": False,
             "newest_format": 0,
+            "grows_load_buffer": False,
             "reads_topic_ids": False,
             "refuses_null_protocol": True,
             "members_may_repeat": True,
@@ -36,12 +36,10 @@ CHANGES: tuple[tuple[Release, Mapping[str, Any]], ...] = (
             "expiry": Expiry.OWN_STAMP,
             "pending_blocks_expiry": False,
             "deletes_groups": False,
-            "default_retention_minutes": 1_440,
             "offset_key_type": 0,
             "record_format": 0,
         },
     ),
-    ((0, 9), {"value_versions": {0: 1, 1: 1, 2: 0}, "offset_key_type": 1, "is_proven": True}),
-    ((0, 10), {"newest_format": 1, "record_format": 1, "is_proven": False}),
+    ((0, 9), {"value_versions": {0: 1, 1: 1, 2: 0}, "offset_key_type": 1}),
+    ((0, 10), {"newest_format": 1, "record_format": 1}),
 )
-"""Release and what is new in it, in the words of Profile; a release has all that came before it."""

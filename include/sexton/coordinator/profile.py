@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 Release = tuple[int, ...]
+Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
+"""Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
 
 
 class Waits(StrEnum):
@@ -61,8 +64,8 @@ class Profile:
 
     name: str
     release: Release
-    is_proven: bool = False
-    """Whether a recording of a broker of this release is part of the tests; else the rules are read from sources."""
+    is_proven: bool
+    """Whether a broker of this release was recorded for the tests; else the rules are as its sources say."""
 
     # what a load reads
     value_versions: Mapping[int, int]
@@ -71,6 +74,8 @@ class Profile:
     """Whether an unknown type is passed over with a warning (from KIP-915 on); else it ends the load."""
     newest_format: int = 2
     """The newest record format (magic) that is read."""
+    grows_load_buffer: bool = True
+    """Whether a batch larger than offsets.load.buffer.size is read all the same; else the load never ends."""
     reads_topic_ids: bool = True
     """Whether the topic id of an offset is kept; to releases that do not know it, it is an unknown tag."""
     keeps_expire_of_minus_1: bool = False
@@ -108,7 +113,26 @@ class Profile:
     """Whether a transaction stays open for a group of which tombstones have cancelled all that it had pending, and
     groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
     streams_replace_simple: bool = True
-    """Whether records of a streams group take over a simple classic group of the same id."""
+    """Whether records of a streams group take over a simple classic group of the same id (KAFKA-20254)."""
+    early_share_groups: bool = False
+    """Whether share groups are those of 4.0's early access: type 9 holds their topics, type 15 ends the load, and so
+    does any record but one of type 10 or 11 that comes before its group, or of type 14 before its member (KIP-932)."""
+    keeps_topic_metadata: bool = False
+    """Whether the topics in types 4 and 9 are kept, and refused where they have no id or no name (4.0; KIP-1101)."""
+    newer_owners_win: bool = True
+    """Whether partitions and tasks go to another member, at a higher epoch at least, before their owner has let go of
+    them; else that ends the load (KAFKA-19862)."""
+    refuses_repeats: frozenset[int] = frozenset()
+    """The types of current assignments in which no topic and no subtopology may come twice (8 up to 4.2, 22 in 4.1)."""
+    checks_task_epochs: bool = False
+    """Whether the assignment epochs of active tasks have to be as many as the tasks, or none (4.2)."""
+    checks_target_epochs: bool = True
+    """Whether the epoch and the timestamp of a target assignment are refused below their least values (KIP-1263)."""
+    initial_epoch: int = 1
+    """Epoch of a modern group, and of its target assignment, until a record tells it (0 up to 4.2)."""
+    validated_topology_epoch: int | None = -1
+    """That of a streams group until a record tells it; None where the log never tells, so that the group is not ready
+    and subscribed to nothing before its next heartbeat (4.1)."""
 
     # expiry
     expiry: Expiry = Expiry.UNSUBSCRIBED
@@ -117,12 +141,19 @@ class Profile:
     """Whether a group that never had a generation gets a tombstone, too."""
     deletes_groups: bool = True
     """Whether the sweep deletes groups at all."""
-    default_retention_minutes: int = 10_080
+    deletes_share_groups: bool = False
+    """Whether it deletes share groups without members, too (4.0)."""
 
     # how it writes
     offset_key_type: int = 1
     record_format: int = 2
     batch_per_group: bool = False
+
+    @property
+    def folds_in_pieces(self) -> bool:
+        """Whether folds of pieces of a log partition can be merged; else it has to be read in one."""
+        is_last_wins = self.waits is Waits.NEVER
+        return is_last_wins or (self.tombstones_cancel_pending and not self.leaks_open_transactions)
 
     @cached_property
     def text(self) -> str:

@@ -10,13 +10,15 @@ from sexton.coordinator.group_coordinator import LeakingOffsets
 from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
 from sexton.coordinator.groups import Groups
 from sexton.coordinator.offsets import Offsets
-from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.profile import Changes, Profile, Release
 from sexton.errors import UsageError
 
 _MODULES: Mapping[str, ModuleType] = {
     module.NAME: module for module in (group_coordinator, group_metadata_manager, offset_manager)
 }
 NAMES = tuple(_MODULES)
+RECORDED = tuple(sorted(release for module in _MODULES.values() for release in module.RECORDED))
+"""Releases of which a recording is part of the tests."""
 _ANY_PATCH = 1 << 16
 
 
@@ -31,19 +33,27 @@ def profile_of(text: str) -> Profile:
         raise UsageError(f"unknown profile {name!r}", place=text, fix=f"one of {', '.join(NAMES)}")
     changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
     release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
-    newest = (*release, _ANY_PATCH)
-    if not changes[0][0] <= newest or release[: len(last)] > last:
+    if not changes[0][0] <= (*release, _ANY_PATCH) or release[: len(last)] > last:
         first = ".".join(map(str, changes[0][0]))
         raise UsageError(
             f"{name} is not the coordinator of Kafka {release_text}",
             place=text,
             fix=f"it served Kafka {first} to {'.'.join(map(str, last))}",
         )
+    rules = _rules(changes, release)
+    is_proven = any(
+        recorded[: len(release)] == release and _rules(changes, recorded) == rules
+        for recorded in _MODULES[name].RECORDED
+    )
+    return Profile(name=name, release=release, is_proven=is_proven, **rules)
+
+
+def _rules(changes: Changes, release: Release) -> dict[str, Any]:
     rules: dict[str, Any] = {}
     for since, new in changes:
-        if since <= newest:
+        if since <= (*release, _ANY_PATCH):
             rules |= new
-    return Profile(name=name, release=release, **rules)
+    return rules
 
 
 def _release(text: str, release: str) -> Release:

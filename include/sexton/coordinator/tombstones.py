@@ -7,16 +7,21 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from sexton.coordinator.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.profile import Profile
 from sexton.log.batch import encode_batch
+from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
 from sexton.records import encode_key
 
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
 MAX_BATCH_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
 GROUP_EMPTY = "group_empty"
+_BATCH_FORMAT = 2
 
 _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
@@ -99,24 +104,31 @@ def in_plan_order(tombstones: Iterable[Tombstone]) -> list[Tombstone]:
     )
 
 
-def encode_plan(
-    tombstones: Sequence[Tombstone], *, base_offset: int, as_of_ms: int, max_batch_bytes: int = MAX_BATCH_BYTES
-) -> bytes:
-    """The record batches of one log partition's tombstones, in the order given."""
-    keys = [item.key for item in tombstones]
-    return encode_batches(keys, base_offset=base_offset, as_of_ms=as_of_ms, max_batch_bytes=max_batch_bytes)
-
-
 def encode_batches(
-    keys: Sequence[bytes], *, base_offset: int, as_of_ms: int, max_batch_bytes: int = MAX_BATCH_BYTES
+    keys: Sequence[tuple[str, bytes]],
+    *,
+    base_offset: int,
+    as_of_ms: int,
+    profile: Profile,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> bytes:
-    """Batches of records without values, offsets from `base_offset` on, uncompressed, each within `max_batch_bytes`.
+    """Batches of records without values as the profile's coordinator writes them, offsets from `base_offset` on.
 
-    A key too large for any batch still gets one of its own.
+    `keys` are (group_id, key of the record). Uncompressed, each batch within `max_batch_bytes`; a key too large for any
+    batch still gets one of its own. Record formats 0 and 1 have no batches: there each record stands by itself.
     """
     batches = []
-    for some in _fitting(keys, max_batch_bytes):
-        batches.append(encode_batch([(key, None) for key in some], base_offset=base_offset, timestamp_ms=as_of_ms))
+    groups = [list(own) for _, own in groupby(keys, itemgetter(0))] if profile.batch_per_group else [keys]
+    for some in (fitting for own in groups for fitting in _fitting([key for _, key in own], max_batch_bytes)):
+        records = [(key, None) for key in some]
+        if profile.record_format < _BATCH_FORMAT:
+            stamp_ms = as_of_ms if profile.record_format == 1 else NO_TIMESTAMP_MS
+            encoded = encode_message_set(
+                records, base_offset=base_offset, magic=profile.record_format, timestamp_ms=stamp_ms
+            )
+        else:
+            encoded = encode_batch(records, base_offset=base_offset, timestamp_ms=as_of_ms)
+        batches.append(encoded)
         base_offset += len(some)
     return b"".join(batches)
 

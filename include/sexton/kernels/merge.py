@@ -25,6 +25,7 @@ from sexton.kernels.rules import copy_rules
 from sexton.kernels.table import (
     ABORTED,
     ARENAS,
+    COMMITS,
     GROUP_AT,
     GROUP_LENGTH,
     GROUPS,
@@ -172,6 +173,7 @@ def _join_groups(left: View, right: View) -> None:
     for group in range(groups):
         row = add_group(left, right.key_bytes, right.groups[group, GROUP_AT], right.groups[group, GROUP_LENGTH])
         rows_of[group] = row
+        left.groups[row, COMMITS] += right.groups[group, COMMITS]
         before[group] = left.groups[row, LAST_VALUE]
         if right.groups[group, LAST_VALUE] != NONE:
             left.groups[row, LAST_VALUE] = right.groups[group, LAST_VALUE]

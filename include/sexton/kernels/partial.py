@@ -19,9 +19,13 @@ from sexton.kernels.table import (
     LAST_VALUE,
     MAX_COMMIT_MS,
     NONE,
+    R_AT,
+    RECORDS,
     SEEN_CONTROL,
+    SEEN_LEGACY,
     SEEN_RECORDS,
     SEEN_TOMBSTONES,
+    SEEN_V4,
     SEEN_VALUES,
     TOMBSTONED,
     Int64s,
@@ -108,6 +112,8 @@ class PartialFold:
             "control_records": int(counts[SEEN_CONTROL]),
             "offset_values": int(counts[SEEN_VALUES]) + self.undecodable_values,
             "offset_tombstones": int(counts[SEEN_TOMBSTONES]),
+            "legacy_records": int(counts[SEEN_LEGACY]),
+            "values_of_version_4": int(counts[SEEN_V4]),
             "tombstoned": int(counts[TOMBSTONED]),
             "aborted": int(counts[ABORTED]),
         }
@@ -118,13 +124,25 @@ class PartialFold:
         return sum(row.is_offset_value for _, row in self.undecodable)
 
     @property
+    def format_batches(self) -> tuple[int, int]:
+        """How many batches were of record format 0, and how many of format 1."""
+        return int(self.tally[scan.T_MAGIC_0]), int(self.tally[scan.T_MAGIC_1])
+
+    @property
+    def group_record_types(self) -> frozenset[int]:
+        """The record types, of those that tell of groups, that were seen."""
+        records, data = self.state.records[: self.state.counts[RECORDS]], self.state.record_bytes
+        types = data[records[:, R_AT]].astype(np.int64) << 8 | data[records[:, R_AT] + 1]
+        return frozenset(np.unique(types).tolist())
+
+    @property
     def unknown_types(self) -> dict[int, int]:
         """How often each record type that the coordinator does not know was seen."""
         seen = self.state.unknown_types
         return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
 
-    def group_ids(self, *, limit: int) -> list[str]:
-        """Ids of up to `limit` groups that an offset value has made here, in the order they came."""
+    def group_ids(self, *, limit: int | None) -> list[str]:
+        """Ids of up to `limit` groups that an offset value has made here, in the order they came; None: of all."""
         groups = self.state.groups[: self.state.counts[GROUPS]]
         found = groups[groups[:, LAST_VALUE] != NONE][:limit, [GROUP_AT, GROUP_LENGTH]]
         return [self.state.key_bytes[at : at + size].tobytes().decode() for at, size in found.tolist()]

@@ -56,6 +56,7 @@ from sexton.kernels.decode import (
 from sexton.kernels.memory import be64, copy_bytes, pointer, prefetch, rows
 from sexton.kernels.table import (
     COMMIT_MS,
+    COMMITS,
     COMMITTED,
     EXPIRE_MS,
     KEY_AT,
@@ -189,6 +190,7 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
     producer_id = batches[batch, PRODUCER]
     waits = _waits(state.counts[WAITS], producer_id, batches[batch, ATTRIBUTES])
     state.counts[SEEN_LEGACY] += data[start - 1] == 0
+    state.groups[state.keys[key, KEY_GROUP], COMMITS] += 1
     if queue[record, Q_KIND] != OFFSET:
         state.counts[SEEN_TOMBSTONES] += 1
         if state.counts[SPARES_PENDING] == 0:

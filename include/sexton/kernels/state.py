@@ -21,7 +21,7 @@ from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.group import Group
 from sexton.coordinator.groups import Groups
-from sexton.coordinator.loading import GROUP_REMOVED, STRAY, predicted_load_ms
+from sexton.coordinator.loading import GROUP_REMOVED, HOT_GROUPS, LOADED, STRAY, predicted_load_ms
 from sexton.coordinator.offsets import FATES
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
@@ -35,6 +35,7 @@ from sexton.kernels.reread import place_of
 from sexton.kernels.store import key_columns
 from sexton.kernels.table import (
     COMMIT_MS,
+    COMMITS,
     COMMITTED,
     EXPIRE_MS,
     GROUP_AT,
@@ -517,12 +518,48 @@ def _load_profile(
         "stray_groups": None if stray is None else int((stray & found.group_exists).sum()),
         "load_would_fail": bool(failures),
         "load_failure": min(failures, key=lambda failure: failure[0])[1] if failures else None,
+        "load_outcome": fold.profile.after_failure.value if failures else LOADED,
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
         "predicted_load_ms": predicted_load_ms(counters["records"]),
+        **_hot_groups(fold.state),
+        "first_unstable_log_offset": _first_unstable(fold.state),
         "read_values": counters["offset_values"],
         **_fates(fold, found, fold.undecodable_values),
     }
-    text, flag = {"load_failure": pa.string()}, {"load_would_fail": pa.bool_()}
-    kinds = {**dict.fromkeys(row, pa.int64()), **text, **flag, "log_partition": pa.int32()}
+    records = counters["records"]
+    row["garbage_share"] = 1 - row["live_records"] / records if records else None
+    kinds = {
+        **dict.fromkeys(row, pa.int64()),
+        "log_partition": pa.int32(),
+        "load_would_fail": pa.bool_(),
+        "load_failure": pa.string(),
+        "load_outcome": pa.string(),
+        "garbage_share": pa.float64(),
+        "hot_groups": TEXT_LIST,
+        "hottest_group_share": pa.float64(),
+    }
     return pa.Table.from_pylist([row], pa.schema(list(kinds.items())))
+
+
+def _hot_groups(state: State) -> dict[str, Any]:
+    """The groups with most commits, the hottest first, and the share of all commits that is the hottest one's."""
+    groups = state.groups[: state.counts[GROUPS]]
+    groups = groups[groups[:, COMMITS] > 0]
+    total = int(groups[:, COMMITS].sum())
+    if not total:
+        return {"hot_groups": [], "hottest_group_share": None}
+    fifth = np.sort(groups[:, COMMITS])[-min(HOT_GROUPS, len(groups))]
+    groups = groups[groups[:, COMMITS] >= fifth]
+    names = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
+    hot = pa.table({"name": names, "commits": groups[:, COMMITS]})
+    order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
+    hot = hot.take(order)
+    return {"hot_groups": hot["name"].to_pylist(), "hottest_group_share": hot["commits"][0].as_py() / total}
+
+
+def _first_unstable(state: State) -> int | None:
+    """Where the oldest open transaction begins: the log cleaner does not go beyond it."""
+    first = state.producers[: state.counts[PRODUCERS], P_FIRST]
+    open_ones = first[first != NONE]
+    return int(open_ones.min()) if len(open_ones) else None

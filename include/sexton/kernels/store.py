@@ -3,7 +3,7 @@
     keys           one row per (group_id, topic, partition), stored value and last tombstone
     undecided      the newest undecided value of a producer and key, `key` being the row of `keys`
     producers      what each producer has open, and its first end marker
-    groups         every group id, with the log_offset of its last offset value
+    groups         every group id, with the log_offset of its last offset value and the number of its commits
     group_records  group records in log order, `group` being the row of `groups`
     undecodable    rows for undecodable_records, with their place in the order of the log
     counters       name and number
@@ -34,6 +34,7 @@ from sexton.kernels.scan import T_SIZE
 from sexton.kernels.table import (
     ABORTED,
     COMMIT_MS,
+    COMMITS,
     COMMITTED,
     EXPIRE_MS,
     GROUP_AT,
@@ -227,6 +228,7 @@ def _groups(state: State) -> pa.Table:
         {
             "group_id": cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]),
             "last_value_log_offset": cols.offsets(groups[:, LAST_VALUE]),
+            "commits": pa.array(groups[:, COMMITS]),
         }
     )
 
@@ -267,7 +269,12 @@ def from_tables(
             "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
         },
     )
-    _restore_groups(state, *_spans_of(tables["groups"], "group_id"), _ints(tables["groups"], "last_value_log_offset"))
+    _restore_groups(
+        state,
+        *_spans_of(tables["groups"], "group_id"),
+        _ints(tables["groups"], "last_value_log_offset"),
+        _ints(tables["groups"], "commits"),
+    )
     _restore_keys(
         state,
         *_spans_of(tables["keys"], "group_id"),
@@ -329,11 +336,12 @@ def _size(table: pa.Table, name: str) -> int:
 
 
 @compiled
-def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any) -> None:
+def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commits: Any) -> None:
     state, source = view_of(arrays), pointer(data)
     for row in range(len(last_values)):
         group = add_group(state, source, ends[row], ends[row + 1] - ends[row])
         state.groups[group, LAST_VALUE] = last_values[row]
+        state.groups[group, COMMITS] = commits[row]
 
 
 @compiled

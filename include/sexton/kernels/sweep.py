@@ -125,6 +125,12 @@ def plan(
     return rows.sort_by(order).drop_columns(["rank"])
 
 
+def in_plan_order(rows: pa.Table) -> pa.Table:
+    """Tombstones of classic groups, from several log partitions, in the order of the table `tombstones`."""
+    by_type = [("group_id", "ascending"), ("record_type", "ascending")]  # offsets are of type 0 or 1, groups of type 2
+    return rows.sort_by([*by_type, ("topic", "ascending"), ("partition", "ascending")])
+
+
 def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profile) -> pa.Array:
     """For each group whether the sweep deletes it; `kept` and `held` name the groups of offsets kept and of all."""
     bare = pc.and_(pc.equal(groups["state"], "Empty"), pc.not_equal(groups["group_type"], "Share"))

@@ -91,9 +91,10 @@ LEAKED = -1
 W_TIMESTAMP, W_EPOCH = range(VALUE_END, VALUE_END + 2)
 WAITING_COLUMNS = VALUE_END + 2
 
-# groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind
-GROUP_AT, GROUP_LENGTH, LAST_VALUE = range(3)
-GROUP_COLUMNS = 3
+# groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind, COMMITS counts its
+# offset values and their tombstones
+GROUP_AT, GROUP_LENGTH, LAST_VALUE, COMMITS = range(4)
+GROUP_COLUMNS = 4
 
 # producers: what is open since the last end marker, and the first marker (-1 none, else MARKER_ABORT or MARKER_COMMIT)
 P_ID, P_EPOCH, P_FIRST, P_LAST, P_FIRST_MS, P_CANCELLED, P_WAITING, P_MARKER, P_MARKER_AT = range(9)
@@ -430,6 +431,7 @@ def group_row(state: View, at: int, size: int) -> int:
     groups[row, GROUP_AT] = at
     groups[row, GROUP_LENGTH] = size
     groups[row, LAST_VALUE] = NONE
+    groups[row, COMMITS] = 0
     return row
 
 

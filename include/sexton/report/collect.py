@@ -324,13 +324,12 @@ def _undecodable(bad: pa.Table) -> Listing[Undecodable]:
 
 
 def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
-    columns = [name for name in LogPartition.model_fields if name not in ("garbage_share", "undecodable", "blocked")]
+    columns = [name for name in LogPartition.model_fields if name not in ("undecodable", "blocked")]
     undecodable = _counts(bad, "log_partition")
     rows = _rows(tables.read("load_profile", columns).sort_by("log_partition"))
     return [
         LogPartition(
             **row,
-            garbage_share=1 - row["live_records"] / row["records"] if row["records"] else None,
             undecodable=undecodable.get(row["log_partition"], 0),
             blocked=run.blocked.get(row["log_partition"]),
         )

@@ -43,6 +43,7 @@ class RunFacts(Facts):
     as_of_ms: int
     taken_at_ms: int
     profile: str
+    profile_source: str
     retention_ms: int
     retention_source: str
     source: str
@@ -162,10 +163,16 @@ class LogPartition(Facts):
     largest_batch_bytes: int
     first_log_offset: int | None
     next_log_offset: int | None
+    skew: float | None
+    hot_groups: list[str]
+    hottest_group_share: float | None
+    stray_groups: int | None
+    first_unstable_log_offset: int | None
     predicted_load_ms: int | None
     undecodable: int
     load_would_fail: bool
     load_failure: str | None
+    load_outcome: str
     blocked: str | None
 
 

@@ -5,6 +5,7 @@ Policies will add their own verdict beside the broker's; without one the policy 
 
 import pyarrow as pa
 
+from sexton.coordinator.profiles import profile_of
 from sexton.kernels.sweep import held_offsets, judge
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
@@ -49,6 +50,7 @@ def _judge(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
         folder.read_table("pending_offsets", log_partition),
         retention_ms=record.retention_ms,
         now_ms=record.as_of_ms,
+        profile=profile_of(record.profile),
     )
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
     for name, kind in _NO_POLICY.items():

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
-from sexton.kernels.sweep import plan
+from sexton.kernels.sweep import in_plan_order, plan
 from sexton.records import encode_key
 from sexton.stages.find_expired import read_held
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
@@ -54,16 +56,8 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
 
 def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     """Rows and batches of one log partition; none at all where planning is blocked."""
-    offsets = read_held(folder, log_partition)
-    verdicts = folder.read_table("offset_verdicts", log_partition)
-    rows = plan(
-        offsets,
-        pc.equal(verdicts["broker_verdict"], "expire"),
-        folder.read_table("groups", log_partition),
-        folder.read_internal("group_tombstones", log_partition),
-    )
-    if log_partition in record.blocked:
-        rows = rows.slice(0, 0)
+    profile = profile_of(record.profile)
+    rows = _swept(folder, record, log_partition)
     keys = [_key(row) for row in rows.select(["record_type", *_KEY_FIELDS]).to_pylist()]
     rows = (
         rows.append_column("key", pa.array(keys, pa.binary()))
@@ -72,8 +66,44 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     )
     folder.write_internal(_PLANNED, rows, log_partition)
     if keys:
-        batches = encode_batches(keys, base_offset=record.cuts[log_partition], as_of_ms=record.as_of_ms)
+        batches = encode_batches(
+            list(zip(rows["group_id"].to_pylist(), keys, strict=True)),
+            base_offset=record.cuts[log_partition],
+            as_of_ms=record.as_of_ms,
+            profile=profile,
+        )
         write_bytes(folder.batches_file(log_partition), batches)
+
+
+def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+    """What a sweep appends to one log partition: tombstones of the groups that it holds.
+
+    Where one cache serves stray groups, theirs go to the log partition that the group hashes to.
+    """
+    strays = record.stray_sources.get(log_partition, [])
+    swept = [_plan_of(folder, record, part) for part in (log_partition, *strays)]
+    if profile_of(record.profile).one_cache and record.stray_sources and record.partition_count is not None:
+        swept = [_at_home(rows, log_partition, record.partition_count) for rows in swept]
+    return pa.concat_tables(swept) if len(swept) == 1 else in_plan_order(pa.concat_tables(swept))
+
+
+def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+    """The tombstones of what one log partition holds."""
+    verdicts = folder.read_table("offset_verdicts", log_partition)
+    rows = plan(
+        read_held(folder, log_partition),
+        pc.equal(verdicts["broker_verdict"], "expire"),
+        folder.read_table("groups", log_partition),
+        folder.read_internal("group_tombstones", log_partition),
+        profile=profile_of(record.profile),
+    )
+    return rows.slice(0, 0) if log_partition in record.blocked else rows
+
+
+def _at_home(rows: pa.Table, log_partition: int, partition_count: int) -> pa.Table:
+    """Those of groups that hash to the log partition."""
+    homes = [partition_of(group_id, partition_count) for group_id in rows["group_id"].to_pylist()]
+    return rows.filter(pc.equal(pa.array(homes, pa.int64()), log_partition))
 
 
 def _key(row: dict[str, Any]) -> bytes:

@@ -18,18 +18,28 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import infer_partition_count
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError, without_login
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
 from sexton.kernels.state import finish
 from sexton.log.segment import Chunk, Piece, plan_chunks
 from sexton.settings import settings
+from sexton.stages.choose_profile import AUTO, Choice, Evidence, choose, of_evidence, of_version
 from sexton.stages.run import RunFolder, RunRecord, tree_sha256, write_bytes
 from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource, filesystem, open_archive, open_segments
 from sexton.stages.spark import Engine
+from sexton.stages.strays import held_elsewhere, homes_of, sources_of
 from sexton.tables import TABLES
 
-PROFILES = ("group_coordinator",)
 SAMPLED_GROUPS = 2_000
+WHOLE_LOG = 1 << 62
+"""A chunk that holds any log."""
+_AFTER_FAILURE = {
+    AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
+    AfterFailure.EMPTY.value: "serves an empty cache",
+    AfterFailure.PREFIX.value: "serves what it had read before",
+}
 STATE_TABLES = (
     "committed_offsets",
     "unreachable_offsets",
@@ -44,7 +54,10 @@ STATE_TABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What to replay. Exactly one of `segments` and `archive`; without `as_of_ms` the whole log is read."""
+    """What to replay. Exactly one of `segments` and `archive`; without `as_of_ms` the whole log is read.
+
+    `profile` is a name, with a release or without, or choose_profile.AUTO.
+    """
 
     run_id: str
     segments: str | None = None
@@ -63,6 +76,7 @@ class _FoldWork:
     as_of_ms: int | None
     taken_at_ms: int
     cap_bytes: int
+    profile: str
     target: Path
 
 
@@ -76,6 +90,9 @@ class _Merged:
     max_commit_timestamp_ms: int
     future_batches: int
     group_ids: list[str]
+    bytes: int
+    largest_batch_bytes: int
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,27 +101,40 @@ class _Finished:
     counts: dict[str, int]
     undecodable: int
     load_failure: str | None
+    load_outcome: str
     unknown_types: int
     stray_groups: int
+    homes: list[int]
+    """Log partitions that groups served from this one hash to."""
 
 
 def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     """Fill the state tables of `folder`; NoCoverage when no record lies before the instant asked for."""
-    if request.profile not in PROFILES:
-        raise UsageError(f"unknown profile {request.profile!r}", fix=f"one of {', '.join(PROFILES)}")
+    choice = choose(request.profile)
     source = _open(request)
+    if request.profile == AUTO and source.broker_version is not None:
+        choice = of_version(source.broker_version)
     folder.reset()
-    merged = _fold(engine, folder, source, request)
+    merged = _fold(engine, folder, source, request, choice.profile)
+    if request.profile == AUTO and source.broker_version is None:
+        proven = of_evidence([part.evidence for part in merged])
+        if proven.profile != choice.profile:
+            shutil.rmtree(folder.root / "fold")
+            merged = _fold(engine, folder, source, request, proven.profile)
+        choice = proven
     if not any(part.records for part in merged):
         raise NoCoverage(
             f"no record was written before {_text(request.as_of_ms)}",
             place=source.uri,
             fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
         )
-    record = _describe(source, request, merged)
+    record = _describe(source, request, choice, merged)
     record = record.model_copy(update={"checkpoint_sha256": tree_sha256(folder.root / "fold")})
     folder.write_run(record)
-    finished = engine.map("Writing tables", record.log_partitions, lambda part: _finish(folder, record, part))
+    mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
+    finished = engine.map(
+        "Writing tables", record.log_partitions, lambda part: _finish(folder, record, part, mean_bytes)
+    )
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
@@ -112,8 +142,9 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     record = record.model_copy(
         update={
             "counts": dict(counts),
+            "stray_sources": sources_of((part.log_partition, part.homes) for part in finished),
             "blocked": {part.log_partition: reason for part in finished if (reason := _blocked(part))},
-            "warnings": [*record.warnings, *_findings(finished)],
+            "warnings": [*record.warnings, *_findings(finished), *_oversized(merged, source, choice.profile)],
         }
     )
     folder.write_run(record)
@@ -129,9 +160,12 @@ def _open(request: ReplayRequest) -> LogSource:
     return open_archive(request.archive, as_of_ms=request.as_of_ms, topics_file=request.topics_file)
 
 
-def _fold(engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest) -> list[_Merged]:
+def _fold(
+    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
+) -> list[_Merged]:
     config = settings()
     partial = folder.root / "partial"
+    target_bytes = config.chunk_bytes if profile.folds_in_pieces else WHOLE_LOG
     work = [
         _FoldWork(
             uri=source.uri,
@@ -139,10 +173,11 @@ def _fold(engine: Engine, folder: RunFolder, source: LogSource, request: ReplayR
             as_of_ms=request.as_of_ms,
             taken_at_ms=source.taken_at_ms or request.taken_at_ms,
             cap_bytes=config.inflated_cap_bytes,
+            profile=profile.text,
             target=partial / str(chunk.log_partition) / f"{chunk.index:08d}.fold",
         )
         for segments in source.segments.values()
-        for chunk in plan_chunks(segments, target_bytes=config.chunk_bytes)
+        for chunk in plan_chunks(segments, target_bytes=target_bytes)
     ]
     work.sort(key=lambda item: -sum(piece.end_byte - piece.start_byte for piece in item.chunk.pieces))  # longest first
     engine.map("Replaying the log", work, _fold_chunk)
@@ -154,9 +189,13 @@ def _fold(engine: Engine, folder: RunFolder, source: LogSource, request: ReplayR
 
 def _fold_chunk(work: _FoldWork) -> None:
     fs, _ = filesystem(work.uri)
-    pieces = [_read(fs, piece) for piece in work.chunk.pieces]
     fold = fold_chunk(
-        pieces, chunk=work.chunk, cap_bytes=work.cap_bytes, as_of_ms=work.as_of_ms, taken_at_ms=work.taken_at_ms
+        (_read(fs, piece) for piece in work.chunk.pieces),
+        chunk=work.chunk,
+        cap_bytes=work.cap_bytes,
+        as_of_ms=work.as_of_ms,
+        taken_at_ms=work.taken_at_ms,
+        profile=profile_of(work.profile),
     )
     write_bytes(work.target, fold.to_bytes())
 
@@ -183,10 +222,13 @@ def _merge(folder: RunFolder, partial: Path, log_partition: int) -> _Merged:
         max_commit_timestamp_ms=fold.max_commit_timestamp_ms,
         future_batches=fold.counters["future_batches"],
         group_ids=fold.group_ids(limit=SAMPLED_GROUPS),
+        bytes=fold.counters["bytes"],
+        largest_batch_bytes=fold.counters["largest_batch_bytes"],
+        evidence=Evidence.of(fold),
     )
 
 
-def _describe(source: LogSource, request: ReplayRequest, merged: list[_Merged]) -> RunRecord:
+def _describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[_Merged]) -> RunRecord:
     as_of_ms = request.as_of_ms
     if as_of_ms is None:  # logs without timestamps (record format 0) know only when offsets were committed
         newest = max(part.max_timestamp_ms for part in merged)
@@ -210,7 +252,8 @@ def _describe(source: LogSource, request: ReplayRequest, merged: list[_Merged]) 
         topic_id=source.topic_id,
         as_of_ms=as_of_ms,
         taken_at_ms=source.taken_at_ms or request.taken_at_ms,
-        profile=request.profile,
+        profile=choice.profile.text,
+        profile_source=choice.told_by,
         retention_ms=minutes * 60_000,
         retention_source=told_by,
         source=without_login(source.uri),
@@ -220,7 +263,7 @@ def _describe(source: LogSource, request: ReplayRequest, merged: list[_Merged]) 
         cuts={part.log_partition: part.cut for part in merged},
         coverage="complete" if whole else "partial",
         has_topics=source.topics is not None,
-        warnings=[*source.warnings, *_doubts(merged, count=count, missing=missing)],
+        warnings=[*source.warnings, *choice.warnings, *_doubts(merged, count=count, missing=missing)],
     )
 
 
@@ -247,9 +290,19 @@ def _retention(source: LogSource, request: ReplayRequest) -> tuple[int, str]:
     return DEFAULT_RETENTION_MINUTES, "Kafka's default"
 
 
-def _finish(folder: RunFolder, record: RunRecord, log_partition: int) -> _Finished:
+def _finish(folder: RunFolder, record: RunRecord, log_partition: int, mean_bytes: float) -> _Finished:
     fold = PartialFold.read_parquet(folder.fold_dir(log_partition))
-    state = finish(fold, log_partition=log_partition, partition_count=record.partition_count)
+    count = record.partition_count
+    homes = homes_of(fold, log_partition, count)
+    state = finish(
+        fold,
+        log_partition=log_partition,
+        partition_count=count,
+        held_elsewhere=held_elsewhere(folder, record, log_partition, homes),
+    )
+    served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
+    skew = fold.counters["bytes"] / mean_bytes if mean_bytes else None
+    state["load_profile"] = state["load_profile"].append_column("skew", pa.array([skew], pa.float64()))
     counts = {
         name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), log_partition)
         for name in STATE_TABLES
@@ -261,9 +314,23 @@ def _finish(folder: RunFolder, record: RunRecord, log_partition: int) -> _Finish
         counts=counts,
         undecodable=counts["undecodable_records"],
         load_failure=profile["load_failure"],
+        load_outcome=profile["load_outcome"],
         unknown_types=profile["unknown_types"],
         stray_groups=profile["stray_groups"] or 0,
+        homes=sorted({home for group_id, home in homes.items() if group_id in served}),
     )
+
+
+def _oversized(merged: Iterable[_Merged], source: LogSource, profile: Profile) -> list[str]:
+    """What a coordinator would say of batches that do not fit into its load buffer (offsets.load.buffer.size)."""
+    buffer_bytes = source.load_buffer_bytes
+    then = "would warn and load it" if profile.grows_load_buffer else "would never finish loading"
+    return [
+        f"log partition {part.log_partition}: a batch of {part.largest_batch_bytes} bytes is larger than "
+        f"offsets.load.buffer.size ({buffer_bytes}): a coordinator of {profile.text} {then}"
+        for part in merged
+        if part.largest_batch_bytes > buffer_bytes
+    ]
 
 
 def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Table:
@@ -283,7 +350,10 @@ def _findings(finished: Iterable[_Finished]) -> list[str]:
     found = []
     for part in finished:
         if part.load_failure:
-            found.append(f"log partition {part.log_partition}: a coordinator's load would fail: {part.load_failure}")
+            then = _AFTER_FAILURE[part.load_outcome]
+            found.append(
+                f"log partition {part.log_partition}: a coordinator's load would fail: {part.load_failure}; it {then}"
+            )
         elif part.undecodable:
             found.append(f"log partition {part.log_partition}: {part.undecodable} undecodable records")
         if part.unknown_types:

@@ -39,6 +39,7 @@ class RunRecord(BaseModel):
     as_of_ms: int
     taken_at_ms: int
     profile: str
+    profile_source: str = "asked for"
     retention_ms: int
     retention_source: str
     source: str
@@ -48,6 +49,10 @@ class RunRecord(BaseModel):
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
     coverage: str = "complete"
     has_topics: bool = False
+    stray_sources: dict[int, list[int]] = Field(
+        default_factory=dict,
+        description="log partition -> others that hold groups which hash to it and are served from there",
+    )
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None
     plan_id: str | None = None

@@ -11,6 +11,7 @@ from sexton.log.segment import Segment, disk_identity, list_segments
 
 OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_RETENTION_MINUTES = 10_080
+DEFAULT_LOAD_BUFFER_BYTES = 5 * 1024 * 1024
 FACTS_SLACK_MS = 3_600_000
 """How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is
 taken after it. Later ones do not: today's cluster never leaks into yesterday's answer."""
@@ -27,6 +28,8 @@ class LogSource:
     partition_count: int | None = None
     topics: list[dict[str, Any]] | None = None
     retention_minutes: int | None = None
+    load_buffer_bytes: int = DEFAULT_LOAD_BUFFER_BYTES
+    broker_version: str | None = None
     is_archive: bool = False
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -78,7 +81,8 @@ def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) ->
     if not segments:
         raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
-    minutes = facts.settings.get("offsets.retention.minutes") if facts else None
+    settings = facts.settings if facts else {}
+    minutes = settings.get("offsets.retention.minutes")
     return LogSource(
         uri=root,
         segments=segments,
@@ -87,6 +91,8 @@ def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) ->
         partition_count=facts.offsets_topic["partitions"] if facts else None,
         topics=topics,
         retention_minutes=int(minutes) if minutes else None,
+        load_buffer_bytes=int(settings.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
+        broker_version=facts.broker_version if facts else None,
         is_archive=True,
         taken_at_ms=newest.taken_at_ms if newest else None,
         warnings=warnings,

@@ -8,6 +8,7 @@ _SCALARS = {
     pa.string(): "STRING",
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
     pa.bool_(): "BOOLEAN",
     pa.binary(): "BINARY",
 }

@@ -40,6 +40,9 @@ REASON_CODES = (
     "malformed_value",
     "unknown_value_version",
     "malformed_subscription",
+    "unknown_record_type",
+    "unknown_magic",
+    "empty_control_batch",
 )
 
 COMMITTED_OFFSETS = Table(

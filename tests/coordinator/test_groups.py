@@ -1,150 +1,37 @@
 """Transitions of groups: states after a load, what throws and with which words, and that a throw changes nothing."""
 
 import copy
-from uuid import UUID
 
 import pytest
 
-from sexton.coordinator.groups import GROUP_RECORD_TYPES, Groups
-from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.groups import GROUP_RECORD_TYPES
 from sexton.errors import LogError, TransitionError
-from sexton.records import RECORD_TYPES, decode_key, decode_value
+from sexton.records import RECORD_TYPES
+from tests.coordinator.group_records import (
+    SHARE,
+    STREAMS,
+    TOPIC_ID,
+    classic,
+    consumer_member,
+    feed,
+    gone,
+    owns,
+    record,
+    replay,
+    rows,
+    share_member,
+    streams_member,
+    streams_task,
+    target,
+    topology,
+)
 from tests.strategies import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
 
-TOPIC_ID = UUID(int=7)
-CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": "r"}
-
-
-def classic(*members, **fields):
-    return group_entry(2, "g", classic_fields(*members, **fields))
-
-
-def record(record_type, member_id=None, **fields):
-    parts = {} if member_id is None else {"member_id": member_id}
-    return group_entry(record_type, "g", fields, **parts)
-
-
-def gone(record_type, member_id=None, regex=None):
-    parts = {} if member_id is None else {"member_id": member_id}
-    return group_entry(record_type, "g", None, **parts, **({} if regex is None else {"regular_expression": regex}))
-
-
-def consumer_member(member_id="m", topics=("t",)):
-    return record(
-        5,
-        member_id,
-        **CLIENT,
-        instance_id=None,
-        subscribed_topic_names=list(topics),
-        subscribed_topic_regex=None,
-        rebalance_timeout_ms=300,
-        server_assignor=None,
-        classic_member_metadata={"session_timeout_ms": 45, "supported_protocols": []},
-    )
-
-
-def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0):
-    def parts(numbers):
-        return [{"topic_id": TOPIC_ID, "partitions": list(numbers)}] if numbers else []
-
-    return record(
-        8,
-        member_id,
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=state,
-        assigned_partitions=parts(partitions),
-        partitions_pending_revocation=parts(revoking),
-    )
-
-
-def target(record_type, member_id="m", topic_ids=(TOPIC_ID,)):
-    return record(record_type, member_id, topic_partitions=[{"topic_id": it, "partitions": [0]} for it in topic_ids])
-
-
-def share_member():
-    return record(10, "m", **CLIENT, subscribed_topic_names=["t"])
-
-
-def streams_member(tags=()):
-    return record(
-        19,
-        "m",
-        **CLIENT,
-        instance_id="i",
-        rebalance_timeout_ms=300,
-        topology_epoch=0,
-        process_id="p",
-        user_endpoint=None,
-        client_tags=[{"key": key, "value": "v"} for key in tags],
-    )
-
-
-def streams_task(epoch=1, state=1):
-    tasks = [{"subtopology_id": "0", "partitions": [0, 1]}]
-    return record(
-        22,
-        "m",
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=state,
-        active_tasks=tasks,
-        standby_tasks=tasks,
-        warmup_tasks=[],
-        active_tasks_pending_revocation=[],
-        standby_tasks_pending_revocation=[],
-        warmup_tasks_pending_revocation=[],
-    )
-
-
-def topology(epoch=0, ids=("0",)):
-    info = {"name": "repartition", "partitions": 1, "replication_factor": 1, "topic_configs": []}
-    return record(
-        23,
-        epoch=epoch,
-        subtopologies=[
-            {
-                "subtopology_id": it,
-                "source_topics": ["t"],
-                "source_topic_regex": [],
-                "state_changelog_topics": [{**info, "name": "changelog"}],
-                "repartition_sink_topics": ["sink"],
-                "repartition_source_topics": [info],
-                "copartition_groups": [],
-            }
-            for it in ids
-        ],
-    )
-
-
-STREAMS = record(17, epoch=1, metadata_hash=0, validated_topology_epoch=0)
-SHARE = record(11, epoch=1, metadata_hash=0)
-
-
-def feed(groups, entry, log_offset=None):
-    key, value = entry
-    record_type, fields = decode_key(key)
-    groups.replay(
-        record_type, fields, None if value is None else decode_value(record_type, value)[1], log_offset=log_offset
-    )
-
-
-def replay(*entries, touched=False):
-    groups = Groups(NEWEST)
-    if touched:
-        groups.touch("g")
-    for log_offset, entry in enumerate(entries):
-        feed(groups, entry, log_offset)
-    return groups
-
-
-def rows(groups):
-    return [(group.to_group_row(), group.to_member_rows()) for _, group in sorted(groups.by_id.items())]
+NEWEST_TYPES = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))} - {0, 1}
 
 
 def test_every_type_that_the_newest_coordinator_reads_is_replayed():
-    read = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))}
-    assert read - {0, 1} == GROUP_RECORD_TYPES - {9}  # which 4.0 alone reads
+    assert GROUP_RECORD_TYPES - {9} == NEWEST_TYPES  # which 4.0 alone reads
 
 
 @pytest.mark.parametrize(
@@ -348,7 +235,7 @@ def test_a_simple_group_gives_way(entry, group_type):
     assert replay(entry, touched=True).by_id["g"].group_type == group_type
 
 
-@pytest.mark.parametrize("record_type", sorted(GROUP_RECORD_TYPES))
+@pytest.mark.parametrize("record_type", sorted(NEWEST_TYPES))
 def test_a_tombstone_of_a_group_that_is_not_there_makes_none(record_type):
     needs_member = any(field.name == "member_id" for field in RECORD_TYPES[record_type].key.fields)
     assert replay(gone(record_type, "m" if needs_member else None, "x" if record_type == 16 else None)).by_id == {}

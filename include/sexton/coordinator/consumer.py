@@ -1,8 +1,7 @@
 """Consumer groups of the protocol of KIP-848: types 3 to 8 and 16 (Kafka 4.3: ConsumerGroup, ConsumerGroupMember)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
-from uuid import UUID
 
 from sexton.coordinator.group import (
     LEAVE_EPOCH,
@@ -10,13 +9,14 @@ from sexton.coordinator.group import (
     GroupTombstone,
     Member,
     ModernGroup,
-    id_text,
     partitions_by_topic,
+    refuse_bad_topics,
+    refuse_duplicates,
 )
-from sexton.errors import TransitionError
+from sexton.coordinator.owners import PartitionOwners
+from sexton.coordinator.profile import Profile
 
 _REGEX_TYPE = 16
-Claim = tuple[UUID, int]
 
 
 class ConsumerGroup(ModernGroup):
@@ -27,11 +27,12 @@ class ConsumerGroup(ModernGroup):
     metadata_type = 3
     member_tombstone_types = (8, 7, 6, 5)
     group_tombstone_types = (4, 3)
+    refusal = "Group {} is not a consumer group"
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, profile: Profile) -> None:
+        super().__init__(group_id, profile)
         self.resolved_regexes: dict[str, frozenset[str]] = {}
-        self._owned_since: dict[Claim, int] = {}
+        self._owners = PartitionOwners(newer_owners_win=profile.newer_owners_win)
 
     @property
     def state(self) -> str:
@@ -49,8 +50,9 @@ class ConsumerGroup(ModernGroup):
         match record_type:
             case 3:
                 self.set_group(value)
-            case 4:
-                pass  # topics of a 4.0 coordinator; 4.1 keeps a hash with the epoch instead (KIP-1101)
+            case 4:  # topics of a 4.0 coordinator; 4.1 keeps a hash with the epoch instead (KIP-1101)
+                if self.profile.keeps_topic_metadata:
+                    refuse_bad_topics(value["topics"])
             case 5:
                 self._describe_member(key["member_id"], value)
             case 6:
@@ -83,10 +85,10 @@ class ConsumerGroup(ModernGroup):
         ]
 
     def delete_member(self, member_id: str) -> None:
-        old = self.members.get(member_id)
+        if member_id in self.members:
+            self.check_deletable(member_id)
+            self._owners.move(self.members[member_id], None)
         super().delete_member(member_id)
-        if old is not None:
-            self._release(old)
 
     def _describe_member(self, member_id: str, value: Fields) -> None:
         classic = value["classic_member_metadata"]
@@ -104,6 +106,9 @@ class ConsumerGroup(ModernGroup):
         )
 
     def _assign(self, member_id: str, value: Fields) -> None:
+        if 8 in self.profile.refuses_repeats:
+            refuse_duplicates(part["topic_id"] for part in value["assigned_partitions"])
+            refuse_duplicates(part["topic_id"] for part in value["partitions_pending_revocation"])
         self._update(
             replace(
                 self._member(member_id),
@@ -122,39 +127,6 @@ class ConsumerGroup(ModernGroup):
         return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)
 
     def _update(self, new: Member) -> None:
-        """Put `new` in place of the member of its id, and move the ownership of partitions with it.
-
-        Of two members that claim a partition only the one with the higher epoch may come second: else Kafka throws.
-        """
-        old = self.members.get(new.member_id)
-        released = set(self._held(old)) if old is not None else set()
-        claimed = set[Claim]()
-        epoch = new.member_epoch
-        for claim in _claims(new):
-            since = epoch if claim in claimed else None if claim in released else self._owned_since.get(claim)
-            if since is not None and epoch is not None and since >= epoch:
-                topic_id, partition = claim
-                raise TransitionError(
-                    f"Cannot set the epoch of {id_text(topic_id)}-{partition} to {epoch} because the partition is "
-                    f"still owned at epoch {since}"
-                )
-            claimed.add(claim)
-        if old is not None:
-            self._release(old)
-        if epoch is not None:
-            self._owned_since.update(dict.fromkeys(claimed, epoch))
+        """Put `new` in place of the member of its id, and move the ownership of partitions with it."""
+        self._owners.move(self.members.get(new.member_id), new)
         self.members[new.member_id] = new
-
-    def _held(self, member: Member) -> Iterator[Claim]:
-        """What the member owns and no other has taken over at a higher epoch."""
-        return (claim for claim in _claims(member) if self._owned_since.get(claim) == member.member_epoch)
-
-    def _release(self, member: Member) -> None:
-        for claim in list(self._held(member)):
-            self._owned_since.pop(claim, None)
-
-
-def _claims(member: Member) -> Iterator[Claim]:
-    for part in (member.assigned, member.revoking):
-        for topic_id, partitions in part.items():
-            yield from ((topic_id, partition) for partition in partitions)

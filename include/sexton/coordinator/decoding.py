@@ -103,7 +103,7 @@ def _value(record_type: int, value: bytes, profile: Profile) -> Mapping[str, Any
     if len(value) >= 2 and not 0 <= version <= highest:
         raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
     # up to 4.0 whatever is legal under type 1 is under type 0
-    _, fields = decode_value(1 if record_type == 0 else record_type, value)
+    _, fields = decode_value(1 if record_type == 0 else record_type, value, release=profile.release)
     if record_type == _GROUP_METADATA:
         if profile.forgets_state_timestamp and version == _LOST_TIMESTAMP_VERSION:
             fields["current_state_timestamp_ms"] = -1

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
 
+from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
-from sexton.records import kafka_uuid
+from sexton.records import ZERO_UUID, kafka_uuid
 
 Fields = Mapping[str, Any]
 """The decoded fields of a key or a value, as `records` names them."""
@@ -20,7 +21,6 @@ Fields = Mapping[str, Any]
 LEAVE_EPOCH = -1
 """Epoch of a member whose current assignment has been deleted (LEAVE_GROUP_MEMBER_EPOCH), of a deleted target too."""
 
-_INITIAL_EPOCH = 1
 _ZERO_ID = 22 * "A"
 _STABLE = 0  # MemberState.STABLE of consumer and share members; streams members say 1
 
@@ -133,15 +133,22 @@ class ModernGroup(Group):
     group_tombstone_types: ClassVar[tuple[int, int]]
     metadata_type: ClassVar[int]
     """The record type whose tombstone removes the group."""
+    creating_types: ClassVar[frozenset[int] | None] = None
+    """The record types whose values make the group; None: those of all types do."""
+    refusal: ClassVar[str]
+    """What Kafka throws where a group of another type has the id."""
+    missing: ClassVar[str | None] = None
+    """What it throws where a record does not make the group that it is about; None where it ignores the record."""
     replaces_simple: ClassVar[bool] = True
     """Whether its records take over a simple classic group of the same id; else they throw."""
     targets_hold: ClassVar[bool] = True
     """Whether a target assignment that is left forbids to delete the group."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id)
-        self.group_epoch = _INITIAL_EPOCH
-        self.assignment_epoch = _INITIAL_EPOCH
+        self.profile = profile
+        self.group_epoch = profile.initial_epoch
+        self.assignment_epoch = profile.initial_epoch
         self.members: dict[str, Member] = {}
         self.targets: set[str] = set()
 
@@ -173,10 +180,11 @@ class ModernGroup(Group):
 
     def set_target_epoch(self, value: Fields) -> None:
         epoch = value["assignment_epoch"]
-        if epoch < LEAVE_EPOCH:
-            raise TransitionError("The assignment epoch must be non-negative or -1.")
-        if value.get("assignment_timestamp", 0) < 0:
-            raise TransitionError("The assignment timestamp must be non-negative.")
+        if self.profile.checks_target_epochs:
+            if epoch < LEAVE_EPOCH:
+                raise TransitionError("The assignment epoch must be non-negative or -1.")
+            if value["assignment_timestamp"] < 0:
+                raise TransitionError("The assignment timestamp must be non-negative.")
         self.assignment_epoch = epoch
 
     def delete_target_epoch(self) -> None:
@@ -283,6 +291,17 @@ def refuse_duplicates(keys: Iterable[object]) -> None:
         if key in seen:
             raise TransitionError(f"Duplicate key {id_text(key)}")
         seen.add(key)
+
+
+def refuse_bad_topics(topics: Iterable[Fields]) -> None:
+    """Throw as the TopicMetadata of 4.0 does: where a topic has no id, no name, or less than no partitions."""
+    for topic in topics:
+        if topic["topic_id"] == ZERO_UUID:
+            raise TransitionError("Topic id cannot be ZERO_UUID.")
+        if not topic["topic_name"]:
+            raise TransitionError("Topic name cannot be empty.")
+        if topic["num_partitions"] < 0:
+            raise TransitionError("Number of partitions cannot be negative.")
 
 
 def partitions_by_topic(parts: Iterable[Fields]) -> dict[UUID, frozenset[int]]:

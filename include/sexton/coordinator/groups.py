@@ -11,24 +11,23 @@ from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.consumer import ConsumerGroup
 from sexton.coordinator.group import Fields, Group, ModernGroup
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.share import ShareGroup
+from sexton.coordinator.share import EarlyShareGroup, ShareGroup
 from sexton.coordinator.streams import StreamsGroup
 from sexton.errors import TransitionError
 
 CLASSIC_TYPE = 2
 _KINDS: dict[int, type[ModernGroup]] = {
     **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
-    **dict.fromkeys((9, 10, 11, 12, 13, 14, 15), ShareGroup),
+    **dict.fromkeys((10, 11, 12, 13, 14, 15), ShareGroup),
     **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
 }
-GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS})
+_EARLY_KINDS: dict[int, type[ModernGroup]] = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
+    **dict.fromkeys((9, 10, 11, 12, 13, 14), EarlyShareGroup),
+}
+GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS, *_EARLY_KINDS})
 """The record types that `Groups.replay` knows; which of them are read is the profile's to say."""
 
-_REFUSALS: dict[type[ModernGroup], str] = {
-    ConsumerGroup: "Group {} is not a consumer group",
-    ShareGroup: "Group {} is not a share group.",
-    StreamsGroup: "Group {} is not a streams group.",
-}
 Modern = TypeVar("Modern", bound=ModernGroup)
 
 
@@ -38,6 +37,7 @@ class Groups:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.by_id: dict[str, Group] = {}
+        self._kinds = _EARLY_KINDS if profile.early_share_groups else _KINDS
 
     def touch(self, group_id: str) -> None:
         """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
@@ -57,8 +57,10 @@ class Groups:
         if record_type == CLASSIC_TYPE:
             self._replay_classic(group_id, value, log_offset)
             return
-        kind = _KINDS[record_type]
-        group = self._find(kind, group_id, create=value is not None)
+        kind = self._kinds.get(record_type)
+        if kind is None:  # type 15 in 4.0, which decodes it and has no replay for it
+            raise TransitionError(f"Received an unknown record type {record_type}")
+        group = self._find(kind, group_id, None if value is None else record_type)
         if group is None:  # a tombstone of a group that is not there
             return
         if value is None:
@@ -80,16 +82,23 @@ class Groups:
             group.log_offset = log_offset
             self.by_id[group_id] = group
 
-    def _find(self, kind: type[Modern], group_id: str, *, create: bool) -> Modern | None:
-        """getOrMaybeCreatePersisted...Group: a simple classic group gives way even to a tombstone."""
+    def _find(self, kind: type[Modern], group_id: str, value_type: int | None) -> Modern | None:
+        """getOrMaybeCreatePersisted...Group: a simple classic group gives way even to a tombstone.
+
+        `value_type` is the type of a record with a value, which may make the group.
+        """
         found = self.by_id.get(group_id)
         if found is None:
-            return kind(group_id) if create else None
+            if value_type is not None and (kind.creating_types is None or value_type in kind.creating_types):
+                return kind(group_id, self.profile)
+            if kind.missing is not None:
+                raise TransitionError(kind.missing.format(group_id))
+            return None
         if isinstance(found, kind):
             return found
         if isinstance(found, ClassicGroup) and found.is_simple and self._replaces_simple(kind):
-            return kind(group_id)
-        raise TransitionError(_REFUSALS[kind].format(group_id))
+            return kind(group_id, self.profile)
+        raise TransitionError(kind.refusal.format(group_id))
 
     def _replaces_simple(self, kind: type[ModernGroup]) -> bool:
         return kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)

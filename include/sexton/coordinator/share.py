@@ -1,4 +1,4 @@
-"""Share groups of KIP-932: types 10 to 15 (Kafka 4.3: ShareGroup, ShareGroupMember).
+"""Share groups of KIP-932: types 10 to 15, in 4.0 types 9 to 14 (ShareGroup, ShareGroupMember).
 
 They hold no committed offsets: the delivery state of their records lies in another topic, __share_group_state.
 """
@@ -11,8 +11,10 @@ from sexton.coordinator.group import (
     Member,
     ModernGroup,
     partitions_by_topic,
+    refuse_bad_topics,
     refuse_duplicates,
 )
+from sexton.errors import TransitionError
 
 
 class ShareGroup(ModernGroup):
@@ -24,6 +26,7 @@ class ShareGroup(ModernGroup):
     member_tombstone_types = (14, 13, 12, 10)
     group_tombstone_types = (15, 11)
     replaces_simple = False
+    refusal = "Group {} is not a share group."
 
     @property
     def state(self) -> str:
@@ -93,3 +96,27 @@ class ShareGroup(ModernGroup):
 
     def _member(self, member_id: str) -> Member:
         return self.members.get(member_id) or Member(member_id=member_id)
+
+
+class EarlyShareGroup(ShareGroup):
+    """A share group of the early access in 4.0, where each record has to come after what it is about."""
+
+    group_tombstone_types = (9, 11)
+    creating_types = frozenset({10, 11})
+    missing = "Share group {} not found."
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        if record_type == 14:
+            self._check_known(key["member_id"])
+        elif record_type == 9 and self.profile.keeps_topic_metadata:
+            refuse_bad_topics(value["topics"])
+        super().replay_value(record_type, key, value)
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        if record_type in (10, 14):
+            self._check_known(key["member_id"])
+        super().replay_tombstone(record_type, key)
+
+    def _check_known(self, member_id: str) -> None:
+        if member_id not in self.members:
+            raise TransitionError(f"Member {member_id} is not a member of group {self.group_id}.")

@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from sexton.coordinator.group import LEAVE_EPOCH, Fields, Member, ModernGroup, refuse_duplicates
+from sexton.coordinator.owners import TASK_KINDS, TaskOwners, Tasks
+from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
 
-_TASK_KINDS = ("active_tasks", "standby_tasks", "warmup_tasks")
+_PENDING = "_pending_revocation"
 _NO_EPOCH = (
     'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
     '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.memberEpoch()" is null'
@@ -24,12 +26,14 @@ class StreamsGroup(ModernGroup):
     member_tombstone_types = (22, 21, 20, 19)
     group_tombstone_types = (17, 23)
     targets_hold = False
+    refusal = "Group {} is not a streams group."
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
-        self.validated_topology_epoch = 0
+    def __init__(self, group_id: str, profile: Profile) -> None:
+        super().__init__(group_id, profile)
+        self.validated_topology_epoch = profile.validated_topology_epoch
         self.topology_epoch: int | None = None
         self.source_topics: frozenset[str] | None = None
+        self._owners = None if profile.newer_owners_win else TaskOwners()
 
     @property
     def state(self) -> str:
@@ -43,7 +47,7 @@ class StreamsGroup(ModernGroup):
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
-        return self.source_topics
+        return None if self.validated_topology_epoch is None else self.source_topics
 
     def is_subscribed(self, topic: str) -> bool:
         return not self.is_empty and super().is_subscribed(topic)
@@ -81,12 +85,19 @@ class StreamsGroup(ModernGroup):
     def set_group(self, value: Fields) -> None:
         refuse_duplicates(config["key"] for config in value["last_assignment_configs"] or ())
         super().set_group(value)
-        self.validated_topology_epoch = value["validated_topology_epoch"]
+        if self.validated_topology_epoch is not None:
+            self.validated_topology_epoch = value["validated_topology_epoch"]
 
     def set_target(self, member_id: str, value: Fields) -> None:
-        for kind in _TASK_KINDS:
+        for kind in TASK_KINDS:
             refuse_duplicates(task["subtopology_id"] for task in value[kind])
         self.targets.add(member_id)
+
+    def delete_member(self, member_id: str) -> None:
+        if self._owners is not None and member_id in self.members:
+            self.check_deletable(member_id)
+            self._owners.remove(member_id)
+        super().delete_member(member_id)
 
     def check_deletable(self, member_id: str) -> None:
         if self.members[member_id].member_epoch is None:
@@ -106,6 +117,8 @@ class StreamsGroup(ModernGroup):
 
     def _describe_member(self, member_id: str, value: Fields) -> None:
         refuse_duplicates(tag["key"] for tag in value["client_tags"])
+        if self._owners is not None:
+            self._owners.describe(member_id, value["process_id"])
         self.members[member_id] = replace(
             self._member(member_id),
             group_instance_id=value["instance_id"],
@@ -116,15 +129,33 @@ class StreamsGroup(ModernGroup):
         )
 
     def _assign(self, member_id: str, value: Fields) -> None:
+        self._check_tasks(value)
+        if self._owners is not None:
+            self._owners.assign(member_id, _tasks(value), _tasks(value, _PENDING))
         self.members[member_id] = replace(
             self._member(member_id),
             member_epoch=value["member_epoch"],
             state=value["state"],
-            assigned=_tasks(value),
+            assigned=_named(_tasks(value)),
         )
+
+    def _check_tasks(self, value: Fields) -> None:
+        for part in ("", _PENDING) if 22 in self.profile.refuses_repeats else ():
+            for kind in TASK_KINDS:
+                refuse_duplicates(task["subtopology_id"] for task in value[kind + part])
+        for part in ("", _PENDING) if self.profile.checks_task_epochs else ():
+            for task in value["active_tasks" + part]:
+                count, epoch_count = len(task["partitions"]), len(task["assignment_epochs"] or ())
+                if epoch_count not in (0, count):
+                    raise TransitionError(
+                        f"Assignment epochs must be provided for all partitions. Subtopology {task['subtopology_id']} "
+                        f"has {count} partitions but {epoch_count} epochs"
+                    )
 
     def _delete_assignment(self, member_id: str) -> None:
         if member_id in self.members:
+            if self._owners is not None:
+                self._owners.assign(member_id)
             self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
 
     def _member(self, member_id: str) -> Member:
@@ -135,11 +166,18 @@ class StreamsGroup(ModernGroup):
         return self.members.get(member_id) or blank
 
 
-def _tasks(value: Fields) -> Mapping[Any, frozenset[int]]:
+def _tasks(value: Fields, part: str = "") -> Tasks:
+    """Partitions by kind of task and subtopology; of a subtopology that comes twice the last holds."""
+    return {
+        (kind, task["subtopology_id"]): frozenset(task["partitions"])
+        for kind in TASK_KINDS
+        for task in value[kind + part]
+    }
+
+
+def _named(tasks: Tasks) -> Mapping[Any, frozenset[int]]:
     """Tasks by subtopology; those that do not process records are told apart by their name."""
-    tasks: dict[str, frozenset[int]] = {}
-    for kind in _TASK_KINDS:
-        suffix = "" if kind == "active_tasks" else f" ({kind.removesuffix('_tasks')})"
-        for task in value[kind]:
-            tasks[task["subtopology_id"] + suffix] = frozenset(task["partitions"])
-    return tasks
+    return {
+        subtopology_id + ("" if kind == "active_tasks" else f" ({kind.removesuffix('_tasks')})"): partitions
+        for (kind, subtopology_id), partitions in tasks.items()
+    }

@@ -62,15 +62,15 @@ def share_member():
     return record(10, "m", **CLIENT, subscribed_topic_names=["t"])
 
 
-def streams_member(tags=()):
+def streams_member(tags=(), *, member_id="m", process_id="p"):
     return record(
         19,
-        "m",
+        member_id,
         **CLIENT,
         instance_id="i",
         rebalance_timeout_ms=300,
         topology_epoch=0,
-        process_id="p",
+        process_id=process_id,
         user_endpoint=None,
         client_tags=[{"key": key, "value": "v"} for key in tags],
     )

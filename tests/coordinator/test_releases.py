@@ -1,0 +1,452 @@
+"""What changed for groups from release to release: each rule with a history that shows it on either side.
+
+Read in the sources of every release named here; what brokers of 4.0.0, 4.1.2 and later made of such histories is in
+test_recordings.py and test_edge_cases.py.
+"""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from sexton.coordinator.loading import load
+from sexton.coordinator.profiles import of_broker
+from sexton.errors import TransitionError
+from sexton.records import ZERO_UUID, encode_key, encode_value
+from tests.coordinator.group_records import (
+    SHARE,
+    STREAMS,
+    TOPIC_ID,
+    consumer_member,
+    feed,
+    gone,
+    owns,
+    record,
+    replay,
+    rows,
+    share_member,
+    streams_member,
+    streams_task,
+    target,
+    topology,
+)
+from tests.strategies import BatchSpec, encode_log
+
+OF_4_0 = ["4.0.0", "4.0.1", "4.0.2"]
+OF_4_1 = ["4.1.0", "4.1.1", "4.1.2"]
+OF_4_2 = ["4.2.0", "4.2.1", "4.2.2"]
+FROM_4_3 = ["4.3.0", "4.3.1", "4.3.2", "4.4.0"]
+FROM_4_1 = [*OF_4_1, *OF_4_2, *FROM_4_3]
+RELEASES = [*OF_4_0, *FROM_4_1]
+BEFORE_19862 = ["4.0.0", "4.0.1", "4.1.0", "4.1.1"]
+"""Releases without KAFKA-19862."""
+ID = "AAAAAAAAAAAAAAAAAAAABw"
+
+
+@dataclass(kw_only=True)
+class Rule:
+    """`entry` after `before` throws `message` in some releases, and is taken in the others."""
+
+    entry: tuple
+    message: str = ""
+    throws_in: list[str] = field(default_factory=list)
+    before: list = field(default_factory=list)
+    touched: bool = False
+    releases: list[str] = field(default_factory=lambda: RELEASES)
+
+
+def topics(record_type, *, topic_id=TOPIC_ID, name="t", num_partitions=1):
+    """The topics of types 4 and 9, as 4.0 wrote them."""
+    topic = {"topic_id": topic_id, "topic_name": name, "num_partitions": num_partitions, "partition_metadata": []}
+    return record(record_type, topics=[topic])
+
+
+def owns_twice():
+    parts = [{"topic_id": TOPIC_ID, "partitions": [number]} for number in (0, 1)]
+    return record(
+        8,
+        "m",
+        member_epoch=1,
+        previous_member_epoch=0,
+        state=0,
+        assigned_partitions=parts,
+        partitions_pending_revocation=[],
+    )
+
+
+def owns_nothing_of(member_id, *, epoch=1, assigned=(), revoking=None):
+    """A current assignment with a topic and no partition of it."""
+
+    def part(partitions):
+        return [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]
+
+    return record(
+        8,
+        member_id,
+        member_epoch=epoch,
+        previous_member_epoch=0,
+        state=0,
+        assigned_partitions=part(assigned),
+        partitions_pending_revocation=[] if revoking is None else part(revoking),
+    )
+
+
+def share_state(release=None):
+    fields = {"initializing_topics": [], "initialized_topics": [], "deleting_topics": []}
+    return encode_key(15, {"group_id": "g"}), encode_value(15, 0, fields, release=release)
+
+
+def share_assignment(member_id="m"):
+    return record(14, member_id, member_epoch=1, previous_member_epoch=0, state=0, assigned_partitions=[])
+
+
+def tasks(*partitions, subtopology_id="0", epochs=()):
+    return {"subtopology_id": subtopology_id, "partitions": list(partitions), "assignment_epochs": list(epochs)}
+
+
+def assigned(member_id="m", *, active=(), standby=(), warmup=(), revoking=(), epoch=1):
+    return record(
+        22,
+        member_id,
+        member_epoch=epoch,
+        previous_member_epoch=0,
+        state=1,
+        active_tasks=list(active),
+        standby_tasks=list(standby),
+        warmup_tasks=list(warmup),
+        active_tasks_pending_revocation=list(revoking),
+        standby_tasks_pending_revocation=[],
+        warmup_tasks_pending_revocation=[],
+    )
+
+
+def runs(member_id, process_id):
+    """A streams member in a process."""
+    return streams_member(member_id=member_id, process_id=process_id)
+
+
+def configs(*keys):
+    return record(
+        17,
+        epoch=1,
+        metadata_hash=0,
+        validated_topology_epoch=0,
+        last_assignment_configs=[{"key": key, "value": "v"} for key in keys],
+    )
+
+
+NOT_FOUND = "Share group g not found."
+UNKNOWN_MEMBER = "Member m is not a member of group g."
+NO_PROCESS = "Cannot remove the process ID null from 0 because it does not have any processId"
+SHARE_NEEDS_GROUP = {
+    "topics": topics(9),
+    "target epoch": record(12, assignment_epoch=1),
+    "target": target(13),
+    "assignment": share_assignment(),
+    "tombstone of type 9": gone(9),
+    "tombstone of type 10": gone(10, "m"),
+    "tombstone of type 11": gone(11),
+    "tombstone of type 12": gone(12),
+    "tombstone of type 13": gone(13, "m"),
+    "tombstone of type 14": gone(14, "m"),
+}
+RULES = {
+    **{
+        f"share, no group: {name}": Rule(
+            entry=entry,
+            message=NOT_FOUND,
+            throws_in=OF_4_0,
+            releases=OF_4_0 if entry[0][:2] == b"\x00\x09" else RELEASES,
+        )
+        for name, entry in SHARE_NEEDS_GROUP.items()
+    },
+    **{
+        f"share, no member: {name}": Rule(before=[SHARE], entry=entry, message=UNKNOWN_MEMBER, throws_in=OF_4_0)
+        for name, entry in {
+            "assignment": share_assignment(),
+            "tombstone of its assignment": gone(14, "m"),
+            "tombstone of the member": gone(10, "m"),
+        }.items()
+    },
+    "share over a simple group": Rule(
+        touched=True, entry=SHARE, message="Group g is not a share group.", throws_in=RELEASES
+    ),
+    "share state, value": Rule(
+        entry=share_state((4, 0)),
+        message="Received an unknown record type 15",
+        throws_in=OF_4_0,
+        releases=OF_4_0,
+    ),
+    "share state, tombstone": Rule(entry=gone(15), message="Received an unknown record type 15", throws_in=OF_4_0),
+    **{
+        f"topics of type {record_type}, {what}": Rule(
+            before=[] if record_type == 4 else [SHARE],
+            entry=topics(record_type, **fields),
+            message=message,
+            throws_in=OF_4_0,
+            releases=RELEASES if record_type == 4 else OF_4_0,
+        )
+        for record_type in (4, 9)
+        for what, fields, message in (
+            ("without an id", {"topic_id": ZERO_UUID, "name": ""}, "Topic id cannot be ZERO_UUID."),
+            ("without a name", {"name": "", "num_partitions": -1}, "Topic name cannot be empty."),
+            ("without partitions", {"num_partitions": -1}, "Number of partitions cannot be negative."),
+        )
+    },
+    "partition taken at a higher epoch": Rule(
+        before=[owns("m", epoch=2)],
+        entry=owns("n", epoch=3),
+        message=f"Cannot set the epoch of {ID}-0 to 3 because the partition is still owned at epoch 2",
+        throws_in=BEFORE_19862,
+    ),
+    "partition taken at the same epoch": Rule(
+        before=[owns("m", epoch=2)],
+        entry=owns("n", epoch=2),
+        message=f"Cannot set the epoch of {ID}-0 to 2 because the partition is still owned at epoch 2",
+        throws_in=RELEASES,
+    ),
+    "no partition of a topic that another member had none of": Rule(
+        before=[owns_nothing_of("m"), owns_nothing_of("n"), gone(8, "m")],
+        entry=gone(8, "n"),
+        message=f"Cannot remove the epoch 1 from {ID} because it does not have any epoch",
+        throws_in=BEFORE_19862,
+    ),
+    "last partition given back, and none to be given back": Rule(
+        before=[owns_nothing_of("m", assigned=[0], revoking=[])],
+        entry=consumer_member("m"),
+        message=f"Cannot remove the epoch 1 from {ID} because it does not have any epoch",
+        throws_in=BEFORE_19862,
+    ),
+    "member removed whose topic nobody has": Rule(
+        before=[owns_nothing_of("m", epoch=-1), owns_nothing_of("n"), gone(8, "n")],
+        entry=gone(5, "m"),
+        message=f"Cannot remove the epoch -1 from {ID} because it does not have any epoch",
+        throws_in=BEFORE_19862,
+    ),
+    "topic twice in a current assignment": Rule(
+        entry=owns_twice(), message=f"Duplicate key {ID}", throws_in=[*OF_4_0, *OF_4_1, *OF_4_2]
+    ),
+    "topic twice in a target": Rule(
+        entry=target(7, topic_ids=(TOPIC_ID, TOPIC_ID)), message=f"Duplicate key {ID}", throws_in=RELEASES
+    ),
+    **{
+        f"target epoch of type {record_type}": Rule(
+            before=[SHARE] if record_type == 12 else [],
+            entry=record(record_type, assignment_epoch=-2),
+            message="The assignment epoch must be non-negative or -1.",
+            throws_in=FROM_4_3,
+            releases=FROM_4_1 if record_type == 20 else RELEASES,
+        )
+        for record_type in (6, 12, 20)
+    },
+    "target timestamp": Rule(
+        entry=record(6, assignment_epoch=1, assignment_timestamp=-1),
+        message="The assignment timestamp must be non-negative.",
+        throws_in=FROM_4_3,
+    ),
+    "streams over a simple group": Rule(
+        touched=True,
+        entry=STREAMS,
+        message="Group g is not a streams group.",
+        throws_in=["4.1.0", "4.1.1", "4.1.2", "4.2.0"],
+        releases=FROM_4_1,
+    ),
+    "streams tombstone over a simple group": Rule(
+        touched=True,
+        entry=gone(23),
+        message="Group g is not a streams group.",
+        throws_in=["4.1.0", "4.1.1", "4.1.2", "4.2.0"],
+        releases=FROM_4_1,
+    ),
+    "subtopology twice in a current assignment": Rule(
+        entry=assigned(standby=[tasks(0), tasks(1)]),
+        message="Duplicate key 0",
+        throws_in=OF_4_1,
+        releases=FROM_4_1,
+    ),
+    "assignment config twice": Rule(
+        entry=configs("k", "k"), message="Duplicate key k", throws_in=[*OF_4_2, *FROM_4_3], releases=FROM_4_1
+    ),
+    "epochs that are not as many as the tasks": Rule(
+        entry=assigned(revoking=[tasks(0, 1, epochs=[1])]),
+        message="Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions but 1 epochs",
+        throws_in=OF_4_2,
+        releases=FROM_4_1,
+    ),
+    "epochs of standby tasks": Rule(entry=assigned(standby=[tasks(0, 1, epochs=[1])]), releases=FROM_4_1),
+    "active task of another process": Rule(
+        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), runs("n", "q")],
+        entry=assigned("n", active=[tasks(0)], epoch=2),
+        message="Cannot set the process ID of 0-0 to q because the partition is still owned by process ID p",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "active task of the same process": Rule(
+        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), runs("n", "p")],
+        entry=assigned("n", revoking=[tasks(0)]),
+        message="Cannot set the process ID of 0-0 to p because the partition is still owned by process ID p",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "standby task of another process": Rule(
+        before=[runs("m", "p"), assigned("m", standby=[tasks(0)]), runs("n", "q")],
+        entry=assigned("n", standby=[tasks(0)]),
+        releases=FROM_4_1,
+    ),
+    "process told after its active tasks": Rule(
+        before=[assigned("m", active=[tasks(0)])],
+        entry=runs("m", "p"),
+        message=NO_PROCESS,
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "process told after its standby tasks": Rule(
+        before=[assigned("m", standby=[tasks(0)])],
+        entry=runs("m", "p"),
+        message="Cannot remove the process ID null from 0 because it does not have any process ID",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "tasks told and taken before the process": Rule(
+        before=[assigned("m", active=[tasks(0)])],
+        entry=gone(22, "m"),
+        message=NO_PROCESS,
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "process told after an active task that another has": Rule(
+        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), assigned("n", active=[tasks(0)])],
+        entry=runs("n", "q"),
+        message="Cannot remove the process ID null from task 0_0 because the partition is still owned at a different "
+        "process ID p",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "process told after an active task beside those of another": Rule(
+        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), assigned("n", active=[tasks(1)])],
+        entry=runs("n", "q"),
+        releases=FROM_4_1,
+    ),
+    "process told after a warm-up task that another has": Rule(
+        before=[runs("m", "p"), assigned("m", warmup=[tasks(0)]), assigned("n", warmup=[tasks(0)])],
+        entry=runs("n", "q"),
+        message="Cannot remove the process ID null from task 0_0 because the task is not owned by this process ID",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "process told after a warm-up task beside those of another": Rule(
+        before=[runs("m", "p"), assigned("m", warmup=[tasks(0)]), assigned("n", warmup=[tasks(1)])],
+        entry=runs("n", "q"),
+        message='Cannot invoke "java.util.Set.remove(Object)" because the return value of '
+        '"org.apache.kafka.timeline.TimelineHashMap.get(Object)" is null',
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "standby task of a process twice": Rule(
+        before=[
+            *(runs("m", "p"), assigned("m", standby=[tasks(0)])),
+            *(runs("n", "p"), assigned("n", standby=[tasks(0)])),
+            gone(22, "m"),
+        ],
+        entry=assigned("n"),
+        message="Cannot remove the process ID p from task 0_0 because the task is not owned by this process ID",
+        throws_in=["4.1.0", "4.1.1"],
+        releases=FROM_4_1,
+    ),
+    "active tasks handed over in order": Rule(
+        before=[
+            *(runs("m", "p"), assigned("m", active=[tasks(0)], standby=[tasks(1)])),
+            *(assigned("m", active=[]), runs("n", "q"), runs("m", "p")),
+        ],
+        entry=assigned("n", active=[tasks(0)]),
+        releases=FROM_4_1,
+    ),
+    "member removed in order": Rule(
+        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), gone(22, "m")],
+        entry=gone(19, "m"),
+        releases=FROM_4_1,
+    ),
+}
+CASES = [(name, release) for name, rule in RULES.items() for release in rule.releases]
+
+
+@pytest.mark.parametrize("name, release", CASES)
+def test_what_throws_in_some_releases(name, release):
+    rule = RULES[name]
+    groups = replay(*rule.before, release=release, touched=rule.touched)
+    before = rows(groups)
+    if release not in rule.throws_in:
+        feed(groups, rule.entry)
+        return
+    with pytest.raises(TransitionError) as caught:
+        feed(groups, rule.entry)
+    assert str(caught.value) == rule.message
+    assert rows(groups) == before
+    with pytest.raises(TransitionError):  # nothing has changed out of sight either
+        feed(groups, rule.entry)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_first_epochs(release):
+    """Without records of types 3 and 6 a member at epoch 1 has what its group wants from 4.3 on alone."""
+    state = replay(consumer_member(), owns(epoch=1), release=release).by_id["g"].state
+    assert state == ("Reconciling" if release < "4.3" else "Stable")
+    assert replay(consumer_member(), owns(epoch=0), release=release).by_id["g"].state == (
+        "Stable" if release < "4.3" else "Reconciling"
+    )
+    group = replay(record(6, assignment_epoch=1), release=release).by_id["g"]
+    assert group.to_group_row()["generation"] == (0 if release < "4.3" else 1)
+    assigning = replay(consumer_member(), record(3, epoch=1), release=release).by_id["g"]
+    assert assigning.state == ("Assigning" if release < "4.3" else "Reconciling")
+
+
+@pytest.mark.parametrize("release", FROM_4_1)
+def test_streams_groups_and_their_topology(release):
+    """4.1 does not write which topology was validated; 4.4 takes none for validated where nothing is told."""
+    known = replay(
+        STREAMS, streams_member(), topology(0), streams_task(), record(20, assignment_epoch=1), release=release
+    )
+    assert known.by_id["g"].state == ("NotReady" if release < "4.2" else "Stable")
+    assert known.by_id["g"].is_subscribed("t") == (release >= "4.2")
+    row = known.by_id["g"].to_group_row()
+    assert row["subscribed_topics"] == (None if release < "4.2" else ["repartition", "t"])
+    untold = replay(streams_member(), topology(0), release=release).by_id["g"]
+    assert untold.state == ("Reconciling" if "4.2" <= release < "4.4" else "NotReady")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_tombstones_of_a_share_group(release):
+    group = replay(SHARE, share_member(), release=release).by_id["g"]
+    topics_type = 9 if release < "4.1" else 15
+    assert [part.record_type for part in group.tombstones()] == [14, 13, 12, 10, topics_type, 11]
+
+
+def test_the_last_repeat_holds_where_repeats_are_taken():
+    (row,) = replay(owns_twice(), release="4.3.0").by_id["g"].to_member_rows()
+    assert row["assignment"] == [f"{ID}-1"]
+    (row,) = replay(assigned(active=[tasks(0), tasks(1)]), release="4.2.0").by_id["g"].to_member_rows()
+    assert row["assignment"] == ["0-1"]
+
+
+def failures_of(release, *entries):
+    data = encode_log([BatchSpec(entries=entries)])
+    return load([data], cap_bytes=1 << 20, profile=of_broker(release)).failures
+
+
+def test_a_log_of_the_early_access_is_of_no_use_to_4_1():
+    epoch = encode_value(11, 0, {"epoch": 3}, release=(4, 0))
+    entry = (encode_key(11, {"group_id": "g"}), epoch)
+    assert failures_of("4.0.2", entry, topics(9)) == []
+    (failure,) = failures_of("4.1.0", entry, topics(9))
+    assert failure.startswith("log_offset 0: malformed_value: Could not read record with version 0")
+
+
+def test_a_4_0_coordinator_decodes_type_15_before_it_fails():
+    assert failures_of("4.0.0", share_state((4, 0))) == ["log_offset 0: Received an unknown record type 15"]
+    (failure,) = failures_of("4.0.0", share_state())
+    assert failure.startswith("log_offset 0: malformed_value")
+    assert failures_of("4.1.0", share_state()) == []
+
+
+def test_streams_records_are_unknown_to_4_0():
+    assert failures_of("4.0.2", STREAMS, gone(19, "m"), topology(-1)) == []
+    assert failures_of("4.1.0", topology(-1)) == ["log_offset 0: Topology epoch must be non-negative."]

@@ -1,0 +1,21 @@
+"""What a coordinator would answer, asked of a folded log: by the rules of a profile, without a broker.
+
+Each question is a function, named for the broker operation that it follows:
+
+    fetch.fetch                  OffsetFetch
+    listing.list_groups          ListGroups
+    listing.describe_group       DescribeGroups, ConsumerGroupDescribe and their kin
+    ownership.find_coordinator   FindCoordinator
+    commit.validate_commit       OffsetCommit and TxnOffsetCommit, up to where they would append
+    append_errors.answered       what a client is told of an append that failed
+    unloading.unload             a broker stops leading a log partition
+    unloading.unexpected_unload  the check at the end of a Scala coordinator's load
+    registration.Registration    the record of a classic group (GroupMetadataManager.storeGroup)
+
+They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what
+the load has left (`held.Held`). plain.py fills that from the plain replay, tables.py from the kernels' finished tables
+or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
+
+Left out are authorization and quotas, and whatever exists only while a coordinator runs: rebalances, commits in flight,
+groups that are Dead.
+"""

@@ -1,0 +1,118 @@
+"""What a load has left of one log partition, as the questions see it: groups, members, committed and pending offsets.
+
+The small view that the plain replay (plain.py) and the kernels' tables (tables.py) both fill.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sexton.coordinator.offsets import StoredOffset
+
+TopicPartition = tuple[str, int]
+"""(topic, partition)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGroup:
+    """A group as the coordinator holds it; its members are asked for separately.
+
+    `generation` is the group epoch of the new types. `log_offset` is None for a group that only offsets have made.
+    """
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol_type: str | None
+    protocol: str | None
+    generation: int | None
+    leader: str | None
+    current_state_timestamp_ms: int | None
+    member_count: int
+    log_offset: int | None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "HeldGroup":
+        """Of a row of the table `groups`, or of `Group.to_group_row`."""
+        return cls(**{name: row[name] for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldMember:
+    """A member of a group. `assignment` is None where it cannot be read, or is not the coordinator's to read."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    session_timeout_ms: int | None
+    member_epoch: int | None
+    """None for members of classic groups."""
+    assignment: tuple[str, ...] | None
+    """`<topic, topic id or subtopology>-<partition>` each."""
+    assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Since which member epoch it has a partition, by (topic id, partition), where its record tells (KIP-1251)."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "HeldMember":
+        """Of a row of the table `members`, or of `Group.to_member_rows`; neither knows assignment epochs yet."""
+        assignment = row["assignment"]
+        return cls(
+            member_id=row["member_id"],
+            group_instance_id=row["group_instance_id"],
+            client_id=row["client_id"],
+            client_host=row["client_host"],
+            session_timeout_ms=row["session_timeout_ms"],
+            member_epoch=row["member_epoch"],
+            assignment=None if assignment is None else tuple(assignment),
+        )
+
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """`assignment` in parts; nothing where it is not known."""
+        parts = (text.rpartition("-") for text in self.assignment or ())
+        return tuple((owner, int(number)) for owner, _, number in parts)
+
+
+class Held(Protocol):
+    """What one log partition has left in the coordinator's memory."""
+
+    def group(self, group_id: str) -> HeldGroup | None:
+        """The group, None when there is none; offsets may be there all the same."""
+
+    def groups(self) -> Iterable[HeldGroup]:
+        """Every group, by id."""
+
+    def members(self, group_id: str) -> tuple[HeldMember, ...]:
+        """The group's members, by id."""
+
+    def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
+        """The group's committed offsets, also when the group itself is gone."""
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:
+        """What open transactions hold of the group."""
+
+    def offset_counts(self) -> Mapping[str, int]:
+        """How many committed offsets there are, by group id."""
+
+
+class Nothing:
+    """What is left when nothing was kept."""
+
+    def group(self, group_id: str) -> HeldGroup | None:  # noqa: ARG002
+        return None
+
+    def groups(self) -> Iterator[HeldGroup]:
+        return iter(())
+
+    def members(self, group_id: str) -> tuple[HeldMember, ...]:  # noqa: ARG002
+        return ()
+
+    def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:  # noqa: ARG002
+        return {}
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:  # noqa: ARG002
+        return frozenset()
+
+    def offset_counts(self) -> Mapping[str, int]:
+        return {}

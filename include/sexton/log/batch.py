@@ -19,6 +19,8 @@ from sexton.log.crc import U8Array, as_u8, crc32c
 from sexton.log.entry import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    MOST_BAD_RECORDS,
+    MOST_RAW_BYTES,
     NO_PRODUCER_ID,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -131,11 +133,22 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
     """The records of `batch` in order; never raises, and never holds more than `cap_bytes` of inflated bytes.
 
     A batch that cannot be inflated yields one BadRecord without log_offset; so do bytes that do not add up to
-    `record_count` records, after the records that could be read.
+    `record_count` records, after the records that could be read. Behind MOST_BAD_RECORDS the rest of a batch is not
+    looked at, and one more BadRecord says so.
     """
-    if batch.magic < 2:
-        yield from message_set.read_entry(batch, cap_bytes=cap_bytes)
-        return
+    read = message_set.read_entry if batch.magic < 2 else _read_batch
+    bad_count = 0
+    for record in read(batch, cap_bytes=cap_bytes):
+        if isinstance(record, BadRecord):
+            bad_count += 1
+            if bad_count > MOST_BAD_RECORDS:
+                detail = f"the rest of the batch is not looked at after {MOST_BAD_RECORDS} bad records"
+                yield BadRecord(log_offset=None, reason="malformed_record", detail=detail, raw=b"")
+                return
+        yield record
+
+
+def _read_batch(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord]:
     if batch.record_count == 0:  # what compaction leaves of a producer's last batch: Kafka does not look inside either
         return
     body = batch.data[_HEADER_BYTES:]
@@ -170,7 +183,8 @@ def _read_body(batch: Batch, body: memoryview) -> Iterator[Record | BadRecord]:
 
 
 def _malformed(detail: str, raw: memoryview, *, log_offset: int | None = None) -> BadRecord:
-    return BadRecord(log_offset=log_offset, reason="malformed_record", detail=detail, raw=bytes(raw))
+    kept = bytes(raw[:MOST_RAW_BYTES])
+    return BadRecord(log_offset=log_offset, reason="malformed_record", detail=detail, raw=kept)
 
 
 def _read_record(

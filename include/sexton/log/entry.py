@@ -12,6 +12,10 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+MOST_RAW_BYTES = 1 << 20
+"""Bytes that are kept of what is no record: about the largest batch that a broker takes (message.max.bytes)."""
+MOST_BAD_RECORDS = 1_000
+"""Bad records that are told of one batch: a few kilobytes can inflate to tens of millions of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,8 @@ class Record:
 class BadRecord:
     """Bytes of a batch that are no record, or a batch none of whose records can be read (`raw` is then empty).
 
-    `log_offset` is None where it could not be told. `reason` is a code of the table undecodable_records.
+    `log_offset` is None where it could not be told. `reason` is a code of the table undecodable_records, `raw` at most
+    the first MOST_RAW_BYTES: what a bomb holds must not be held again.
     """
 
     log_offset: int | None

@@ -1,0 +1,91 @@
+"""Compressed bodies that hold far more than they are long: a row for each, and no more memory than the cap.
+
+Measured in a process that does nothing else, by the peak of its resident memory over what it had before. Bodies that
+just fit under the cap are no bombs, but take the most: the inflated bytes, their copy, and the same once more for the
+reader that says what is wrong with them.
+"""
+
+from typing import Any
+
+import pytest
+
+from sexton.coordinator.loading import load
+from sexton.kernels.fold import fold_chunk
+from sexton.log import codec as codecs
+from sexton.log.batch import encode_batch
+from sexton.log.crc import crc32c
+from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
+from sexton.log.segment import Chunk
+from sexton.settings import Settings
+from tests.faults.bombs import COUNT, bombs
+from tests.faults.memory import PeakMemory, needs_proc, run_alone
+from tests.kernels.compare import CAP_BYTES as COMPARED_CAP_BYTES
+from tests.kernels.compare import assert_equal, fold_bytes, loaded, piece_of
+from tests.strategies import BASE_MS, commit
+
+CAP_BYTES = {False: 24 << 20, True: Settings.model_fields["inflated_cap_bytes"].default}
+OVER_THE_CAP = 1.10
+FITTING_OVER_THE_CAP = 3.2
+LZ4_BLOCK_BYTES = 4 << 20  # what its decoder holds besides: 6% of the default cap
+CODECS = (codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD)
+COUNTS = (1, (1 << 31) - 1)
+FITTING = ("half", "a byte less", "the cap")
+
+
+def batch_of(codec: int, body: bytes, *, count: int) -> bytes:
+    """A batch with a good CRC around `body`, which claims `count` records, and one behind it that can be read."""
+    plain = encode_batch([commit("g")], base_offset=0, timestamp_ms=BASE_MS)
+    tail = bytes([0, codec]) + plain[23:57] + count.to_bytes(4, "big") + body
+    first = plain[:8] + (len(tail) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(tail).to_bytes(4, "big") + tail
+    return first + encode_batch([commit("g", 7)], base_offset=1, timestamp_ms=BASE_MS)
+
+
+def explode(cap_bytes: int, reader: str) -> list[dict[str, Any]]:
+    """What each bomb came to: reasons, offset values that were still read, and the peak of memory."""
+    return [
+        {"codec": codec, "name": name, **_explode(batch_of(codec, body, count=COUNTS[number % 2]), cap_bytes, reader)}
+        for codec in CODECS
+        for number, (name, body) in enumerate([("warm up", b""), *bombs(codec, cap_bytes)])
+    ]
+
+
+def _explode(log: bytes, cap_bytes: int, reader: str) -> dict[str, Any]:
+    with PeakMemory() as memory:
+        if reader == "fold":
+            chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(log),), is_last=True)
+            fold = fold_chunk([log], chunk=chunk, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
+            reasons, read = [row.reason for _, row in fold.undecodable], fold.counters["offset_values"]
+        else:
+            plain = load([log], cap_bytes=cap_bytes)
+            reasons, read = [row.reason for row in plain.undecodable], len(plain.offsets)
+    return {"reasons": reasons, "read": read, "growth_bytes": memory.growth_bytes}
+
+
+@needs_proc
+@pytest.mark.parametrize("reader", ["fold", "plain"])
+def test_bombs(reader: str, full: bool, tell) -> None:
+    cap_bytes = CAP_BYTES[full]
+    found = [bomb for bomb in run_alone(explode, cap_bytes, reader) if bomb["name"] != "warm up"]
+    assert len(found) == COUNT * len(CODECS)
+    assert [bomb for bomb in found if not bomb["reasons"] or bomb["read"] < 1] == []
+    peaks = {(codecs.NAMES[bomb["codec"]], bomb["name"]): bomb["growth_bytes"] for bomb in found}
+    for kind, share in (("bombs", OVER_THE_CAP), ("fitting", FITTING_OVER_THE_CAP)):
+        own = {bomb: peak for bomb, peak in peaks.items() if (bomb[1] in FITTING) == (kind == "fitting")}
+        tell(f"{len(own)} {kind}, at most {max(own.values()) / cap_bytes:.0%} of a cap of {cap_bytes >> 20} MiB")
+        assert {bomb: peak for bomb, peak in own.items() if peak > share * cap_bytes + LZ4_BLOCK_BYTES} == {}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_rest_behind_a_thousand_bad_records_is_one_row(codec: int) -> None:
+    body = codecs.deflate(codec, bytes(COMPARED_CAP_BYTES))
+    log = batch_of(codec, body, count=(1 << 31) - 1)
+    fold = fold_bytes(log)
+    assert_equal(fold, loaded(log))
+    rows = [row for _, row in fold.undecodable]
+    assert len(rows) == MOST_BAD_RECORDS + 1
+    assert "not looked at" in rows[-1].detail
+
+
+def test_what_is_kept_of_a_body_of_garbage_has_an_end() -> None:
+    log = batch_of(codecs.ZSTD, codecs.deflate(codecs.ZSTD, b"\1" + bytes(4 * MOST_RAW_BYTES)), count=1)
+    assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MOST_RAW_BYTES

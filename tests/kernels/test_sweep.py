@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.tombstones import Tombstone, group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.tables import TABLES
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry, histories
 
 CAP_BYTES = 1 << 20
 INSTANTS = st.integers(BASE_MS - 5_000, BASE_MS + 200_000)
@@ -121,3 +122,11 @@ def test_an_offset_expires_at_the_very_millisecond(late_ms: int, verdict: str) -
             tables["committed_offsets"], tables["groups"], tables["pending_offsets"], retention_ms=60_000, now_ms=now_ms
         )
         assert judged["broker_verdict"].to_pylist() == [verdict]
+
+
+@pytest.mark.parametrize("release, types", [("4.0.2", [12, 9, 11]), ("4.1.0", [])])
+def test_only_4_0_deletes_share_groups(release: str, types: list[int]) -> None:
+    share_group = group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})
+    loaded = load([encode_log([BatchSpec(entries=(share_group,))])], cap_bytes=CAP_BYTES, profile=of_broker(release))
+    assert [item.record_type for item in expiry.sweep(loaded, retention_ms=1, now_ms=BASE_MS)] == types
+    compare(loaded, retention_ms=1, now_ms=BASE_MS)

@@ -93,7 +93,9 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
 
 def _is_deleted(group: Group, profile: Profile) -> bool:
     """Whether the sweep deletes a group that holds nothing any more."""
-    if not profile.deletes_groups or not group.is_empty or isinstance(group, ShareGroup):
+    if not profile.deletes_groups or not group.is_empty:
+        return False
+    if isinstance(group, ShareGroup) and not profile.deletes_share_groups:
         return False
     return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
 

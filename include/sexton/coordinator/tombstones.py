@@ -27,7 +27,7 @@ _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
 _TYPE_ORDER = {
     record_type: rank
-    for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 15, 11), (22, 21, 20, 19, 17, 23))
+    for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 9, 15, 11), (22, 21, 20, 19, 17, 23))
     for rank, record_type in enumerate(order)
 }
 

@@ -105,7 +105,7 @@ def plan(
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
     `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
-    no offset and has no open transaction; share groups never go. Columns: record_type, group_id, topic,
+    no offset and has no open transaction; share groups go in 4.0 alone. Columns: record_type, group_id, topic,
     partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
     """
     going = offsets.filter(expires)
@@ -133,7 +133,9 @@ def in_plan_order(rows: pa.Table) -> pa.Table:
 
 def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profile) -> pa.Array:
     """For each group whether the sweep deletes it; `kept` and `held` name the groups of offsets kept and of all."""
-    bare = pc.and_(pc.equal(groups["state"], "Empty"), pc.not_equal(groups["group_type"], "Share"))
+    bare = pc.equal(groups["state"], "Empty")
+    if not profile.deletes_share_groups:
+        bare = pc.and_(bare, pc.not_equal(groups["group_type"], "Share"))
     bare = pc.and_(bare, pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks())))
     is_free = pc.invert(groups["has_open_transaction"])
     if profile.leaks_open_transactions:  # 4.0.0 looks at transactions only where there are offsets to expire

@@ -146,7 +146,7 @@ def test_json_is_all_that_stdout_gets(run: Run, audited: Callable[[Any], list[An
         (["--segments", "a", "--out", "o", "--retention-minutes", "x"], "--retention-minutes"),
         (["--segments", "a", "--out", "o", "--retention-minutes", str(2**31)], "--retention-minutes: too long"),
         (["--segments", "a", "--out", "o", "--profile", "coordinator"], "--profile: unknown profile 'coordinator'"),
-        (["--segments", "a", "--out", "o", "--profile", "offset_manager:"], "--profile: unknown profile"),
+        (["--segments", "a", "--out", "o", "--profile", "offset_manager:"], "--profile: not a release: ''"),
         (["--segments", "a", "--out", "o", "--topics", "absent"], "absent: no such file"),
         (["--segments", "a", "--out", "o", "--nope"], "No such option"),
         (["--segments", "a", "--out", "o", "more"], "unexpected extra argument"),

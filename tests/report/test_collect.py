@@ -153,7 +153,7 @@ def test_open_transactions(tmp_path: Path) -> None:
 def test_log_partitions(tmp_path: Path) -> None:
     rows: list[Row] = [
         {"log_partition": 1, "records": 0, "live_records": 0},
-        {"log_partition": 0, "records": 200, "live_records": 50, "load_would_fail": True, "load_failure": "why"},
+        {"log_partition": 0, "garbage_share": 0.75, "load_would_fail": True, "load_failure": "why"},
     ]
     bad: list[Row] = [{"log_partition": 0, "reason": "bad_crc"}, {"log_partition": 0, "reason": "malformed_value"}] * 2
     folder = write_run_folder(tmp_path, {"load_profile": rows, "undecodable_records": bad}, blocked={0: "4 bad"})

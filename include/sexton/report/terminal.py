@@ -37,7 +37,8 @@ def _head(summary: Summary) -> Panel:
     facts.add_row("as of", figures.instant(run.as_of_ms))
     facts.add_row(
         "rules",
-        f"{visible(run.profile)}, retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
+        f"{visible(run.profile)} ({visible(run.profile_source)}), "
+        f"retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
     )
     log_partitions = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
     facts.add_row("read", f"{short(run.source, 80)}: {log_partitions}, coverage {visible(run.coverage)}")

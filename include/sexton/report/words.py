@@ -94,6 +94,13 @@ GLOSSARY: Mapping[str, str] = {
 }
 
 
+OUTCOMES = {
+    "not_coordinator": "answers NOT_COORDINATOR for its groups",
+    "empty_cache": "serves an empty cache: consumers start over",
+    "prefix": "serves what it had read before",
+}
+
+
 def cause_words(cause: str) -> str:
     """A tombstone's cause; `rule:<name>` speaks for itself."""
     return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)

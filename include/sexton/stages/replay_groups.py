@@ -350,9 +350,9 @@ def _findings(finished: Iterable[_Finished]) -> list[str]:
     found = []
     for part in finished:
         if part.load_failure:
-            then = _AFTER_FAILURE[part.load_outcome]
             found.append(
-                f"log partition {part.log_partition}: a coordinator's load would fail: {part.load_failure}; it {then}"
+                f"log partition {part.log_partition}: a coordinator's load would fail: {part.load_failure}; "
+                f"it {_AFTER_FAILURE[part.load_outcome]}"
             )
         elif part.undecodable:
             found.append(f"log partition {part.log_partition}: {part.undecodable} undecodable records")

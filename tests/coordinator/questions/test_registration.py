@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from sexton.coordinator.classic import ClassicGroup
-from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.coordinator.questions.held import HeldGroup
 from sexton.coordinator.questions.registration import Registration, value_version
 from sexton.log.batch import read_batches, read_records
@@ -13,12 +13,12 @@ from sexton.records import decode_key, decode_value
 from tests.coordinator.golden import GOLDEN, segments
 
 RECORDED = {
-    "kafka-4.3.1-plain": (4, 3, 1),
-    "kafka-4.3.1-lz4": (4, 3, 1),
-    "kafka-4.3.1-partial": (4, 3, 1),
-    "kafka-4.0.0": (4, 0, 0),
-    "kafka-3.9.1": (3, 9, 1),
-    "kafka-2.8.2-plain": (2, 8, 2),
+    "kafka-4.3.1-plain": "4.3.1",
+    "kafka-4.3.1-lz4": "4.3.1",
+    "kafka-4.3.1-partial": "4.3.1",
+    "kafka-4.0.0": "4.0.0",
+    "kafka-3.9.1": "3.9.1",
+    "kafka-2.8.2-plain": "2.8.2",
 }
 
 
@@ -34,14 +34,14 @@ def _group_records(name):
 
 @pytest.mark.parametrize("name, release", RECORDED.items())
 def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
-    profile = profile_of("group_coordinator" if release >= (4, 0) else "group_metadata_manager")
+    profile = of_broker(release)
     compared = 0
     for key, value in _group_records(name):
         group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
         if fields["members"]:
             continue
         group = HeldGroup.from_row(_folded(group_id, fields, profile).to_group_row())
-        assert Registration.of_group(group).encode(release) == (key, value)
+        assert Registration.of_group(group).encode(profile) == (key, value)
         compared += 1
     assert compared > 5
 
@@ -65,7 +65,7 @@ def test_a_group_with_members_is_written_from_its_members(name, release):
             current_state_timestamp_ms=None if stamp == -1 else stamp,
             members=fields["members"],
         )
-        assert registration.encode(release) == (key, value)
+        assert registration.encode(of_broker(release)) == (key, value)
         compared += bool(fields["members"])
     assert compared > 5
 
@@ -77,20 +77,20 @@ STAMP = struct.pack(">q", 1_700_000_000_000)
 @pytest.mark.parametrize(
     "release, value",
     [
-        ((0, 9, 0, 1), struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
-        ((0, 10, 0), struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
-        ((0, 10, 1), struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
-        ((2, 0, 1), struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
-        ((2, 1), struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
-        ((2, 2, 2), struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
-        ((2, 3), struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
-        ((4, 4), struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("0.9.0.1", struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
+        ("0.10.0.1", struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
+        ("0.10.1", struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
+        ("2.0.1", struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
+        ("2.1", struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("2.2.2", struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("2.3", struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("4.4", struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
     ],
 )
 def test_a_group_that_has_just_been_made(release, value):
     """newEmptyGroupMetadataRecord, spelled out."""
     made = Registration(group_id="g", current_state_timestamp_ms=1_700_000_000_000)
-    assert made.encode(release) == (b"\x00\x02\x00\x01g", value)
+    assert made.encode(of_broker(release)) == (b"\x00\x02\x00\x01g", value)
 
 
 def test_members_of_every_version():
@@ -114,7 +114,9 @@ def test_members_of_every_version():
     head = b"\x00\x08consumer" + struct.pack(">i", 2) + b"\x00\x05range" + texts["m"]
     no_stamp, one = struct.pack(">q", -1), struct.pack(">i", 1)
     rebalance = struct.pack(">i", 7)
-    assert {version: group.encode(release)[1] for version, release in enumerate([(0, 9), (1, 0), (2, 2), (3, 9)])} == {
+    assert {
+        version: group.encode(of_broker(release))[1] for version, release in enumerate(["0.9", "1.0", "2.2", "3.9"])
+    } == {
         0: b"\x00\x00" + head + one + texts["m"] + client + rest,
         1: b"\x00\x01" + head + one + texts["m"] + client + rebalance + rest,
         2: b"\x00\x02" + head + no_stamp + one + texts["m"] + client + rebalance + rest,
@@ -123,8 +125,8 @@ def test_members_of_every_version():
 
 
 def test_0_8_2_writes_no_groups():
-    with pytest.raises(ValueError, match=r"Kafka 0\.8\.2 writes no groups"):
-        value_version((0, 8, 2))
+    with pytest.raises(ValueError, match=r"0\.8\.2 writes no groups"):
+        value_version(profile_of("offset_manager:0.8.2"))
 
 
 @pytest.mark.parametrize("changes", [{"group_type": "Consumer"}, {"member_count": 1}])

@@ -9,6 +9,7 @@ from enum import Enum
 
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.errors import Error
 
 
@@ -67,6 +68,6 @@ def answered(log_error: Error, operation: Operation, profile: Profile) -> Error:
     """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged."""
     if profile.name == group_coordinator.NAME:
         return (_JAVA_FETCH if operation is Operation.OFFSET_FETCH else _JAVA).get(log_error, log_error)
-    if any(profile.release < since and log_error in errors for since, errors in _SINCE.items()):
+    if any(not is_since(profile, since) and log_error in errors for since, errors in _SINCE.items()):
         return log_error
     return (_SCALA_GROUP if operation is Operation.STORE_GROUP else _SCALA).get(log_error, log_error)

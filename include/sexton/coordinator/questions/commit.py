@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sexton.coordinator import group_coordinator, offset_manager
 from sexton.coordinator.profile import Profile, Release
 from sexton.coordinator.questions.coordinator import Coordinator
+from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.fetch import stale_error
 from sexton.coordinator.questions.held import Held, HeldGroup, HeldMember, TopicPartition
@@ -100,11 +101,11 @@ def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
 def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartition]) -> Error:
     """What is wrong with the commit as a whole."""
     profile = coordinator.profile
-    if commit.is_transactional and not commit.group_id and profile.release >= _GROUP_IDS_CHECKED:
+    if commit.is_transactional and not commit.group_id and is_since(profile, _GROUP_IDS_CHECKED):
         return Error.INVALID_GROUP_ID
     error = coordinator.error_of(commit.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS and commit.is_transactional:
-        is_hidden = profile.release >= _LOADING_HIDDEN and commit.api_version < _LOADING_API
+        is_hidden = is_since(profile, _LOADING_HIDDEN) and commit.api_version < _LOADING_API
         return Error.COORDINATOR_NOT_AVAILABLE if is_hidden else error
     if error is not Error.NONE:
         return error
@@ -121,7 +122,7 @@ def _java_error(
     profile: Profile, commit: Commit, held: Held, group: HeldGroup | None, asked: list[CommitPartition]
 ) -> Error:
     """OffsetMetadataManager.validateOffsetCommit and validateTransactionalOffsetCommit."""
-    is_told = profile.release >= _TOLD and commit.api_version >= _TOLD_API
+    is_told = is_since(profile, _TOLD) and commit.api_version >= _TOLD_API
     if group is None:
         if commit.generation < 0:
             return Error.NONE
@@ -190,7 +191,7 @@ def _modern_error(
     epoch = member.member_epoch
     if commit.generation == epoch:
         return Error.NONE
-    may_be_older = group.group_type == "Consumer" and profile.release >= _ASSIGNMENT_EPOCHS
+    may_be_older = group.group_type == "Consumer" and is_since(profile, _ASSIGNMENT_EPOCHS)
     if may_be_older and epoch is not None and commit.generation < epoch:
         since = [_assigned_since(member, item) for item in asked]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
@@ -212,10 +213,10 @@ def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup 
         return Error.NONE
     if group is None:
         return Error.NONE if commit.generation < 0 or commit.is_transactional else Error.ILLEGAL_GENERATION
-    if profile.release >= _ONE_VALIDATION:
+    if is_since(profile, _ONE_VALIDATION):
         return _classic_error(commit, held, group)
     members = held.members(group.group_id)
-    if profile.release >= _STATIC_MEMBERS and _is_fenced(commit, members):
+    if is_since(profile, _STATIC_MEMBERS) and _is_fenced(commit, members):
         return Error.FENCED_INSTANCE_ID
     if commit.is_transactional:
         return _transaction_error(profile, commit, members, group)
@@ -228,7 +229,7 @@ def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup 
 
 def _transaction_error(profile: Profile, commit: Commit, members: tuple[HeldMember, ...], group: HeldGroup) -> Error:
     """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: whatever names a member is checked; nothing is before 2.5."""
-    if profile.release < _TRANSACTIONS_BY_MEMBERS:
+    if not is_since(profile, _TRANSACTIONS_BY_MEMBERS):
         return Error.NONE
     if commit.member_id and not any(member.member_id == commit.member_id for member in members):
         return Error.UNKNOWN_MEMBER_ID

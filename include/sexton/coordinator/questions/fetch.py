@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.questions.coordinator import Coordinator
+from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.held import Held, HeldMember, TopicPartition
 
@@ -72,7 +73,7 @@ def fetch(
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
     offsets = held.offsets(group_id) if _is_fetchable(coordinator, held, group_id) else {}
-    stable_only = require_stable and coordinator.profile.release >= _REQUIRE_STABLE_SINCE
+    stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
     pending = held.pending(group_id) if stable_only else frozenset[TopicPartition]()
     if partitions is None:
         partitions = [AskedPartition(topic=topic, partition=partition) for topic, partition in sorted(offsets)]

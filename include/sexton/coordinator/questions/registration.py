@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.coordinator.profile import Release
+from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.held import HeldGroup
 from sexton.records import encode_key, encode_value
 
@@ -50,10 +51,10 @@ class Registration:
             current_state_timestamp_ms=group.current_state_timestamp_ms,
         )
 
-    def encode(self, release: Release) -> tuple[bytes, bytes]:
-        """Key and value as brokers of `release` write them, where its inter-broker protocol is its own.
+    def encode(self, profile: Profile) -> tuple[bytes, bytes]:
+        """Key and value as a broker of the profile's release writes them whose inter-broker protocol is its own.
 
-        Raises ValueError before 0.9.0, which knows no groups. Absent fields that the version does not have are lost.
+        Raises ValueError for 0.8.2, which knows no groups. What the version has no field for is left out.
         """
         stamp = self.current_state_timestamp_ms
         value = {
@@ -65,12 +66,12 @@ class Registration:
             "members": list(self.members),
         }
         key = encode_key(RECORD_TYPE, {"group_id": self.group_id})
-        return key, encode_value(RECORD_TYPE, value_version(release), value)
+        return key, encode_value(RECORD_TYPE, value_version(profile), value)
 
 
-def value_version(release: Release) -> int:
-    """The version of the value that brokers of `release` write."""
+def value_version(profile: Profile) -> int:
+    """The version of the value that brokers of the profile's release write."""
     for since, version in _VERSIONS_SINCE:
-        if release >= since:
+        if is_since(profile, since):
             return version
-    raise ValueError(f"Kafka {'.'.join(map(str, release))} writes no groups: 0.9 was the first")
+    raise ValueError(f"{profile.text} writes no groups: 0.9 was the first")

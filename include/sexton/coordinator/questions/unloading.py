@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.profile import Profile, Release
 from sexton.coordinator.questions.coordinator import Coordinator
+from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.held import Held, HeldGroup
 
 _GROUPS_HOLD_OFFSETS: Release = (0, 10, 1)
 _OFFSETS_EXCUSE: Release = (0, 10, 2)
+_TOPIC_PARTITIONS: Release = (0, 11)
 _UNLOADS_EVERY_GROUP: Release = (0, 9, 0, 0)
 
 
@@ -75,16 +77,18 @@ def unexpected_unloads(
 
 def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) -> str:
     """What the coordinator logs of such a group, as it spells it."""
-    is_old = profile.release < _GROUPS_HOLD_OFFSETS
+    is_old = not is_since(profile, _GROUPS_HOLD_OFFSETS)
     place = (
-        f"[__consumer_offsets,{log_partition}]" if profile.release < (0, 11) else f"__consumer_offsets-{log_partition}"
+        f"[__consumer_offsets,{log_partition}]"
+        if not is_since(profile, _TOPIC_PARTITIONS)
+        else f"__consumer_offsets-{log_partition}"
     )
     return f"Unexpected unload of {'acitve' if is_old else 'active'} group {group_id} while loading partition {place}"
 
 
 def _is_active(held: Held, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
-    if profile.release < _GROUPS_HOLD_OFFSETS:
+    if not is_since(profile, _GROUPS_HOLD_OFFSETS):
         return group_id in cached
     if held.group(group_id) is None and group_id not in cached:
         return False
-    return profile.release < _OFFSETS_EXCUSE or not held.offsets(group_id)
+    return not is_since(profile, _OFFSETS_EXCUSE) or not held.offsets(group_id)

@@ -247,7 +247,22 @@ _topic_partitions = _mostly_unique(
 _tasks = _mostly_unique(
     st.fixed_dictionaries({"subtopology_id": st.sampled_from(["0", "1"]), "partitions": _partitions}), "subtopology_id"
 )
-_target_epochs = st.fixed_dictionaries({"assignment_epoch": st.sampled_from([-2, -1, 1, 1, 2, 2, 3])})
+_epoched_tasks = _mostly_unique(
+    st.fixed_dictionaries(
+        {
+            "subtopology_id": st.sampled_from(["0", "1"]),
+            "partitions": _partitions,
+            "assignment_epochs": st.sampled_from([None, [], [], [1], [1, 2]]),
+        }
+    ),
+    "subtopology_id",
+)
+_target_epochs = st.fixed_dictionaries(
+    {
+        "assignment_epoch": st.sampled_from([-2, -1, 1, 1, 2, 2, 3]),
+        "assignment_timestamp": st.sampled_from([0, 0, 0, 0, BASE_MS, -1]),
+    }
+)
 _client = {
     "client_id": st.just("client"),
     "client_host": st.just("/127.0.0.1"),
@@ -281,10 +296,21 @@ _subtopologies = _mostly_unique(
     ),
     "subtopology_id",
 )
+_described_topics = st.lists(
+    st.fixed_dictionaries(
+        {
+            "topic_id": st.sampled_from((*TOPIC_IDS[1:], *TOPIC_IDS)),
+            "topic_name": st.sampled_from(["t", "t", "t", ""]),
+            "num_partitions": st.sampled_from([1, 1, -1]),
+            "partition_metadata": st.just([]),
+        }
+    ),
+    max_size=1,
+)
 _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
     2: _classic_values(),
     3: st.fixed_dictionaries({"epoch": _epochs}),
-    4: st.just({"topics": []}),
+    4: st.fixed_dictionaries({"topics": _described_topics}),
     5: st.fixed_dictionaries(
         {
             **_client,
@@ -339,7 +365,7 @@ _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
             "instance_id": st.none(),
             "rebalance_timeout_ms": st.just(45_000),
             "topology_epoch": st.integers(0, 2),
-            "process_id": st.just("process"),
+            "process_id": st.sampled_from(["p", "q"]),
             "user_endpoint": st.sampled_from([None, {"host": "h", "port": 9}]),
             "client_tags": _pairs,
         }
@@ -351,10 +377,10 @@ _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
             "member_epoch": _epochs,
             "previous_member_epoch": _epochs,
             "state": st.sampled_from([1, 1, 2, 3, 127]),
-            "active_tasks": _tasks,
+            "active_tasks": _epoched_tasks,
             "standby_tasks": _tasks,
             "warmup_tasks": _tasks,
-            "active_tasks_pending_revocation": st.just([]),
+            "active_tasks_pending_revocation": st.one_of(st.just([]), _epoched_tasks),
             "standby_tasks_pending_revocation": st.just([]),
             "warmup_tasks_pending_revocation": st.just([]),
         }
@@ -421,10 +447,20 @@ def _truncated(entry: Entry, cut: int, part: int) -> Entry:
     return key, value[: -1 - cut]
 
 
+@st.composite
+def _early_share_records(draw: st.DrawFn) -> Entry:
+    """A record of a share group as 4.0 wrote it; type 9 is of that release alone."""
+    record_type = draw(st.sampled_from([9, 9, 11, 15]))
+    fields = {9: st.fixed_dictionaries({"topics": _described_topics}), **_GROUP_VALUES}[record_type]
+    value = draw(st.one_of(st.none(), fields.map(lambda known: encode_value(record_type, 0, known, release=(4, 0)))))
+    return encode_key(record_type, {"group_id": draw(_groups())[0]}), value
+
+
 _INVALID_GROUP = b"\x00\x01\x00\x04g\xff\xedz\x00\x01t" + bytes(4)
 _odd_entries = st.one_of(
     st.builds(_truncated, commits(), st.integers(0, 6), st.integers(0, 1)),
     st.builds(_truncated, group_records(), st.integers(0, 6), st.integers(0, 1)),
+    _early_share_records(),
     st.builds(lambda entry: (entry[0] + b"junk", entry[1]), offset_tombstones()),
     st.builds(lambda entry, value: (entry[0], value + b"junk"), offset_tombstones(), st.just(offset_value(9))),
     st.builds(lambda entry, version: (entry[0], version.to_bytes(2) + bytes(30)), commits(), st.integers(5, 9)),

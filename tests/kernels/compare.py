@@ -14,7 +14,10 @@ from tests.oracle import oracle_tables
 
 CAP_BYTES = 1 << 20
 PROFILES = [
-    *(profile_of(f"group_coordinator:{release}") for release in ("4.0.0", "4.0.1", "4.1", "4.2.2", "4.3")),
+    *(
+        profile_of(f"group_coordinator:{release}")
+        for release in ("4.0.0", "4.0.2", "4.1.0", "4.1.2", "4.2.0", "4.2.1", "4.3.1", "4.4")
+    ),
     *(
         profile_of(f"group_metadata_manager:{release}")
         for release in ("0.10", "0.11.0.2", "2.0.1", "2.1.0", "2.3.0", "2.4", "2.8", "3.9")

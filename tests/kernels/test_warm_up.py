@@ -2,13 +2,30 @@
 
 from pathlib import Path
 
-from sexton.kernels import apply, columns, compiled, decode, memory, merge, replay, scan, store, table, text
+from sexton.kernels import (
+    apply,
+    columns,
+    compiled,
+    decode,
+    inflate,
+    lz4,
+    memory,
+    merge,
+    replay,
+    scan,
+    snappy,
+    store,
+    table,
+    text,
+    zstd,
+)
 from sexton.kernels.warm_up import warm_up
 
 ENTRIES = [
     columns._gather,
     columns._gather_canonical,
     columns._write_ids,
+    inflate._inflate_rows,
     merge._absorb,
     merge.count_live_keys,
     replay.fold_batches,
@@ -17,6 +34,8 @@ ENTRIES = [
     store._restore_keys,
     store._restore_producers,
     store._restore_undecided,
+    zstd._join,
+    zstd._split,
 ]
 
 
@@ -27,7 +46,7 @@ def test_every_entry_is_compiled() -> None:
 
 def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:
     names = {path.name for path in compiled._SOURCES}
-    for module in (apply, columns, decode, memory, merge, replay, scan, store, table, text):
+    for module in (apply, columns, decode, inflate, lz4, memory, merge, replay, scan, snappy, store, table, text, zstd):
         assert Path(str(module.__file__)).name in names
         for found in vars(module).values():
             if hasattr(found, "py_func") and found.__module__ == module.__name__:

@@ -1,12 +1,25 @@
-"""Compressed batches of a block, inflated side by side into one arena; the codecs are those of `log.codec`."""
+"""Compressed batches of a block, inflated side by side into one arena.
+
+lz4 and snappy are decompressed by compiled code, many batches of zstd in one call of its library, and gzip, like
+whatever these are not sure of, a batch at a time by `log.codec`.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value"
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from sexton.errors import LogError
-from sexton.kernels.decode import ATTRIBUTES, BODY, BODY_END, BY_READER, COUNT, IN_ARENA, SOURCE
+from sexton.kernels.compiled import compiled
+from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, COUNT, IN_ARENA, SOURCE
+from sexton.kernels.lz4 import NO_ROOM, ODD, inflate_frame
+from sexton.kernels.memory import pointer, rows
+from sexton.kernels.snappy import inflate_xerial
 from sexton.kernels.table import Bytes, Int64s
+from sexton.kernels.zstd import SEAL_BYTES, inflate_together
 from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
@@ -14,41 +27,137 @@ BLOCK_BYTES = 8 << 20
 """Inflated bytes that are held at once, but for a single batch that is larger."""
 
 _MAGIC = 2
+_MOST_TOGETHER = 4096
+_GIVE_UP = 4
+"""After a failure so much fewer batches are tried together."""
+INFLATED = 0
+_EMPTY = np.frombuffer(b"", np.uint8)
+_SNAPPY, _LZ4 = codec.SNAPPY, codec.LZ4
 
 
 def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Bytes]]:
     """Cut `batches` into runs whose inflated records fit into an arena; yields each run with its arena.
 
     Batches that are not compressed stay where they are. One that cannot be inflated is left to `log.batch`, which will
-    say why.
+    say why. An arena is good until the next run is asked for.
     """
     packed = np.flatnonzero((batches[:, ATTRIBUTES] & CODEC_MASK != codec.NONE) & (batches[:, COUNT] > 0))
-    first, used = 0, 0
-    pieces: list[bytes] = []
-    view = data.data
-    for row in packed.tolist():
-        batch = batches[row]
+    if len(packed) == 0:
+        yield batches, _EMPTY
+        return
+    inflater = _Inflater(data, batches, packed, cap_bytes)
+    first = 0
+    while inflater.inflate():
+        row = int(packed[inflater.done])
+        yield batches[first:row], inflater.arena
+        first = row
+        inflater.used = 0
+    yield batches[first:], inflater.arena
+
+
+class _Inflater:
+    """Inflates the batches in the rows `packed`, as many as fit into its arena at a time."""
+
+    def __init__(self, data: Bytes, batches: Int64s, packed: Int64s, cap_bytes: int) -> None:
+        self.arena = np.empty(BLOCK_BYTES, np.uint8)
+        self.used = 0
+        self.done = 0
+        self._data, self._batches, self._packed, self._cap_bytes = data, batches, packed, cap_bytes
+        self._together = _MOST_TOGETHER
+
+    def inflate(self) -> bool:
+        """Go on with the batches; False when all are done, True when the next does not fit into what is left."""
+        while self.done < len(self._packed):
+            self.done, self.used, status = _inflate_rows(
+                self._data, self._batches, self._packed, self.done, self.arena, self.used, self._cap_bytes
+            )
+            if self.done == len(self._packed):
+                return False
+            if status == ODD:
+                status = self._by_library()
+            if status == NO_ROOM:
+                if self.used:
+                    return True
+                self._grow()
+        return False
+
+    def _grow(self) -> None:
+        """Make room for a batch that is larger than the empty arena, or leave it to the reader when it is too large."""
+        if len(self.arena) < self._cap_bytes:
+            self.arena = np.empty(min(self._cap_bytes, len(self.arena) * 8), np.uint8)
+        else:
+            self._batches[self._packed[self.done], SOURCE] = BY_READER
+            self.done += 1
+
+    def _by_library(self) -> int:
+        """Inflate the next batches by their library: of zstd many together, of gzip one after the other."""
+        if self._codec_of_next() == codec.ZSTD and self._together > 1:
+            if self.used:
+                return NO_ROOM
+            most = self._packed[self.done : self.done + self._together]
+            count = inflate_together(self._data, self._batches, most, self.arena, cap_bytes=self._cap_bytes)
+            if count:
+                self.used = int(self._batches[most[count - 1], BODY_END]) + SEAL_BYTES
+                self.done += count
+                self._together = min(2 * self._together, _MOST_TOGETHER)
+                return INFLATED
+            self._together //= _GIVE_UP
+        status = self._one_by_library()
+        while status == INFLATED and self._codec_of_next() == codec.GZIP:
+            status = self._one_by_library()
+        if status == INFLATED:
+            self._together = max(self._together, 2)
+        return status
+
+    def _codec_of_next(self) -> int:
+        """The codec of the next batch, NONE behind the last."""
+        if self.done == len(self._packed):
+            return codec.NONE
+        return int(self._batches[self._packed[self.done], ATTRIBUTES]) & CODEC_MASK
+
+    def _one_by_library(self) -> int:
+        batch = self._batches[self._packed[self.done]]
+        _, start, end, *_ = batch[: BODY_END + 1].tolist()
         try:
             body = codec.inflate(
-                int(batch[ATTRIBUTES]) & CODEC_MASK,
-                view[int(batch[BODY]) : int(batch[BODY_END])],
-                magic=_MAGIC,
-                cap_bytes=cap_bytes,
+                self._codec_of_next(), self._data.data[start:end], magic=_MAGIC, cap_bytes=self._cap_bytes
             )
         except LogError:
             batch[SOURCE] = BY_READER
-            continue
-        if used and used + len(body) > BLOCK_BYTES:
-            yield batches[first:row], _arena(pieces)
-            first, used, pieces = row, 0, []
-        batch[SOURCE] = IN_ARENA
-        batch[BODY] = used
-        used += len(body)
-        batch[BODY_END] = used
-        pieces.append(body)
-    if first < len(batches):
-        yield batches[first:], _arena(pieces)
+            self.done += 1
+            return INFLATED
+        end = self.used + len(body)
+        if end > len(self.arena):
+            return NO_ROOM
+        self.arena[self.used : end] = np.frombuffer(body, np.uint8)
+        batch[SOURCE], batch[BODY], batch[BODY_END] = IN_ARENA, self.used, end
+        self.used = end
+        self.done += 1
+        return INFLATED
 
 
-def _arena(pieces: list[bytes]) -> Bytes:
-    return np.frombuffer(b"".join(pieces), np.uint8)
+@compiled
+def _inflate_rows(
+    source: Any, batch_rows: Any, packed: Any, done: int, arena_bytes: Any, used: int, cap_bytes: int
+) -> tuple[int, int, int]:
+    """Inflate lz4 and snappy batches from packed[done] on; returns (done, used, why it stopped)."""
+    data, batches, arena = pointer(source), rows(batch_rows, BATCH_COLUMNS), pointer(arena_bytes)
+    while done < len(packed):
+        row = packed[done]
+        number = batches[row, ATTRIBUTES] & CODEC_MASK
+        start, end = batches[row, BODY], batches[row, BODY_END]
+        limit = used + min(len(arena_bytes) - used, cap_bytes)
+        if number == _LZ4:
+            at = inflate_frame(data, start, end, arena, used, limit)
+        elif number == _SNAPPY:
+            at = inflate_xerial(data, start, end, arena, used, limit)
+        else:
+            at = np.int64(ODD)
+        if at < 0:
+            return done, used, at
+        batches[row, SOURCE] = IN_ARENA
+        batches[row, BODY] = used
+        batches[row, BODY_END] = at
+        used = at
+        done += 1
+    return done, used, INFLATED

@@ -7,10 +7,11 @@ from sexton.kernels.fold import PartialFold, fold_chunk, merge
 from sexton.kernels.merge import without_the_dead
 from sexton.kernels.state import finish
 from sexton.log.batch import encode_batch, encode_marker
+from sexton.log.codec import LZ4, SNAPPY, ZSTD
 from sexton.log.segment import Chunk, Piece
 
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
-_VALUE = b"\0\3" + bytes(12) + b"\0\1m" + bytes(8)
+_VALUE = b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)  # its metadata is malformed: another path than plain text
 _GROUP_KEY = b"\0\2\0\1g"
 
 
@@ -20,6 +21,8 @@ def warm_up() -> None:
     pending = encode_batch([(_KEY, _VALUE)], base_offset=3, timestamp_ms=0, producer_id=1, producer_epoch=0)
     marker = encode_marker(True, base_offset=4, timestamp_ms=0, producer_id=1, producer_epoch=0)
     log = plain + pending + marker
+    for number, name in enumerate((LZ4, SNAPPY, ZSTD)):
+        log += encode_batch([(_KEY, _VALUE)], base_offset=5 + number, timestamp_ms=0, codec=name)
     piece = Piece(path="", size_bytes=len(log), start_byte=0, end_byte=len(log))
     middle = Piece(path="", size_bytes=len(log), start_byte=1, end_byte=len(log))
     left, right = (

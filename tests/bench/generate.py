@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import cramjam
 import numpy as np
 
 from sexton.kernels.text import group_hash
@@ -34,17 +33,15 @@ from tests.bench.batches import (
     RANDOM,
     RECORD,
     START,
+    deflate_bodies,
     repack,
     write_batches,
 )
+from tests.bench.lz4 import FRAME_BYTES, new_table
 from tests.bench.segments import SEGMENT_BYTES, Block, LogWriter, Written
 
 BLOCK_BYTES = 8 << 20
 DAY_MS = 86_400_000
-# As Kafka's Lz4BlockOutputStream frames it: independent blocks of up to 64 KB, no checksum but the header's.
-_LZ4_HEADER = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_IS_RAW = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,39 +130,29 @@ def _share(shape: Shape, groups: Groups, log_partition: int) -> int:
 def _compressed(block: Block, name: str) -> Block:
     """The same batches with the records of data batches compressed as a broker compresses them."""
     number = codec.NAMES.index(name)
-    view = block.data.data
-    bodies: list[bytes] = []
-    sizes = np.full(len(block.marks), -1, np.int64)
-    for row, (start, end) in enumerate(block.marks[:, [START, END]].tolist()):
-        if view[start + 22] & CONTROL:
-            continue
-        body = _squeezed(number, view[start + HEADER_BYTES : end])
-        sizes[row] = len(body)
-        bodies.append(body)
-    packed = np.frombuffer(b"".join(bodies), np.uint8)
-    out = np.empty(len(block.data) + len(packed), np.uint8)
     marks = block.marks.copy()
-    repack(out, block.data, marks, packed, sizes, number)
+    bodies, sizes = (_lz4_bodies if number == codec.LZ4 else _library_bodies)(block, number)
+    out = np.empty(len(block.data) + len(bodies), np.uint8)
+    repack(out, block.data, marks, bodies, sizes, number)
     return Block(data=out[: int(marks[-1, END])], marks=marks)
 
 
-def _squeezed(number: int, body: memoryview) -> bytes:
-    if number == codec.ZSTD:  # a stream, as the broker's: its frame does not tell the size of what it holds
-        stream = cramjam.zstd.Compressor()
-        stream.compress(bytes(body))
-        return bytes(stream.finish())
-    if number != codec.LZ4:
-        return codec.deflate(number, bytes(body))
-    parts = [_LZ4_HEADER]
-    for at in range(0, len(body), _LZ4_BLOCK_BYTES):
-        raw = body[at : at + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
-        if len(block) < len(raw):
-            parts += [len(block).to_bytes(4, "little"), block]
-        else:
-            parts += [(len(raw) | _LZ4_IS_RAW).to_bytes(4, "little"), bytes(raw)]
-    parts.append(bytes(4))
-    return b"".join(parts)
+def _lz4_bodies(block: Block, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Compressed bodies side by side and their sizes, -1 for a batch that stays as it is."""
+    bodies = np.empty(len(block.data) + len(block.marks) * FRAME_BYTES, np.uint8)
+    sizes = np.empty(len(block.marks), np.int64)
+    used = deflate_bodies(block.data, block.marks, bodies, sizes, new_table())
+    return bodies[:used], sizes
+
+
+def _library_bodies(block: Block, number: int) -> tuple[np.ndarray, np.ndarray]:
+    view = block.data.data
+    bodies = [
+        None if view[start + 22] & CONTROL else codec.deflate(number, bytes(view[start + HEADER_BYTES : end]))
+        for start, end in block.marks[:, [START, END]].tolist()
+    ]
+    sizes = np.array([-1 if body is None else len(body) for body in bodies])
+    return np.frombuffer(b"".join(body for body in bodies if body), np.uint8), sizes
 
 
 def generate(shape: Shape) -> dict[int, np.ndarray]:

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
 from tests.bench.batches import END, FIRST_OFFSET, LAST_OFFSET, START, TIMESTAMP_MS
+from tests.bench.compiled import compiled
 
 SEGMENT_BYTES = 100 * 1024 * 1024
 """offsets.topic.segment.bytes of a broker."""

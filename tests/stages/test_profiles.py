@@ -1,0 +1,145 @@
+"""Whose rules a run follows, and what becomes of groups that lie where they do not hash to."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import UsageError
+from sexton.log.batch import encode_batch
+from sexton.log.message_set import encode_message_set
+from sexton.stages.audit import AuditRequest, run_audit
+from sexton.stages.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunRecord
+from sexton.stages.spark import Engine
+from tests.kernels.compare import fold_bytes
+from tests.strategies import BASE_MS, commit, offset_key, offset_value, tombstone
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+V0 = offset_value(1, version=0)
+
+
+def evidence(*chunks: bytes) -> Evidence:
+    return Evidence.of(fold_bytes(b"".join(chunks)))
+
+
+def batch(*entries: tuple[bytes, bytes | None], at: int = 0) -> bytes:
+    return encode_batch(entries, base_offset=at, timestamp_ms=BASE_MS)
+
+
+def messages(*entries: tuple[bytes, bytes | None], magic: int, at: int = 0) -> bytes:
+    return encode_message_set(entries, base_offset=at, magic=magic, timestamp_ms=-1 if magic == 0 else BASE_MS)
+
+
+NEW_TYPE = (b"\0\3\0\1g", None)
+UNKNOWN_NEW_TYPE = (b"\0\x18\0\1g", None)
+LEGACY = (offset_key("g", record_type=0), V0)
+
+
+@pytest.mark.parametrize(
+    "log, profile, told_by",
+    [
+        pytest.param(batch(commit("g"), NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of KIP-848"),
+        pytest.param(batch(UNKNOWN_NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of tomorrow"),
+        pytest.param(batch(commit("g", version=4)), "group_coordinator:4.3.1", "proof", id="a value of version 4"),
+        pytest.param(batch(commit("g")), "group_coordinator:4.3.1", AMBIGUOUS, id="2.1 to 4.0 look alike"),
+        pytest.param(b"", "group_coordinator:4.3.1", AMBIGUOUS, id="nothing"),
+        pytest.param(messages(commit("g", version=1), magic=1), "group_metadata_manager:3.9", "proof", id="format 1"),
+        pytest.param(messages(commit("g", version=1), magic=0), "offset_manager:0.9", "proof", id="format 0"),
+        pytest.param(messages(LEGACY, magic=0), "offset_manager:0.8.2", "proof", id="type 0 alone"),
+        pytest.param(
+            messages(LEGACY, magic=0) + batch(commit("g"), at=1),
+            "group_coordinator:4.3.1",
+            AMBIGUOUS,
+            id="an old log after an upgrade",
+        ),
+        pytest.param(
+            messages(commit("g", version=1), magic=0) + batch(NEW_TYPE, at=1),
+            "group_coordinator:4.3.1",
+            "proof",
+            id="an old log after an upgrade to 4.x",
+        ),
+    ],
+)
+def test_auto_decides_on_proof_only(log: bytes, profile: str, told_by: str) -> None:
+    choice = of_evidence([evidence(), evidence(log)])
+    assert choice.profile.name == profile.partition(":")[0]
+    assert choice.profile.release[:2] == profile_of(profile).release[:2]
+    assert choice.told_by.startswith(told_by)
+    assert bool(choice.warnings) == (told_by == AMBIGUOUS or not choice.profile.is_proven)
+
+
+@pytest.mark.parametrize(
+    "version, name",
+    [("4.0.0", "group_coordinator"), ("3.7.1", "group_metadata_manager"), ("0.10.0.1", "offset_manager")],
+)
+def test_a_recorded_broker_s_version_decides(version: str, name: str) -> None:
+    choice = of_version(version)
+    assert choice.profile.text == f"{name}:{version}"
+    assert version in choice.told_by
+
+
+def test_an_unproven_release_is_told() -> None:
+    assert choose("group_metadata_manager:2.8").warnings == []
+    assert "unproven" in choose("group_metadata_manager:1.1").warnings[0]
+    assert choose(AUTO).told_by == AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    "profile",
+    ["mine", "group_coordinator:3.9", "group_coordinator:9", "group_metadata_manager:4.0", "offset_manager:x", ":"],
+)
+def test_what_is_no_profile(profile: str) -> None:
+    with pytest.raises(UsageError):
+        choose(profile)
+
+
+def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: object) -> RunRecord:
+    replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=BASE_MS * 2, profile=profile, **options)
+    return run_audit(engine, AuditRequest(replay=replay, out=out))
+
+
+def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -> None:
+    record = audit(engine, tmp_path, GOLDEN / "kafka-0.9.0.1" / "before", AUTO)
+    assert (record.profile, record.profile_source) == ("offset_manager:0.9", "proof: record format 0 alone")
+    assert record.counts["committed_offsets"] == 281
+
+
+def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
+    """One cache serves a stray copy, and its tombstone goes to the group's own log partition; a copy there wins."""
+    strays = [name for name in (f"g{number}" for number in range(40)) if partition_of(name, 2) == 1][:2]
+    there, both = strays
+    homely = next(f"h{number}" for number in range(40) if partition_of(f"h{number}", 2) == 0)
+    logs = {
+        0: batch(commit(there, 7), commit(both, 8), commit(homely, 9)),
+        1: batch(commit(both, 80), tombstone("nobody")),
+    }
+    for number, data in logs.items():
+        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 2]]}\n')
+    options = {"as_of_ms": BASE_MS + 120_000, "retention_minutes": 1, "topics_file": str(topics)}
+
+    old = audit(engine, tmp_path / "old", tmp_path / "log", "group_metadata_manager:2.8", **options)
+    served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "old", "committed_offsets")}
+    assert served == {(there, 7), (both, 80), (homely, 9)}
+    assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
+    planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")}
+    assert planned == {(1, there), (1, both), (0, homely)}
+    assert old.stray_sources == {1: [0]}
+
+    new = audit(engine, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
+    assert new.stray_sources == {}
+    served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "new", "committed_offsets")}
+    assert served == {(both, 80), (homely, 9)}
+    planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "new", "tombstones")}
+    assert planned == {(0, there), (0, both), (0, homely), (1, both)}
+
+
+def rows(out: Path, table: str) -> list[dict[str, object]]:
+    return [row for file in sorted((out / table).glob("*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()]

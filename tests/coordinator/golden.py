@@ -2,16 +2,28 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import of_broker
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CAP_BYTES = 1 << 26
+RELEASES: Mapping[str, str] = {
+    "kafka-4.3.1-plain": "4.3.1",
+    "kafka-4.3.1-lz4": "4.3.1",
+    "kafka-4.3.1-partial": "4.3.1",
+    "kafka-4.0.0": "4.0.0",
+    "kafka-3.9.1": "3.9.1",
+    "kafka-2.8.2-plain": "2.8.2",
+    "kafka-0.9.0.1": "0.9.0.1",
+}
+"""The broker of every recording."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +36,15 @@ class EdgeCase:
     partition_count: int
     segment: bytes
     answers: dict[str, Any]
+    profile: Profile
 
     def load(self) -> Loaded:
-        return load([self.segment], cap_bytes=CAP_BYTES)
+        return load([self.segment], cap_bytes=CAP_BYTES, profile=self.profile)
 
 
-def edge_cases(release: str) -> dict[str, EdgeCase]:
+@cache
+def edge_cases(release: str) -> Mapping[str, EdgeCase]:
+    """Every history with the answers of the broker of `release`: 4.3.1 or 2.8.2."""
     return {
         case["case"]: EdgeCase(
             name=case["case"],
@@ -38,6 +53,7 @@ def edge_cases(release: str) -> dict[str, EdgeCase]:
             partition_count=case["log_partitions"],
             segment=base64.b64decode(case["segment"]),
             answers=case[release],
+            profile=of_broker(release),
         )
         for case in lines(GOLDEN / "edge-cases.jsonl")
     }
@@ -54,10 +70,13 @@ def segments(folder: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 
 @cache
-def load_recording(name: str, *, swept: bool = False, as_of_ms: int | None = None) -> dict[int, Loaded]:
-    """Every log partition of a recording, loaded."""
+def load_recording(
+    name: str, *, swept: bool = False, as_of_ms: int | None = None, release: str | None = None
+) -> dict[int, Loaded]:
+    """Every log partition of a recording, loaded by the rules of the broker that wrote it, or of another `release`."""
     folder = GOLDEN / name / ("swept" if swept else "before")
+    profile = of_broker(release or RELEASES[name])
     return {
-        log_partition: load(chunks, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms)
+        log_partition: load(chunks, cap_bytes=CAP_BYTES, profile=profile, as_of_ms=as_of_ms)
         for log_partition, chunks in segments(folder)
     }

@@ -8,21 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator.loading import load
+from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
 from sexton.tables import TABLES
+from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 from tests.quality import world
 from tests.strategies import BASE_MS, BatchSpec, encode_log, histories
 
-PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "key": b"k"}
+PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}
 CRITICAL = [e for found in EXPECTATIONS.values() for e in found if e.severity == "critical"]
 
 
-def run_of(history: list[BatchSpec], partition_count: int | None) -> tuple[dict[str, pa.Table], RunFacts]:
+def run_of(
+    history: list[BatchSpec], partition_count: int | None, profile: Profile
+) -> tuple[dict[str, pa.Table], RunFacts]:
     """The tables that the plain rules give for log partition 0, and its run."""
-    loaded = load([encode_log(history)], cap_bytes=1 << 20)
+    loaded = load([encode_log(history)], cap_bytes=1 << 20, profile=profile)
     run = RunFacts(
         cluster_id="c1",
         as_of_ms=1_000,
@@ -30,12 +34,20 @@ def run_of(history: list[BatchSpec], partition_count: int | None) -> tuple[dict[
         cuts={0: loaded.cut},
         plan_id="plan",
         partition_count=partition_count,
+        profile=profile,
     )
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in CHECKED_TABLES}
     rows.update(oracle_tables(loaded, 0, partition_count))
     state = {name: typed(name, rows[name]) for name in rows}
     offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
-    verdicts = judge(offsets, state["groups"], state["pending_offsets"], retention_ms=60_000, now_ms=BASE_MS + 70_000)
+    verdicts = judge(
+        offsets,
+        state["groups"],
+        state["pending_offsets"],
+        retention_ms=60_000,
+        now_ms=BASE_MS + 70_000,
+        profile=profile,
+    )
     rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
     if not (loaded.undecodable or loaded.load_would_fail):
         own = [
@@ -48,7 +60,8 @@ def run_of(history: list[BatchSpec], partition_count: int | None) -> tuple[dict[
             if group.group_type != "Classic"
             for ordinal, item in enumerate(group_tombstones(group))
         ]
-        planned = plan(offsets, pc.equal(verdicts["broker_verdict"], "expire"), state["groups"], tombstones_of(own))
+        expires = pc.equal(verdicts["broker_verdict"], "expire")
+        planned = plan(offsets, expires, state["groups"], tombstones_of(own), profile=profile)
         rows["tombstones"] = [
             {**row, **PLAN_COLUMNS, "position": position} for position, row in enumerate(planned.to_pylist())
         ]
@@ -66,10 +79,12 @@ def tombstones_of(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
 
 
-@settings(max_examples=80, deadline=None)
-@given(histories(max_size=10), st.sampled_from([None, 1, 3]))
-def test_a_correct_replay_breaks_no_critical_expectation(history: list[BatchSpec], partition_count: int | None) -> None:
-    tables, run = run_of(history, partition_count)
+@settings(max_examples=150, deadline=None)
+@given(histories(max_size=10), st.sampled_from([None, 1, 3]), st.sampled_from(PROFILES))
+def test_a_correct_replay_breaks_no_critical_expectation(
+    history: list[BatchSpec], partition_count: int | None, profile: Profile
+) -> None:
+    tables, run = run_of(history, partition_count, profile)
     counts = world.measured(tables, run).counts
     broken = [e for e in CRITICAL if e.table != "runs" and counts[e.table, e.measure]]
     assert broken == []

@@ -64,14 +64,15 @@ def profile(log_partition: int, **fates: int) -> dict[str, Any]:
     return row("load_profile", log_partition=log_partition, read_values=sum(counted.values()), **{**counted, **calm})
 
 
-def tombstone(position: int, partition: int | None, **values: Any) -> dict[str, Any]:
+def tombstone(position: int, partition: int | None, *, log_partition: int = 0, **values: Any) -> dict[str, Any]:
     target = {} if partition is None else {"target_log_offset": partition, "target_committed_offset": partition * 10}
     own = {"record_type": 2 if partition is None else 1, "topic": None if partition is None else "t"}
     return row(
         "tombstones",
         **{
             "plan_id": "plan",
-            "log_partition": 0,
+            "log_partition": log_partition,
+            "target_log_partition": log_partition,
             "position": position,
             "group_id": DYING,
             "partition": partition,

@@ -85,7 +85,7 @@ def measure_laws(tables: Tables, run: RunFacts) -> Measures:
     return found
 
 
-def _measure_keys(found: Measures, tables: Tables, _run: RunFacts) -> None:
+def _measure_keys(found: Measures, tables: Tables, run: RunFacts) -> None:
     """Offsets against verdicts and plan, by key; then the groups, by what their keys have."""
     unreachable = tables["unreachable_offsets"]
     offsets = pa.concat_tables(
@@ -95,7 +95,8 @@ def _measure_keys(found: Measures, tables: Tables, _run: RunFacts) -> None:
         ]
     )
     verdicts = tables["offset_verdicts"]
-    planned = tables["tombstones"].filter(_is_about_offset(tables["tombstones"]))
+    tombstones = _by_target(tables["tombstones"])
+    planned = tombstones.filter(_is_about_offset(tombstones))
     by_key = Ledger([offsets, verdicts, planned], KEY)
     of_offset, of_verdict, of_planned = by_key.rows
     expires = _mask(pc.equal(pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"]), "expire"))
@@ -114,13 +115,29 @@ def _measure_keys(found: Measures, tables: Tables, _run: RunFacts) -> None:
     found.put("tombstones", "other_target", _count(differs & has_offset))
     is_blocked = np.zeros(by_key.size, bool)
     is_blocked[of_verdict] = _mask(pc.is_in(verdicts["log_partition"], value_set=_blocked(tables)))
+    is_blocked[of_verdict] |= _is_served_stray(verdicts, run)  # their tombstones go elsewhere, where that is led
     found.put("tombstones", "left_out", _count((expiring_count > 0) & ~is_planned & ~is_blocked))
-    _measure_groups(found, tables, offsets, verdicts.filter(pa.array(expires)))
+    _measure_groups(found, tables, offsets, verdicts.filter(pa.array(expires)), run)
 
 
-def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table) -> None:
+def _by_target(tombstones: pa.Table) -> pa.Table:
+    """Tombstones by the log partition that they take something from."""
+    where = tombstones.column_names.index("log_partition")
+    return tombstones.set_column(where, "log_partition", tombstones["target_log_partition"])
+
+
+def _is_served_stray(rows: pa.Table, run: RunFacts) -> Mask:
+    """Rows of groups that lie where they do not hash to, for a coordinator that serves them all the same."""
+    count = run.partition_count
+    if count is None or not run.profile.one_cache:
+        return np.zeros(rows.num_rows, bool)
+    places = zip(rows["group_id"].to_pylist(), rows["log_partition"].to_pylist(), strict=True)
+    return np.array([group is None or partition_of(group, count) != place for group, place in places], bool)
+
+
+def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table, run: RunFacts) -> None:
     """Groups against what belongs to them."""
-    groups, tombstones = tables["groups"], tables["tombstones"]
+    groups, tombstones = tables["groups"], _by_target(tables["tombstones"])
     of_groups = tombstones.filter(pc.invert(_is_about_offset(tombstones)))
     owned = [tables[name] for name in ("committed_offsets", "pending_offsets", "members")]
     by_group = Ledger([groups, *owned, offsets, expiring, of_groups], GROUP)
@@ -137,7 +154,10 @@ def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring
         ("member_count", "member_counts", member_count),
     ):
         found.put("groups", measure, _count(counted[of_group] != _int64(groups[name])))
-    lives = (offset_count > expiring_count) | (pending_count > 0)
+    is_held = pending_count > 0
+    if run.profile.leaks_open_transactions:
+        is_held &= offset_count > 0  # 4.0.0 looks at transactions only where there are offsets to expire
+    lives = (offset_count > expiring_count) | is_held
     found.put("tombstones", "group_with_offsets", _count((planned_count > 0) & lives))
 
 
@@ -198,7 +218,7 @@ def _measure_plan(found: Measures, tables: Tables, run: RunFacts) -> None:
 
 def _measure_home(found: Measures, tables: Tables, run: RunFacts) -> None:
     """Where groups lie; nothing to be wrong about while nobody knows how many log partitions there are."""
-    if run.partition_count is None:
+    if run.partition_count is None or run.profile.one_cache:
         found.put("committed_offsets", "away_from_home", 0)
         return
     held = tables["committed_offsets"].select(GROUP).group_by(GROUP).aggregate([])

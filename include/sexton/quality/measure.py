@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
 from sexton.quality import expectation as names
 from sexton.tables import Column, Table
 
@@ -29,6 +31,7 @@ class RunFacts:
     plan_id: str | None = None
     partition_count: int | None = None
     is_complete: bool = True
+    profile: Profile = NEWEST
 
 
 @dataclass(slots=True)

@@ -58,6 +58,8 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     """Rows and batches of one log partition; none at all where planning is blocked."""
     profile = profile_of(record.profile)
     rows = _swept(folder, record, log_partition)
+    if log_partition in record.blocked:
+        rows = rows.slice(0, 0)
     keys = [_key(row) for row in rows.select(["record_type", *_KEY_FIELDS]).to_pylist()]
     rows = (
         rows.append_column("key", pa.array(keys, pa.binary()))
@@ -97,6 +99,8 @@ def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Tab
         folder.read_internal("group_tombstones", log_partition),
         profile=profile_of(record.profile),
     )
+    here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
+    rows = rows.append_column("target_log_partition", here)
     return rows.slice(0, 0) if log_partition in record.blocked else rows
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure
 from sexton.lake.branch import RunKey, ensure_tables, write_branch
 from sexton.lake.catalog import Lake, open_lake
@@ -79,6 +80,7 @@ def facts_of(record: RunRecord) -> RunFacts:
         plan_id=record.plan_id,
         partition_count=record.partition_count,
         is_complete=record.coverage == "complete",
+        profile=profile_of(record.profile),
     )
 
 
@@ -92,14 +94,15 @@ def pieces_of(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL
     """The run's log partitions in pieces of some size, each measured by one task.
 
     While nobody knows how many log partitions there are, a group may lie in several, so all of them are one piece; that
-    is so only for logs with next to no groups.
+    is so only for logs with next to no groups. So are they where stray groups are served from one cache.
     """
+    is_split = record.partition_count is not None and not record.stray_sources
     pieces: list[list[int]] = []
     room = 0
     for part in record.log_partitions:
         files = [path for table in CHECKED_TABLES for path in files_of(folder, table, [part])]
         size = sum(path.stat().st_size for path in files if path.exists())
-        if not pieces or (room < size and record.partition_count is not None):
+        if not pieces or (room < size and is_split):
             pieces.append([])
             room = target_bytes
         pieces[-1].append(part)

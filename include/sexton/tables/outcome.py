@@ -82,8 +82,13 @@ TOMBSTONES = Table(
         Column(name="regular_expression", type=pa.string(), doc="of a resolved regex's record", nullable=True),
         Column(name="key", type=pa.binary(), doc="the record's key"),
         Column(name="cause", type=pa.string(), doc="broker_retention, rule:<name> or group_empty"),
-        replace(_LOG_OFFSET, name="target_log_offset", nullable=True, doc="log_offset of the offset that goes"),
+        replace(_LOG_OFFSET, name="target_log_offset", nullable=True, below_cut=False, doc="log_offset of what goes"),
         replace(COMMITTED_OFFSET, name="target_committed_offset", nullable=True, doc="the offset that goes"),
+        replace(
+            LOG_PARTITION,
+            name="target_log_partition",
+            doc="where what goes was read; another than log_partition for a stray group that a cache of old serves",
+        ),
     ),
     doc=(
         "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, then "

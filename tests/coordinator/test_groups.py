@@ -163,7 +163,7 @@ THROWS = {
     ),
     "streams member that never was assigned": ([streams_member()], gone(19, "m"), "is null"),
     "streams topology below 0": ([], topology(-1), "Topology epoch must be non-negative."),
-    "streams topology with a subtopology twice": ([], topology(0, ("0", "0")), "Duplicate key 0"),
+    "streams topology with a subtopology twice": ([], topology(-1, ("0", "0")), "Duplicate key 0"),
     "streams member with a tag twice": ([], streams_member(("a", "a")), "Duplicate key a"),
     "static member twice": (
         [],

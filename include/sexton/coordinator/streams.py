@@ -105,10 +105,10 @@ class StreamsGroup(ModernGroup):
         super().check_deletable(member_id)
 
     def _set_topology(self, value: Fields) -> None:
-        if value["epoch"] < 0:
-            raise TransitionError("Topology epoch must be non-negative.")
         subtopologies = value["subtopologies"]
         refuse_duplicates(subtopology["subtopology_id"] for subtopology in subtopologies)
+        if value["epoch"] < 0:
+            raise TransitionError("Topology epoch must be non-negative.")
         self.topology_epoch = value["epoch"]
         self.source_topics = frozenset[str]().union(
             *(subtopology["source_topics"] for subtopology in subtopologies),

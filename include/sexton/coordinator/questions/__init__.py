@@ -11,6 +11,7 @@ Each question is a function, named for the broker operation that it follows:
     unloading.unload             a broker stops leading a log partition
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
     registration.Registration    the record of a classic group (GroupMetadataManager.storeGroup)
+    console                      what kafka-consumer-groups makes of several of these
 
 They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what
 the load has left (`held.Held`). plain.py fills that from the plain replay, tables.py from the kernels' finished tables

@@ -1,0 +1,86 @@
+"""The desk of a log, which is folded as far as questions need it: whose rules, and how many log partitions."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from sexton.coordinator.partitioner import infer_partition_count
+from sexton.coordinator.profiles import NEWEST, profile_of
+from sexton.coordinator.questions.coordinator import Coordinator
+from sexton.coordinator.questions.topics import Topics
+from sexton.errors import UsageError, without_login
+from sexton.stages.questions.desk import AUTO, Desk, DeskRequest, doubts_of
+from sexton.stages.questions.log_parts import LogParts
+from sexton.stages.questions.part import LazyShards
+from sexton.stages.source import LogSource, open_archive, open_segments
+
+if TYPE_CHECKING:
+    from sexton.stages.choose_profile import Choice
+
+_TELLING_GROUPS = 100
+"""So many groups tell the number of log partitions as well as all of them do."""
+
+
+def desk_of_log(request: DeskRequest) -> Desk:
+    """The desk of segments or of an archive."""
+    source = _source(request)
+    parts = LogParts(
+        source,
+        profile=profile_of(request.profile) if request.profile not in (None, AUTO) else NEWEST,
+        as_of_ms=request.as_of_ms,
+        taken_at_ms=request.taken_at_ms,
+    )
+    warnings = [*source.warnings]
+    if request.profile == AUTO:
+        choice = _choice(source, parts)
+        parts.profile = choice.profile
+        warnings += choice.warnings
+    here = {*source.segments, *(range(source.partition_count or 0) if source.is_archive else ())}
+    shards = LazyShards(sorted(here), parts.shard)
+    count = _partition_count(source, parts, shards)
+    missing = sorted(set(range(count or 0)) - here)
+    return Desk(
+        place=without_login(source.uri),
+        as_of_ms=request.as_of_ms,
+        coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
+        topics=Topics.from_rows(source.topics),
+        parts=parts,
+        warnings=[*warnings, *doubts_of(count, missing)],
+    )
+
+
+def _choice(source: LogSource, parts: LogParts) -> "Choice":
+    """What the archive or the log itself proves, as for an audit; the latter takes a fold of everything."""
+    from sexton.stages.choose_profile import Evidence, of_evidence, of_version
+
+    if source.broker_version is not None:
+        return of_version(source.broker_version)
+    return of_evidence(Evidence.of(parts.fold(log_partition)) for log_partition in source.segments)
+
+
+def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> int | None:
+    """The number of log partitions: as recorded, else the one under which groups lie where they hash to.
+
+    Some groups at the head of each log partition tell it; of a log with few groups all are asked.
+    """
+    highest = max(source.segments)
+    if source.partition_count is not None:
+        if source.partition_count <= highest:
+            raise UsageError(
+                f"{source.partition_count} log partitions by the topics file, but there is a folder for {highest}",
+                place=source.uri,
+                fix="is the topics file of this cluster?",
+            )
+        return source.partition_count
+    found: dict[int, Collection[str]] = {number: parts.group_ids_at_head(number) for number in source.segments}
+    if sum(map(len, found.values())) < _TELLING_GROUPS:
+        for number in source.segments:
+            _ = shards[number]
+            found[number] = parts.read[number].group_ids
+    return infer_partition_count(found, highest)
+
+
+def _source(request: DeskRequest) -> LogSource:
+    if request.segments is not None:
+        return open_segments(request.segments, topics_file=request.topics_file)
+    assert request.archive is not None
+    return open_archive(request.archive, as_of_ms=request.as_of_ms, topics_file=request.topics_file)

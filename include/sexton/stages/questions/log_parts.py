@@ -1,0 +1,147 @@
+"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels, which answer alike.
+
+The kernels take some seconds to load and then read ten million records in one; the plain replay starts at once and
+reads fifty thousand. A question about one group of a small log must not wait for a compiler's output.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import fs as pafs
+
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.questions.coordinator import Shard, shard_after_load
+from sexton.coordinator.questions.held import Nothing
+from sexton.coordinator.questions.plain import PlainHeld
+from sexton.coordinator.questions.tables import TablesHeld
+from sexton.errors import LogError
+from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.log.segment import Segment
+from sexton.records import decode_key
+from sexton.settings import settings
+from sexton.stages.questions.part import Part
+from sexton.stages.source import LogSource, filesystem
+
+if TYPE_CHECKING:
+    from sexton.kernels.fold import PartialFold
+
+PLAIN_BYTES = 8 << 20
+"""Log partitions up to this size are replayed plainly."""
+_WHOLE_LOG = 1 << 62
+_HEAD_BYTES = 256 << 10
+_HEAD_GROUPS = 40
+_OFFSET_TYPES = (0, 1)
+
+
+class LogParts:
+    """The log partitions of `source` at an instant; `profile` may be changed until the first is read."""
+
+    def __init__(self, source: LogSource, *, profile: Profile, as_of_ms: int | None, taken_at_ms: int) -> None:
+        self.profile = profile
+        self.read: dict[int, Part] = {}
+        self._source = source
+        self._as_of_ms = as_of_ms
+        self._taken_at_ms = source.taken_at_ms or taken_at_ms
+        self._fs, _ = filesystem(source.uri)
+        self._cap_bytes = settings().inflated_cap_bytes
+
+    def shard(self, log_partition: int) -> Shard:
+        """Read a log partition as its coordinator would load it."""
+        part = self.read[log_partition] = self._part(log_partition)
+        held, failed = part.held, part.load_failure is not None
+        if failed and self.profile.after_failure is AfterFailure.PREFIX:
+            held = PlainHeld(self._load(log_partition, stops_at_failure=True))
+        return shard_after_load(held, profile=self.profile, load_failed=failed)
+
+    def group_ids_at_head(self, log_partition: int) -> set[str]:
+        """Some groups with offsets, read from where the log partition begins, whatever their records say."""
+        found: set[str] = set()
+        for segment in self._segments(log_partition)[:1]:
+            for record in self._data_records(self._bytes(segment, _HEAD_BYTES).tobytes()):
+                try:
+                    record_type, key = decode_key(record.key or b"")
+                except LogError:
+                    continue
+                if record_type in _OFFSET_TYPES:
+                    found.add(key["group_id"])
+                if len(found) >= _HEAD_GROUPS:
+                    return found
+        return found
+
+    def _data_records(self, data: bytes) -> Iterator[Record]:
+        for batch in read_batches(data):
+            if isinstance(batch, Batch) and not batch.is_control:
+                found = read_records(batch, cap_bytes=self._cap_bytes)
+                yield from (record for record in found if isinstance(record, Record))
+
+    def _part(self, log_partition: int) -> Part:
+        size_bytes = sum(segment.size_bytes for segment in self._segments(log_partition))
+        if size_bytes == 0:
+            return Part(held=Nothing())
+        return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
+
+    def _plain_part(self, log_partition: int) -> Part:
+        loaded = self._load(log_partition)
+        return Part(
+            held=PlainHeld(loaded),
+            load_failure=loaded.failures[0] if loaded.failures else None,
+            undecodable=len(loaded.undecodable),
+            is_covered=self._as_of_ms is None or loaded.first_log_offset is not None,
+            group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
+        )
+
+    def _load(self, log_partition: int, *, stops_at_failure: bool = False) -> Loaded:
+        return load(
+            (self._bytes(segment).tobytes() for segment in self._segments(log_partition)),
+            cap_bytes=self._cap_bytes,
+            profile=self.profile,
+            as_of_ms=self._as_of_ms,
+            taken_at_ms=self._taken_at_ms,
+            stops_at_failure=stops_at_failure,
+        )
+
+    def fold(self, log_partition: int) -> "PartialFold":
+        """The kernels' fold of a log partition with segments."""
+        # Only here: to import the kernels takes longer than a small log takes to be read.
+        from sexton.kernels.fold import fold_chunk
+        from sexton.log.segment import plan_chunks
+
+        segments = self._segments(log_partition)
+        (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
+        return fold_chunk(
+            (self._bytes(segment) for segment in segments),
+            chunk=chunk,
+            cap_bytes=self._cap_bytes,
+            as_of_ms=self._as_of_ms,
+            taken_at_ms=self._taken_at_ms,
+            profile=self.profile,
+        )
+
+    def _compiled_part(self, log_partition: int) -> Part:
+        from sexton.kernels.state import finish
+
+        fold = self.fold(log_partition)
+        tables = finish(fold, log_partition=log_partition, partition_count=None)
+        return Part(
+            held=TablesHeld(tables),
+            load_failure=tables["load_profile"]["load_failure"][0].as_py(),
+            undecodable=tables["undecodable_records"].num_rows,
+            is_covered=self._as_of_ms is None or fold.first_log_offset is not None,
+            group_ids=tuple(fold.group_ids(limit=None)),
+        )
+
+    def _segments(self, log_partition: int) -> list[Segment]:
+        return self._source.segments.get(log_partition, [])
+
+    def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
+        """A segment's bytes, or as many as `most_bytes` of them: mapped when it is local, else read once."""
+        size_bytes = min(segment.size_bytes, most_bytes)
+        if size_bytes == 0:
+            return np.zeros(0, np.uint8)
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            return np.memmap(segment.path, dtype=np.uint8, mode="r", shape=(size_bytes,))
+        with self._fs.open_input_file(segment.path) as file:
+            return np.frombuffer(file.read_at(size_bytes, 0), np.uint8)

@@ -1,0 +1,85 @@
+"""Logs on disk, archives and runs for the desk's tests; a run is made without Spark."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.log.archive import FactsRecord, Lineage, write_facts, write_segment
+from sexton.stages.questions.desk import Desk, DeskRequest, open_desk
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.replay_groups import run as replay
+from sexton.stages.run import RunFolder
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+
+TAKEN_AT_MS = BASE_MS + 60_000
+
+
+def write_log(root: Path, logs: Mapping[int, bytes]) -> Path:
+    """A broker's log directory."""
+    for log_partition, data in logs.items():
+        folder = root / f"__consumer_offsets-{log_partition}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}.log").write_bytes(data)
+    return root
+
+
+def log_of(*commits: Any, timestamp_ms: int = BASE_MS) -> bytes:
+    return encode_log([BatchSpec(entries=(entry,), timestamp_ms=timestamp_ms) for entry in commits])
+
+
+def logs_of(group_ids: Iterable[str], partition_count: int) -> dict[int, bytes]:
+    """A commit of every group, in the log partition that it hashes to."""
+    entries: dict[int, list[Any]] = {number: [] for number in range(partition_count)}
+    for number, group_id in enumerate(group_ids):
+        entries[partition_of(group_id, partition_count)].append(commit(group_id, number))
+    return {number: log_of(*own) for number, own in entries.items()}
+
+
+def write_archive(root: Path, logs: Mapping[int, bytes], *, partition_count: int, version: str | None = None) -> str:
+    fs = pafs.LocalFileSystem()
+    for log_partition, data in logs.items():
+        write_segment(
+            fs,
+            str(root),
+            [data],
+            cluster_id="cluster",
+            topic_id="topic",
+            log_partition=log_partition,
+            lineage=Lineage(ordinal=0, start_log_offset=0),
+            first_log_offset=0,
+            end_log_offset=1_000,
+            taken_at_ms=TAKEN_AT_MS,
+            high_watermark=1_000,
+            last_stable_offset=1_000,
+        )
+    facts = FactsRecord(
+        taken_at_ms=TAKEN_AT_MS,
+        cluster_id="cluster",
+        broker_version=version,
+        settings={},
+        offsets_topic={"topic_id": "topic", "partitions": partition_count},
+        topics=[{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
+    )
+    write_facts(fs, str(root), facts)
+    return str(root)
+
+
+class Here:
+    """Spark's part, done in this process."""
+
+    def map(self, label: str, items: Sequence[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
+        return [work(item) for item in items]
+
+
+def write_run(root: Path, **request: Any) -> Path:
+    """What the replay of an audit leaves."""
+    asked = ReplayRequest(run_id="run", taken_at_ms=TAKEN_AT_MS, **request)
+    replay(Here(), RunFolder(root), asked)  # type: ignore[arg-type]
+    return root
+
+
+def desk(**request: Any) -> Desk:
+    return open_desk(DeskRequest(taken_at_ms=TAKEN_AT_MS, **request))

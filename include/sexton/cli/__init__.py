@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from sexton import __version__
-from sexton.cli import audit, broker, doctor, snapshot
+from sexton.cli import audit, broker, doctor, fetch, groups, snapshot
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
 from sexton.report.names import harmless
@@ -50,6 +50,8 @@ app = typer.Typer(
 )
 app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("snapshot", epilog=snapshot.EXAMPLES)(snapshot.snapshot)
+app.command("fetch", epilog=fetch.EXAMPLES)(fetch.fetch)
+app.add_typer(groups.app, name="groups")
 app.add_typer(broker.app, name="broker")
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 

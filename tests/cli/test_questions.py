@@ -1,0 +1,409 @@
+"""`sexton fetch` and `sexton groups`: what is printed, for people and for machines, and with which exit code."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from sexton import cli
+from sexton.records import kafka_uuid
+from tests.coordinator.golden import GOLDEN, lines
+from tests.stages.questions.worlds import log_of, logs_of, write_log, write_run
+from tests.strategies import (
+    TOPIC_IDS,
+    BatchSpec,
+    classic_fields,
+    commit,
+    encode_log,
+    group_entry,
+    offset_key,
+    subscription,
+)
+
+RECORDING = GOLDEN / "kafka-4.3.1-plain"
+SEGMENTS = ("--segments", RECORDING / "before")
+TOPICS = ("--topics", RECORDING / "topics.jsonl")
+PENDING = BatchSpec(entries=(commit("g", 9),), producer_id=1, transactional=True)
+
+
+@pytest.fixture
+def run(capsys):
+    def command(*argv):
+        code = cli.main([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def asked(run):
+    """The JSON answer of a command that has to succeed."""
+
+    def command(*argv):
+        code, out, err = run(*argv, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return command
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A group whose offset an open transaction is about to replace."""
+    return "--segments", write_log(tmp_path, {0: encode_log([BatchSpec(entries=(commit("g", 5),)), PENDING])})
+
+
+def table(out):
+    """The cells of a printed table, by line."""
+    return [re.split(r" {2,}", line.strip()) for line in out.splitlines()]
+
+
+def test_fetch_prints_a_table(run):
+    code, out, err = run("fetch", "classic-1", *SEGMENTS)
+    assert (code, err) == (0, "")
+    assert table(out) == [
+        ["TOPIC", "PARTITION", "COMMITTED-OFFSET", "LEADER-EPOCH", "METADATA", "ERROR"],
+        ["t1", "0", "0", "-", "-", "NONE"],
+        ["t1", "1", "200", "0", "-", "NONE"],
+        ["t1", "2", "0", "-", "-", "NONE"],
+        ["t1", "3", "0", "-", "-", "NONE"],
+    ]
+
+
+def test_fetch_for_machines(asked):
+    told = asked("fetch", "classic-1", "--topic", "t1:1", *SEGMENTS)
+    assert told == {
+        "operation": "OffsetFetch",
+        "profile": "group_coordinator:4.3.1",
+        "is_proven": True,
+        "as_of_ms": None,
+        "group_id": "classic-1",
+        "log_partition": 2,
+        "error": "NONE",
+        "error_code": 0,
+        "offsets": [
+            {
+                "topic": "t1",
+                "partition": 1,
+                "committed_offset": 200,
+                "leader_epoch": 0,
+                "metadata": "",
+                "error": "NONE",
+                "error_code": 0,
+            }
+        ],
+        "warnings": [],
+    }
+
+
+def test_every_answer_of_a_recording(asked):
+    for answer in lines(RECORDING / "loaded.jsonl"):
+        told = asked("fetch", answer["group"], "--require-stable", *SEGMENTS)
+        assert {
+            f"{row['topic']}-{row['partition']}": [row["committed_offset"], row["leader_epoch"], row["metadata"]]
+            for row in told["offsets"]
+            if row["error"] == "NONE"
+        } == answer.get("stable", {})
+
+
+def test_a_group_that_is_not_there_is_an_answer(run, asked):
+    assert run("fetch", "nobody", *SEGMENTS) == (0, "nobody (log partition 1): no offsets\n", "")
+    (row,) = asked("fetch", "nobody", "--topic", "t1:7", *SEGMENTS)["offsets"]
+    assert (row["committed_offset"], row["error"]) == (-1, "NONE")
+
+
+def test_a_stable_fetch(asked, held):
+    for options, offset, error in [((), 5, "NONE"), (("--require-stable",), -1, "UNSTABLE_OFFSET_COMMIT")]:
+        (row,) = asked("fetch", "g", *options, *held)["offsets"]
+        assert (row["committed_offset"], row["error"]) == (offset, error)
+
+
+def test_a_topic_without_partitions_is_all_of_them(asked):
+    for options, partitions in [((), [0, 1, 2, 3]), (TOPICS, [0, 1, 2, 3])]:
+        told = asked("fetch", "classic-1", "--topic", "t1", *SEGMENTS, *options)
+        assert [row["partition"] for row in told["offsets"]] == partitions
+    told = asked("fetch", "classic-1", "--topic", "t0", "--topic", "t1:2", "--topic", "t1:2", *SEGMENTS)
+    assert [(row["topic"], row["partition"]) for row in told["offsets"]] == [("t0", 0), ("t1", 2)]
+
+
+def test_fetch_by_topic_id(asked, tmp_path):
+    """A topic was deleted and made anew: what was committed before does not count by its new id."""
+    old, new = (kafka_uuid(topic_id) for topic_id in TOPIC_IDS[1:])
+    log = write_log(tmp_path / "log", {0: log_of(commit("g", 5, version=4, topic_id=TOPIC_IDS[1]))})
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text(json.dumps({"topic": "t", "id": new, "partitions": [[0, 9], [0, 9]]}) + "\n")
+
+    def offsets(*options):
+        rows = asked("fetch", "g", *options, "--segments", log, "--topics", topics)["offsets"]
+        return [(row["topic"], row["partition"], row["committed_offset"], row["error"]) for row in rows]
+
+    assert offsets() == [("t", 0, 5, "NONE")]
+    assert offsets("--topic-id", new) == [("t", 0, -1, "NONE"), ("t", 1, -1, "NONE")]
+    assert offsets("--topic", "t:0", "--topic-id", old) == [("t", 0, 5, "NONE")]
+    assert offsets("--topic", "t:0", "--topic-id", new) == [("t", 0, -1, "NONE")]
+    assert offsets("--topic-id", old) == [("", 0, -1, "UNKNOWN_TOPIC_ID")]
+
+
+def test_undecodable_input_is_exit_code_5_and_still_answered(run, tmp_path):
+    log = write_log(tmp_path, {0: log_of(commit("g", 5), (offset_key("g"), b"\x00\x63"))})
+    code, out, err = run("fetch", "g", "--segments", log)
+    assert (code, out) == (5, "g (log partition 0): NOT_COORDINATOR (16)\n")
+    assert "! log partition 0: a coordinator's load would fail: log_offset 1: unknown_value_version" in err
+    code, out, err = run("fetch", "g", "--segments", log, "--profile", "group_metadata_manager:2.8", "--json")
+    told = json.loads(out)
+    assert (code, err, told["error"], told["offsets"]) == (5, "", "NONE", [])
+    assert told["warnings"][0].startswith("log partition 0: a coordinator's load would fail")
+
+
+def test_a_log_partition_that_is_not_here_is_exit_code_4(run, tmp_path):
+    logs = logs_of([f"group-{number}" for number in range(300)], 3)
+    del logs[1]
+    root = write_log(tmp_path, logs)
+    codes = {run("fetch", f"group-{number}", "--segments", root)[0] for number in range(6)}
+    assert codes == {0, 4}
+    assert run("groups", "describe", *(f"group-{number}" for number in range(6)), "--segments", root)[0] == 4
+
+
+@pytest.mark.parametrize("command", [("fetch", "g"), ("groups", "list"), ("groups", "describe", "--all-groups")])
+def test_an_instant_before_the_log_is_exit_code_4(run, tmp_path, command):
+    root = write_log(tmp_path, {0: log_of(commit("g"))})
+    code, out, err = run(*command, "--segments", root, "--as-of", "1970-01-02")
+    assert (code, out) == (4, "")
+    assert "no record of log partition 0 was written before 86400000 ms" in err
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        (["fetch"], "Missing argument 'GROUP'"),
+        (["fetch", "g"], "give one of --segments DIR, --archive URI and --run DIR"),
+        (["fetch", "g", "--segments", "a", "--run", "b"], "give one of"),
+        (["fetch", "g", "--segments", "absent"], "no such folder"),
+        (["fetch", "g", *SEGMENTS, "--topic", "t:x"], "--topic: not TOPIC or TOPIC:PARTITION: 't:x'"),
+        (["fetch", "g", *SEGMENTS, "--topic", ":1"], "--topic: not TOPIC"),
+        (["fetch", "g", *SEGMENTS, "--topic", "a", "--topic", "b", "--topic-id", "x"], "an id is of one topic"),
+        (["fetch", "g", *SEGMENTS, "--profile", "nobody"], "--profile: unknown profile"),
+        (["fetch", "g", *SEGMENTS, "--as-of", "soon"], "--as-of: no instant"),
+        (["fetch", "g", *SEGMENTS, "--topics", "absent"], "absent: no such file"),
+        (["groups", "describe", *SEGMENTS], "give the groups, or --all-groups"),
+        (["groups", "describe", "g", "--all-groups", *SEGMENTS], "give the groups, or --all-groups"),
+        (["groups", "describe", "g", "--members", "--state", *SEGMENTS], "one of --offsets, --members and --state"),
+        (["groups", "unload", "9", *SEGMENTS], "log partition 9 is not here"),
+        (["groups", "check-commit", "g", "t", *SEGMENTS], "not TOPIC:PARTITION: 't'"),
+        (["groups", "registration", "classic-1", *SEGMENTS], "is Classic with 1 members"),
+        (["groups", "registration", "nobody", *SEGMENTS], "no group 'nobody'"),
+    ],
+    ids=lambda value: " ".join(map(str, value[:3])) if isinstance(value, list) else "",
+)
+def test_usage(run, tmp_path, monkeypatch, argv, said):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_groups_are_listed_as_the_broker_listed_them(run, asked):
+    code, out, err = run("groups", "list", *SEGMENTS)
+    assert (code, err) == (0, "")
+    header, *printed = table(out)
+    assert header == ["GROUP", "TYPE", "STATE", "PROTOCOL", "LOG-PARTITION"]
+    answers = {a["group"]: (a["type"], a["state"], a["protocol"] or "-") for a in lines(RECORDING / "loaded.jsonl")}
+    assert len(printed) == len(answers)
+    assert {name: tuple(cells) for name, *cells, _ in printed if name in answers}.items() <= answers.items()
+    told = asked("groups", "list", *SEGMENTS)
+    assert {group["group_id"]: group["state"] for group in told["groups"]} == {n: a[1] for n, a in answers.items()}
+    only = asked("groups", "list", "--state", "stable", "--type", "consumer", *SEGMENTS)["groups"]
+    assert {group["group_id"] for group in only} == {n for n, a in answers.items() if a[:2] == ("Consumer", "Stable")}
+    assert only
+
+
+def test_describe_has_kafka_s_columns(run):
+    code, out, err = run("groups", "describe", "classic-1", *SEGMENTS, *TOPICS)
+    assert (code, err) == (0, "")
+    header, *printed = table(out)
+    assert header == [
+        *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+    ]
+    member = printed[0][6]
+    assert printed == [
+        ["classic-1", "t1", str(number), offset, offset, "0", member, "/127.0.0.1", "classic-client-1"]
+        for number, offset in enumerate(["0", "200", "0", "0"])
+    ]
+    assert member.startswith("inst-1-")
+
+
+def test_describe_without_topics_knows_no_lag(run):
+    _, out, _ = run("groups", "describe", "classic-1", *SEGMENTS)
+    assert {tuple(row[4:6]) for row in table(out)[1:]} == {("-", "-")}
+
+
+def test_lag_and_the_order_of_rows(asked, tmp_path):
+    """The member with most partitions first; then what was committed and nobody has."""
+
+    def assignment(topic, *partitions):
+        numbers = len(partitions).to_bytes(4) + b"".join(number.to_bytes(4) for number in partitions)
+        return bytes(2) + (1).to_bytes(4) + len(topic).to_bytes(2) + topic.encode() + numbers + b"\xff" * 4
+
+    fields = classic_fields(("few", subscription("t")), ("many", subscription("t")))
+    fields["members"][0]["assignment"] = assignment("t", 5)
+    fields["members"][1]["assignment"] = assignment("t", 1, 0)
+    entries = [commit("g", 40, partition=0), commit("g", 7, topic="u"), group_entry(2, "g", fields)]
+    log = write_log(tmp_path / "log", {0: log_of(*entries)})
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text(json.dumps({"topic": "t", "id": None, "partitions": [[0, 100], [0, 9]]}) + "\n")
+    (group,) = asked("groups", "describe", "g", "--segments", log, "--topics", topics)["groups"]
+    assert [
+        (row["topic"], row["partition"], row["current_offset"], row["log_end_offset"], row["lag"], row["consumer_id"])
+        for row in group["offsets"]
+    ] == [
+        ("t", 0, 40, 100, 60, "many"),
+        ("t", 1, None, 9, None, "many"),
+        ("t", 5, None, None, None, "few"),
+        ("u", 0, 7, None, None, None),
+    ]
+
+
+def test_describe_members_and_states(run):
+    _, out, _ = run("groups", "describe", "classic-1", "consumer-1", "--members", *SEGMENTS)
+    assert table(out)[0] == ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    assert [(row[0], row[2], row[4], row[5]) for row in table(out)[1:]] == [
+        ("classic-1", "inst-1", "classic-client-1", "4"),
+        ("consumer-1", "inst-1", "consumer-client-1", "4"),
+    ]
+    _, out, _ = run("groups", "describe", "classic-1", "consumer-0", "--state", *SEGMENTS)
+    assert table(out) == [
+        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "LOG-PARTITION"],
+        ["classic-1", "-", "range", "Stable", "1", "2"],
+        ["consumer-0", "-", "-", "Empty", "0", table(out)[2][5]],
+    ]
+
+
+def test_describe_says_what_kafka_s_tool_says_of_states(run):
+    code, out, err = run("groups", "describe", "nobody", "classic-0", *SEGMENTS)
+    assert code == 0
+    assert err == ("Consumer group 'nobody' does not exist.\nConsumer group 'classic-0' has no active members.\n")
+    assert {row[0] for row in table(out)[1:]} == {"classic-0"}
+    code, out, err = run("groups", "describe", "nobody", *SEGMENTS)
+    assert (code, out) == (0, "")
+
+
+def test_describe_every_group(run, asked):
+    code, out, err = run("groups", "describe", "--all-groups", "--state", *SEGMENTS)
+    assert (code, err) == (0, "")
+    assert len(table(out)) == 1 + len(lines(RECORDING / "loaded.jsonl"))
+    told = asked("groups", "describe", "--all-groups", *SEGMENTS)["groups"]
+    assert {group["error"] for group in told} == {"NONE"}
+
+
+def test_what_a_run_answers(asked, tmp_path):
+    run = write_run(tmp_path, segments=str(RECORDING / "before"), topics_file=str(RECORDING / "topics.jsonl"))
+    from_run = asked("groups", "describe", "classic-1", "--run", run)
+    from_log = asked("groups", "describe", "classic-1", *SEGMENTS, *TOPICS)
+    assert from_run["groups"] == from_log["groups"]
+    assert from_run["as_of_ms"] is not None
+
+
+def test_coordinator(run, asked, tmp_path):
+    _, out, _ = run("groups", "coordinator", "my-group", "classic-1", *SEGMENTS)
+    assert table(out)[0] == ["GROUP", "LOG-PARTITION", "COORDINATOR (ID)", "ERROR"]
+    assert [row[:2] for row in table(out)[1:]] == [["my-group", "2"], ["classic-1", "2"]]
+    assert asked("groups", "coordinator", "my-group", *SEGMENTS)["partition_count"] == 4
+    strays = write_log(tmp_path, {0: log_of(commit("d")), 1: log_of(commit("d"))})
+    code, out, _ = run("groups", "coordinator", "d", "x", "--segments", strays)
+    assert (code, [row[:2] for row in table(out)[1:]]) == (0, [["d", "0"], ["x", "-"]])
+
+
+def test_unload(run, asked, held):
+    code, out, _ = run("groups", "unload", "0", *held)
+    assert (code, out.splitlines()[0]) == (0, "1 cached offsets and 1 cached groups go with log partition 0")
+    assert asked("groups", "unload", "0", *held)["groups"] == ["g"]
+
+
+def test_check_commit(run, asked):
+    _, out, _ = run("groups", "check-commit", "classic-1", "t1:0", "gone:0", *SEGMENTS, *TOPICS)
+    assert table(out) == [
+        ["TOPIC", "PARTITION", "ERROR"],
+        ["t1", "0", "UNKNOWN_MEMBER_ID"],
+        ["gone", "0", "UNKNOWN_TOPIC_OR_PARTITION"],
+    ]
+    long = ("--metadata-length", "5000")
+    for options, error in [
+        ((), "NONE"),
+        (long, "OFFSET_METADATA_TOO_LARGE"),
+        ((*long, "--max-metadata-length", "5000"), "NONE"),
+    ]:
+        (told,) = asked("groups", "check-commit", "new", "t1:0", *options, *SEGMENTS)["partitions"]
+        assert told["error"] == error
+    told = asked("groups", "check-commit", "classic-1", "t1:0", "--transactional", *SEGMENTS)
+    assert (told["operation"], told["partitions"][0]["error"]) == ("TxnOffsetCommit", "NONE")
+
+
+def test_registration(run, asked):
+    told = asked("groups", "registration", "classic-2", *SEGMENTS)
+    assert told["key"] == "00020009" + b"classic-2".hex()
+    assert (told["version"], told["value"][:4]) == (3, "0003")
+    _, out, _ = run("groups", "registration", "classic-2", *SEGMENTS)
+    assert f"value  {told['value']}\n" in out
+
+
+def test_names_that_mean_harm_are_shown_harmlessly(run, tmp_path):
+    name = "a\x1b[31m\u202eb"
+    log = write_log(tmp_path, {0: log_of(commit(name), commit(""))})
+    for command in (
+        ("groups", "list"),
+        ("fetch", name),
+        ("groups", "describe", "--all-groups"),
+        ("groups", "unload", 0),
+    ):
+        code, out, err = run(*command, "--segments", log)
+        assert code == 0
+        assert "\x1b" not in out + err
+        assert "\u202e" not in out + err
+    assert "‹empty›" in run("groups", "list", "--segments", log)[1]
+
+
+def test_no_line_is_wrapped_in_a_pipe(run, tmp_path):
+    name = "g" * 300
+    log = write_log(tmp_path, {0: log_of(commit(name, metadata="m" * 400))})
+    assert len(run("groups", "describe", name, "--segments", log)[1].splitlines()) == 2
+    assert len(run("fetch", name, "--segments", log)[1].splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["fetch"], *(["groups", name] for name in ("list", "describe", "coordinator", "unload", "check-commit"))]
+)
+def test_help_teaches(run, words):
+    code, out, err = run(*words, "--help")
+    assert (code, err) == (0, "")
+    assert "Examples" in out
+    assert f"sexton {' '.join(words)} " in out
+    assert "--segments" in out
+
+
+def test_a_question_to_a_run_needs_no_compiler(tmp_path):
+    """What takes longest to load reads logs; a question to a run, and to help, must not wait for it."""
+    run = write_run(tmp_path, segments=str(RECORDING / "before"))
+    program = (
+        "import sys\nfrom sexton.cli import main\n"
+        f"code = main(['fetch', 'classic-1', '--run', {str(run)!r}])\n"
+        "heavy = set('numba pyspark airflow great_expectations kafka'.split()) & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "COMMITTED-OFFSET" in done.stdout
+
+
+def test_a_question_to_a_log_needs_no_spark():
+    program = (
+        "import sys\nfrom sexton.cli import main\n"
+        f"code = main(['fetch', 'classic-1', '--segments', {str(RECORDING / 'before')!r}])\n"
+        "heavy = set('pyspark airflow great_expectations kafka'.split()) & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,6 +22,10 @@ RELEASES: Mapping[str, str] = {
     "kafka-3.9.1": "3.9.1",
     "kafka-2.8.2-plain": "2.8.2",
     "kafka-0.9.0.1": "0.9.0.1",
+    **{
+        f"kafka-{release}": release
+        for release in ("4.2.2", "4.1.2", "3.6.2", "3.5.2", "2.4.1", "2.3.1", "2.1.1", "2.0.1", "1.1.1")
+    },
 }
 """The broker of every recording."""
 

@@ -1,0 +1,94 @@
+"""One hot log partition with nine tenths of all bytes: it is cut into chunks, so that all cores share its work.
+
+What is planned is looked at, not how long it takes: how even the chunks are, and what the busiest core would read if
+each takes the largest chunk that is left, as Spark hands them out (stages/replay_groups).
+"""
+
+import heapq
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from sexton.kernels.fold import merge_all
+from sexton.log.segment import Chunk, Segment, plan_chunks
+from sexton.settings import Settings
+from tests.faults.logs import FIXED_SEED, joined, recordings
+from tests.kernels.compare import assert_equal, fold_bytes, fold_segments, loaded
+
+SEGMENT_BYTES = 104_857_600  # offsets.topic.segment.bytes
+TARGET_BYTES = Settings.model_fields["chunk_bytes"].default
+LOG_PARTITIONS = 50
+GIB = 1 << 30
+
+
+def segments_of(log_partition: int, sizes: list[int]) -> list[Segment]:
+    return [
+        Segment(log_partition=log_partition, path=str(number), size_bytes=size, base_offset=number)
+        for number, size in enumerate(sizes)
+    ]
+
+
+def segmented(size_bytes: int, random: Random) -> list[int]:
+    """Segments as compaction leaves them: some whole, most shrunk to any size."""
+    sizes: list[int] = []
+    while sum(sizes) < size_bytes:
+        sizes.append(random.choice([SEGMENT_BYTES, random.randrange(1, SEGMENT_BYTES), random.randrange(1, 99_999)]))
+    return sizes
+
+
+def skewed(hot_share: float, total_bytes: int, shape: str) -> list[list[Segment]]:
+    random = Random(FIXED_SEED)
+    hot_bytes = round(total_bytes * hot_share)
+    hot = {
+        "one file": [hot_bytes],
+        "whole segments": [SEGMENT_BYTES] * (hot_bytes // SEGMENT_BYTES),
+        "compacted": segmented(hot_bytes, random),
+    }[shape]
+    rest = (total_bytes - hot_bytes) // (LOG_PARTITIONS - 1)
+    return [segments_of(0, hot), *(segments_of(number, [rest]) for number in range(1, LOG_PARTITIONS))]
+
+
+def bytes_of(chunk: Chunk) -> int:
+    return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
+
+
+def longest_run(chunks: list[Chunk], cores: int) -> int:
+    """Bytes of the busiest core when each takes the largest chunk that is left."""
+    busy = [0] * cores
+    for size in sorted(map(bytes_of, chunks), reverse=True):
+        heapq.heapreplace(busy, busy[0] + size)
+    return max(busy)
+
+
+@pytest.mark.parametrize("cores", [2, 8, 32])
+@pytest.mark.parametrize("shape", ["one file", "whole segments", "compacted"])
+def test_every_core_has_its_share_of_a_hot_log_partition(shape: str, cores: int) -> None:
+    partitions = skewed(0.9, 40 * GIB, shape)
+    chunks = [chunk for segments in partitions for chunk in plan_chunks(segments, target_bytes=TARGET_BYTES)]
+    total = sum(map(bytes_of, chunks))
+    assert total == sum(segment.size_bytes for segments in partitions for segment in segments)
+    assert max(map(bytes_of, chunks)) <= TARGET_BYTES
+    assert longest_run(chunks, cores) <= 1.05 * total / cores
+    balanced = skewed(1 / LOG_PARTITIONS, 40 * GIB, shape)
+    even = [chunk for segments in balanced for chunk in plan_chunks(segments, target_bytes=TARGET_BYTES)]
+    share = longest_run(chunks, cores) / total, longest_run(even, cores) / sum(map(bytes_of, even))
+    assert share[0] <= 1.1 * share[1]
+
+
+@pytest.mark.parametrize("shape", ["one file", "whole segments", "compacted"])
+def test_chunks_are_neither_crumbs_nor_heaps(shape: str) -> None:
+    chunks = plan_chunks(skewed(0.9, 40 * GIB, shape)[0], target_bytes=TARGET_BYTES)
+    sizes = [bytes_of(chunk) for chunk in chunks]
+    assert all(low + high > TARGET_BYTES // 2 for low, high in pairwise(sizes))
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
+    assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+@pytest.mark.parametrize("target_bytes", [1_000, 9_000, 70_000, 1 << 30])
+def test_the_chunks_of_a_hot_log_partition_give_what_one_pass_gives(target_bytes: int) -> None:
+    names = ("kafka-0.9.0.1/1", "kafka-4.3.1-plain/1", "kafka-4.3.1-lz4/1")
+    log = joined(*(recordings()[name] for name in names))
+    plain = loaded(log)
+    assert_equal(fold_bytes(log), plain, partition_count=4)
+    assert_equal(merge_all(fold_segments([log], target_bytes=target_bytes)), plain, partition_count=4)

@@ -65,7 +65,7 @@ def recorded(recording: str) -> Iterator[tuple[str, Record]]:
 
 
 def test_there_are_recordings() -> None:
-    assert len(RECORDINGS) == 15
+    assert len(RECORDINGS) == 18
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

@@ -14,7 +14,7 @@ from sexton.records import RECORD_TYPES
 NAME = "group_coordinator"
 DEFAULT_RELEASE = (4, 3, 1)
 LAST_RELEASE = (4, 4)
-RECORDED = ((4, 0, 0), (4, 1, 2), (4, 2, 2), (4, 3, 1))
+RECORDED = ((4, 0, 0), (4, 1, 2), (4, 2, 2), (4, 3, 1), (4, 4, 0))
 """Releases of which a recording is part of the tests."""
 _OFFSETS_AND_CLASSIC = {0: 0, 1: 4, 2: 4}
 

@@ -14,7 +14,10 @@ from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscripti
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)
 LAST_RELEASE = (3, 9)
-RECORDED = ((1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 3, 1), (2, 4, 1), (2, 8, 2), (3, 5, 2), (3, 6, 2), (3, 9, 1))
+RECORDED = (
+    *((0, 10, 2, 2), (0, 11, 0, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 3, 1), (2, 4, 1), (2, 8, 2)),
+    *((3, 5, 2), (3, 6, 2), (3, 9, 1)),
+)
 """Releases of which a recording is part of the tests."""
 
 

@@ -8,11 +8,12 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.questions.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.questions.errors import Error
-from sexton.coordinator.questions.fetch import fetch
+from sexton.coordinator.questions.fetch import AskedPartition, fetch
 from sexton.coordinator.questions.held import Nothing
 from sexton.coordinator.questions.listing import describe_group, list_groups
 from sexton.coordinator.questions.ownership import Owner, find_coordinator
 from sexton.log.message_set import encode_message_set
+from sexton.records import encode_key, encode_value
 from tests.coordinator.questions.broker import WAYS, coordinator_of, one_log, rows
 from tests.strategies import (
     BatchSpec,
@@ -112,12 +113,25 @@ def test_before_0_10_1_a_failed_load_leaves_the_offsets_that_came_first_and_no_g
     def value(group_id, offset):
         return offset_key(group_id, record_type=record_type), offset_value(offset, version=0, record_type=record_type)
 
-    own = [group_entry(2, "c", None)] if record_type else []
+    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "p", "leader": "m", "members": []}
+    own = [(encode_key(2, {"group_id": "c"}), encode_value(2, 0, fields))] if record_type else []
     log = old_log(value("a", 7), *own, (b"\x00\x63", b""), value("b", 8))
     broker = coordinator_of({0: log}, profile=profile, partition_count=1)
     assert rows(fetch(broker, "a")) == {"t-0": [7]}
     assert rows(fetch(broker, "b")) == {}
     assert names(list_groups(broker)) == []
+    whole = coordinator_of({0: old_log(value("a", 7), *own)}, profile=profile, partition_count=1)
+    assert names(list_groups(whole)) == ["c"] * len(own)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_share_group_has_no_offsets_to_fetch(way):
+    """Not even those that a removed group of its id has left behind."""
+    removed = [commit("g", 5), group_entry(2, "g", classic_fields()), group_entry(2, "g", None)]
+    broker = one_log(*removed, group_entry(11, "g", {"epoch": 1, "metadata_hash": 0}), profile=JAVA, way=way)
+    assert describe_group(broker, "g").group.group_type == "Share"
+    asked = [AskedPartition(topic="t", partition=0)]
+    assert (rows(fetch(broker, "g")), rows(fetch(broker, "g", partitions=asked))) == ({}, {"t-0": [-1]})
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -2,31 +2,22 @@
 
 import pytest
 
-from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.fetch import fetch
 from sexton.coordinator.questions.listing import list_groups
-from tests.coordinator.golden import GOLDEN, lines, segments
+from tests.coordinator.golden import GOLDEN, RELEASES, lines, segments
 from tests.coordinator.questions.broker import WAYS, coordinator_of
 
-RECORDINGS = {
-    "kafka-4.3.1-plain": "group_coordinator:4.3.1",
-    "kafka-4.3.1-lz4": "group_coordinator:4.3.1",
-    "kafka-4.3.1-partial": "group_coordinator:4.3.1",
-    "kafka-4.0.0": "group_coordinator:4.0.0",
-    "kafka-3.9.1": "group_metadata_manager:3.9",
-    "kafka-2.8.2-plain": "group_metadata_manager:2.8",
-    "kafka-0.9.0.1": "offset_manager:0.9.0.1",
-}
 LOG_PARTITIONS = 4
 
 
-@pytest.fixture(scope="module", params=[(name, way) for name in RECORDINGS for way in WAYS], ids="-".join)
+@pytest.fixture(scope="module", params=[(name, way) for name in RELEASES for way in WAYS], ids="-".join)
 def recorded(request):
     """(what the broker answered, a coordinator of the same bytes)."""
     name, way = request.param
     logs = {log_partition: b"".join(chunks) for log_partition, chunks in segments(GOLDEN / name / "before")}
-    broker = coordinator_of(logs, profile=profile_of(RECORDINGS[name]), partition_count=LOG_PARTITIONS, way=way)
+    broker = coordinator_of(logs, profile=of_broker(RELEASES[name]), partition_count=LOG_PARTITIONS, way=way)
     return lines(GOLDEN / name / "loaded.jsonl"), broker
 
 

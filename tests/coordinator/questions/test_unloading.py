@@ -54,6 +54,12 @@ def test_one_cache_drops_the_groups_that_belong_there(way):
     assert (ids(gone.groups), gone.offset_count, ids(gone.staying)) == (["a", "c"], 2, ["d"])
 
 
+def test_of_two_copies_in_one_cache_one_goes():
+    logs = {0: log(commit("a"), commit("a", partition=1)), 1: log(commit("a"))}
+    gone = unload(coordinator_of(logs, profile=SCALA, partition_count=2), 1)
+    assert (ids(gone.groups), gone.offset_count) == (["a"], 1)
+
+
 def test_0_9_0_0_unloads_every_group_but_only_its_offsets():
     profiles = [profile_of(f"offset_manager:{release}") for release in ("0.9.0.0", "0.9.0.1")]
     first, second = (unload(coordinator_of(_old_logs(), profile=profile, partition_count=2), 1) for profile in profiles)

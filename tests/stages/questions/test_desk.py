@@ -10,6 +10,7 @@ from sexton.coordinator.questions.fetch import fetch
 from sexton.coordinator.questions.listing import describe_group, list_groups
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.message_set import encode_message_set
+from sexton.records import encode_key, encode_value
 from sexton.stages.questions import log_parts
 from tests.coordinator.golden import GOLDEN, lines
 from tests.coordinator.questions.broker import rows
@@ -17,10 +18,8 @@ from tests.stages.questions.worlds import desk, log_of, logs_of, write_archive, 
 from tests.strategies import (
     BASE_MS,
     BatchSpec,
-    classic_fields,
     commit,
     encode_log,
-    group_entry,
     offset_key,
     offset_value,
 )
@@ -90,7 +89,7 @@ def test_one_group_takes_one_log_partition(tmp_path, way):
 
 
 def test_few_groups_are_all_asked_how_many_log_partitions_there_are(tmp_path):
-    logs = {number: data for number, data in logs_of(GROUPS[:60], 50).items() if data}
+    logs = {number: data for number, data in logs_of(GROUPS[:45], 50).items() if data}
     opened = desk(segments=str(write_log(tmp_path, logs)))
     assert sorted(opened.parts.read) == sorted(logs)
     assert opened.coordinator.partition_count == 50
@@ -168,8 +167,9 @@ def old_value(group_id, committed_offset):
 
 def test_a_load_that_leaves_what_came_before(tmp_path, way):
     """offset_manager: the prefix is served, and a group of its own is not installed; a run does not keep that."""
-    own = group_entry(2, "own", classic_fields())
-    entries = [old_value("g", 1), (own[0], b"\0\0" + own[1][2:14] + bytes(8)), UNREADABLE, old_value("later", 2)]
+    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "p", "leader": "m", "members": []}
+    own = encode_key(2, {"group_id": "own"}), encode_value(2, 0, fields)
+    entries = [old_value("g", 1), own, UNREADABLE, old_value("later", 2)]
     segments = str(write_log(tmp_path / "log", {0: old_log(*entries)}))
     opened = desk(segments=segments, profile="offset_manager:0.9.0.1")
     assert rows(fetch(opened.coordinator, "g")) == {"t-0": [1]}

@@ -16,7 +16,7 @@ from sexton.stages.source import LogSource, open_archive, open_segments
 if TYPE_CHECKING:
     from sexton.stages.choose_profile import Choice
 
-_TELLING_GROUPS = 100
+_TELLING_GROUPS = 50
 """So many groups tell the number of log partitions as well as all of them do."""
 
 
@@ -71,7 +71,10 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
                 fix="is the topics file of this cluster?",
             )
         return source.partition_count
-    found: dict[int, Collection[str]] = {number: parts.group_ids_at_head(number) for number in source.segments}
+    limit = max(4, 4 * _TELLING_GROUPS // len(source.segments))
+    found: dict[int, Collection[str]] = {
+        number: parts.group_ids_at_head(number, limit=limit) for number in source.segments
+    }
     if sum(map(len, found.values())) < _TELLING_GROUPS:
         for number in source.segments:
             _ = shards[number]

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed plainly."""
 _WHOLE_LOG = 1 << 62
-_HEAD_BYTES = 256 << 10
-_HEAD_GROUPS = 40
+_HEAD_BYTES = 64 << 10
 _OFFSET_TYPES = (0, 1)
 
 
@@ -56,8 +55,8 @@ class LogParts:
             held = PlainHeld(self._load(log_partition, stops_at_failure=True))
         return shard_after_load(held, profile=self.profile, load_failed=failed)
 
-    def group_ids_at_head(self, log_partition: int) -> set[str]:
-        """Some groups with offsets, read from where the log partition begins, whatever their records say."""
+    def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
+        """Up to `limit` groups of offset records, read from where the log partition begins."""
         found: set[str] = set()
         for segment in self._segments(log_partition)[:1]:
             for record in self._data_records(self._bytes(segment, _HEAD_BYTES).tobytes()):
@@ -67,7 +66,7 @@ class LogParts:
                     continue
                 if record_type in _OFFSET_TYPES:
                     found.add(key["group_id"])
-                if len(found) >= _HEAD_GROUPS:
+                if len(found) >= limit:
                     return found
         return found
 

@@ -6,8 +6,6 @@ than ours reads them with, and some batches come from kafka-python's builder. Fu
 """
 
 import gzip
-import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -22,20 +20,15 @@ import pytest
 import zstandard
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from sexton.java import find_java
-from sexton.kafka import jars
-from sexton.kafka.broker import dump_log
 from sexton.log import codec as codecs
-from sexton.log.batch import Batch, Record, encode_batch, encode_marker, marker_of, read_records
+from sexton.log.batch import Record, encode_batch, encode_marker, read_records
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message, encode_message_set
-from sexton.records import RECORD_TYPES, decode_key, decode_value, encode_value
-from sexton.settings import settings, variable
+from sexton.records import RECORD_TYPES, decode_value, encode_value
+from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import batches_in, moved
 from tests.faults.records import ALL_VERSIONS, random_key, random_value
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
-from tests.log.test_golden import BATCH, as_dumped, parsed
-from tests.records.kafka_json import as_kafka_json
 from tests.strategies import BASE_MS
 
 Pair = tuple[bytes | None, bytes | None]
@@ -264,16 +257,6 @@ def test_what_kafka_python_has_built(kafka_python, codec: int) -> None:
 
 # --- kafka-dump-log
 
-OLD_BATCH = re.compile(
-    r"offset: (\d+) position: (\d+) (?:CreateTime|LogAppendTime|NoTimestampType): (-?\d+) size: (\d+) magic: (\d) "
-    r"compresscodec: (\w+) crc: (\d+) isvalid: (true|false)"
-)
-RECORD = re.compile(
-    r"\| offset: (\d+) (?:CreateTime|LogAppendTime|NoTimestampType): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) "
-    r"(?:sequence: -?\d+ headerKeys: \[\]|isValid: true crc: \d+)(?: endTxnMarker: (COMMIT|ABORT))?"
-)
-
-
 UNLIKE_4_3: dict[int, dict[str, Any]] = {
     2: {"protocol_type": "connect"},
     17: {"stored_description_topology_epoch": -1, "failed_description_topology_epoch": -1},  # of 4.4
@@ -294,61 +277,6 @@ def readable_pairs(count: int, random: Random) -> list[Pair]:
     return pairs
 
 
-def by_kafka(text: str) -> dict[str, list[tuple[object, ...]]]:
-    """What the tool printed, by segment file."""
-    rows: dict[str, list[tuple[object, ...]]] = {}
-    decode = json.JSONDecoder().raw_decode
-    for line in text.split("\n"):
-        if line.startswith("Dumping "):
-            rows[line.split("/")[-2]] = found = []
-        elif match := RECORD.match(line):
-            numbers = [int(match[group]) for group in range(1, 5)]
-            key, payload = None, None
-            if " key: " in line and not match[5]:
-                key, end = decode(line, line.index(" key: ") + 6)
-                told = line[end:].strip().removeprefix("payload: ")
-                payload = None if told == "<DELETE>" else json.loads(told)
-            found.append((*numbers, match[5], key, payload))
-        elif BATCH.match(line):
-            found.append(parsed(line))
-        elif match := OLD_BATCH.match(line):
-            *numbers, codec, crc, valid = match.groups()
-            found.append((*map(int, numbers), codec, int(crc), valid == "true"))
-        else:
-            assert line == "" or line.startswith("Log starting offset: "), line
-    return rows
-
-
-def as_kafka_prints(log: bytes) -> Iterator[tuple[object, ...]]:
-    for batch in batches_in(log):
-        if batch.magic == 2:
-            yield next(as_dumped(batch))
-        else:
-            crc = int.from_bytes(batch.data[12:16], "big")
-            yield (
-                batch.base_offset, batch.position, batch.max_timestamp_ms, batch.size_bytes, batch.magic,
-                codecs.NAMES[batch.codec], crc, batch.crc_ok,
-            )  # fmt: skip
-        for record in read_records(batch, cap_bytes=CAP_BYTES):
-            yield as_record_line(batch, record)
-
-
-def as_record_line(batch: Batch, record: Any) -> tuple[object, ...]:
-    assert isinstance(record, Record), record
-    key, value = record.key or b"", record.value
-    numbers = (record.log_offset, record.timestamp_ms, len(key), -1 if value is None else len(value))
-    if batch.is_control:
-        return (*numbers, marker_of(record), None, None)
-    number, fields = decode_key(key)
-    declared = RECORD_TYPES[number]
-    shown = {"type": str(number), "data": as_kafka_json(declared.key, 0, fields)}
-    if value is None:
-        return (*numbers, None, shown, None)
-    version, fields = decode_value(number, value)
-    payload = {"version": str(version), "data": as_kafka_json(declared.value, version, fields)}
-    return (*numbers, None, shown, payload)
-
-
 def test_kafka_dump_log_reads_the_same(tmp_path: Path, full: bool, seed: int, tell) -> None:
     random = Random(seed)
     logs = {
@@ -357,14 +285,11 @@ def test_kafka_dump_log_reads_the_same(tmp_path: Path, full: bool, seed: int, te
         )
         for magic, codec in FORMATS
     }
-    files = []
+    files = {}
     for name, log in logs.items():
         (tmp_path / name).mkdir()
-        files.append(tmp_path / name / f"{batches_in(log)[0].base_offset:020d}.log")
-        files[-1].write_bytes(log)
-    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
-    printed = by_kafka(dump_log(files, java=java, jars=jars.ensure(settings().cache, "kafka")))
-    assert list(printed) == list(logs)
-    for name, log in logs.items():
-        assert list(as_kafka_prints(log)) == printed[name], name
+        files[tmp_path / name / f"{batches_in(log)[0].base_offset:020d}.log"] = log
+    for path, log in files.items():
+        path.write_bytes(log)
+    assert_reads_the_same(files)
     tell(f"{READ_BY_KAFKA[full] * len(logs):,} records in {len(logs)} formats")

@@ -28,8 +28,8 @@ from tests.faults.logs import FIXED_SEED, batches_in, clean_edge_cases, every_ki
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_pieces, loaded, tables_of
 
 FULL_COUNT = 50_000  # for each of the two seeds
-CI_COUNT = 600
-EVERY_BIT_OF = 40  # in CI one bit in so many of the exhaustive test
+CI_COUNT = 400
+EVERY_BIT_OF = 80  # in CI one bit in so many of the exhaustive test
 PAGE_BYTES = 4096
 SILENT = ("harmless", "torn", "renumbered")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from random import Random
 
+import pyarrow as pa
 import pytest
 
 from sexton.coordinator import decoding
@@ -17,6 +18,7 @@ from sexton.coordinator.decoding import Decoded, Undecodable, UnknownType
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError
+from sexton.log import codec as codecs
 from sexton.log.batch import (
     BadRecord,
     Batch,
@@ -41,12 +43,15 @@ Make = Callable[[Random], bytes]
 Read = Callable[[bytes, Random], str]
 
 # inputs for each of the two seeds
-CI = {"key": 2_000, "value": 4_000, "subscription": 1_500, "batch": 1_500, "record": 1_000}
-FULL = {"key": 500_000, "value": 1_250_000, "subscription": 500_000, "batch": 150_000, "record": 2_600_000}
+CI = {"key": 2_000, "value": 4_000, "subscription": 1_000, "batch": 1_500, "body": 500, "record": 1_000}
+FULL = {
+    "key": 500_000, "value": 1_250_000, "subscription": 500_000, "batch": 150_000, "body": 100_000, "record": 2_500_000
+}  # fmt: skip
 SLOWEST_S = 1.0
 MORE_BYTES = 64 << 20
 MEASURED_AT_ONCE = 500
 RECORDS_OF_A_LOG = 20
+BODIES_OF_A_LOG = 10
 COMPARED = 20  # full: the log of one in so many is replayed by both readers
 CAP_BYTES = Settings.model_fields["inflated_cap_bytes"].default
 
@@ -175,6 +180,40 @@ def test_decoders(kind: str, full: bool, seed: int, tell) -> None:
     said = fuzz(make, read, count=(FULL if full else CI)[kind], random=Random(seed))
     tell(f"{said.total():,} inputs: {dict(said.most_common())}")
     assert len(said) > 1, "no input was bad, or none was good"
+
+
+def test_compressed_bodies(full: bool, seed: int, tell) -> None:
+    """The fold decompresses most of them itself; the reader, by other libraries, must come to the same."""
+    random, pool, said = Random(seed), _pool(seed), Counter[str]()
+    count = (FULL if full else CI)["body"]
+    for _ in range(0, count, BODIES_OF_A_LOG):
+        log = b"".join(spoiled_body(pool, at, random) for at in range(0, 10 * BODIES_OF_A_LOG, 10))
+        try:
+            assert_equal(fold_bytes(log), plain := loaded(log))
+        except Exception as error:
+            raise AssertionError(log.hex()) from error
+        said.update(row.reason for row in plain.undecodable)
+    tell(f"{count:,} bodies: {dict(said.most_common())}")
+    assert said["bad_codec"]
+
+
+def spoiled_body(pool: list[tuple[int, bytes, bytes]], at: int, random: Random) -> bytes:
+    """A batch with a good CRC whose compressed records are spoiled, or now and then are not."""
+    records = [random.choice(pool)[1:] for _ in range(random.choice([1, 3, 10]))]
+    plain = encode_batch(records, base_offset=at, timestamp_ms=BASE_MS)
+    codec = random.randint(1, 4)
+    body = random.choice(WRITERS)(plain[61:], codec)
+    tail = bytes([0, codec]) + plain[23:61] + (spoiled(body, random) if random.random() < 0.8 else body)
+    return plain[:8] + (len(tail) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(tail).to_bytes(4, "big") + tail
+
+
+def by_pyarrow(data: bytes, codec: int) -> bytes:
+    """As clients that do not run on Java write it: snappy without xerial's frame, zstd with its size told."""
+    name = {codecs.GZIP: "gzip", codecs.SNAPPY: "snappy", codecs.LZ4: "lz4", codecs.ZSTD: "zstd"}[codec]
+    return bytes(pa.Codec(name).compress(data, asbytes=True))
+
+
+WRITERS: tuple[Callable[[bytes, int], bytes], ...] = (lambda data, codec: codecs.deflate(codec, data), by_pyarrow)
 
 
 def test_records_of_good_batches(full: bool, seed: int, tell) -> None:

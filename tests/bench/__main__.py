@@ -7,9 +7,9 @@ For every log (see `sets`), one at a time, in a scratch folder that is removed:
 - `sexton audit` runs on it, start of Python and Spark, checks and report included.
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. Loads and kernel runs of up to a few
-million records are repeated and the fastest counts, for both alike. Prints tables; writes figures.json and figures.svg
-to docs/bench after a full run, below var/bench after a partial one. Everything that is started is stopped, also on
-Ctrl-C.
+million records are repeated and the fastest counts, for both alike. Prints tables; a full run writes figures.json and
+figures.svg to docs/bench and the README's section of figures, a partial one below var/bench. Everything that is started
+is stopped, also on Ctrl-C.
 """
 
 import argparse
@@ -28,9 +28,20 @@ from rich.console import Console
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
 from sexton.settings import PROJECT_ROOT, settings, variable
+from tests.bench import readme
 from tests.bench.broker import Cluster, Load, LoadingBroker
-from tests.bench.chart import chart
-from tests.bench.figures import MILLION, Figures, as_json, figures_table, millions, targets, targets_table
+from tests.bench.chart import DUMPED_SET, chart
+from tests.bench.figures import (
+    MILLION,
+    Figures,
+    as_json,
+    figures_table,
+    from_json,
+    millions,
+    targets,
+    targets_table,
+    this_machine,
+)
 from tests.bench.generate import Shape, write
 from tests.bench.segments import Written
 from tests.bench.sets import LOG_PARTITIONS, QUICK_RECORDS, SETS, LogSet
@@ -39,6 +50,7 @@ from tests.bench.watch import run_watched
 REPEATED_BELOW = 10 * MILLION
 BYTES_PER_RECORD = 120
 TABLE_WIDTH = 170
+DOCS = PROJECT_ROOT / "docs" / "bench"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,22 +129,30 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
     parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
+    parser.add_argument("--render", action="store_true", help="measure nothing: draw what docs/bench/figures.json says")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is stopped then, too
-    logs = list(chosen_logs(options))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
     is_partial = bool(options.sets or options.records or options.quick)
-    out = options.out or (settings().var / "bench" if is_partial else PROJECT_ROOT / "docs" / "bench")
+    out = options.out or (settings().var / "bench" if is_partial else DOCS)
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
-    with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
-        _require_room(Path(scratch), max(records for _, records in logs))
-        figures, rate = _measure_all(logs, Path(scratch), console)
+    if options.render:
+        figures, rate, machine = from_json(json.loads((DOCS / "figures.json").read_text(encoding="utf-8")))
+    else:
+        logs = list(chosen_logs(options))
+        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
+            _require_room(Path(scratch), max(records for _, records in logs))
+            figures, rate = _measure_all(logs, Path(scratch), console)
+        machine = this_machine()
     console.print(figures_table(figures))
     if rate:
         console.print(f"kafka-dump-log --offsets-decoder: {rate:,.0f} records a second")
     console.print(targets_table(targets(figures, rate)))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "figures.json").write_text(json.dumps(as_json(figures, rate), indent=2) + "\n", encoding="utf-8")
+    told = json.dumps(as_json(figures, rate, machine), indent=2)
+    (out / "figures.json").write_text(told + "\n", encoding="utf-8")
     (out / "figures.svg").write_text(chart(figures, rate), encoding="utf-8")
+    if out == DOCS:
+        readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine))
     console.print(f"written to {out}")
 
 
@@ -151,7 +171,7 @@ def _measure_all(
             with console.status(f"{name}: generating"):
                 written = write(log_set.at(records), Path(folder) / "log")
             with console.status(f"{name}: measuring"):
-                if rate is None and log_set.name == "plain":
+                if rate is None and log_set.name == DUMPED_SET:
                     rate = dump_rate(kafka, Path(folder) / "log", written.records)
                 figures.append(measure(kafka, log_set.at(records), written, log_set.name, Path(folder)))
         one = figures[-1]

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,15 @@ from rich.table import Table
 
 MILLION = 1_000_000
 MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where was measured."""
+
+    cores: int
+    processor: str
+    python: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +150,15 @@ def targets_table(wanted: Sequence[Target]) -> Table:
     return table
 
 
-def as_json(all_figures: Sequence[Figures], dump_rate: float | None) -> dict[str, Any]:
+def this_machine() -> Machine:
+    """What this process runs on."""
+    return Machine(cores=os.cpu_count() or 1, processor=_processor(), python=platform.python_version())
+
+
+def as_json(all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine) -> dict[str, Any]:
     """Everything measured and derived, and the machine that it was measured on."""
     return {
-        "machine": {"cores": os.cpu_count(), "processor": _processor(), "python": platform.python_version()},
+        "machine": asdict(machine),
         "dump_log_records_per_second": dump_rate,
         "logs": [
             asdict(one)
@@ -158,6 +172,13 @@ def as_json(all_figures: Sequence[Figures], dump_rate: float | None) -> dict[str
         ],
         "targets": [asdict(t) | {"is_reached": t.is_reached} for t in targets(all_figures, dump_rate)],
     }
+
+
+def from_json(told: dict[str, Any]) -> tuple[list[Figures], float | None, Machine]:
+    """What `as_json` was made of."""
+    names = [field.name for field in fields(Figures)]
+    logs = [Figures(**{name: log[name] for name in names}) for log in told["logs"]]
+    return logs, told["dump_log_records_per_second"], Machine(**told["machine"])
 
 
 def _processor() -> str:

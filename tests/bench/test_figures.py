@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
 from tests.bench.chart import chart
-from tests.bench.figures import MILLION, Figures, as_json, figures_table, targets, targets_table
+from tests.bench.figures import MILLION, Figures, Machine, as_json, figures_table, from_json, targets, targets_table
+from tests.bench.readme import BEGIN, END, section, update
 
 PLAIN = Figures(
     name="plain",
@@ -29,6 +31,7 @@ LARGE = replace(
 HOT = replace(PLAIN, name="hot", audit_s=24.0)
 TRANSACTIONAL = replace(PLAIN, name="transactional", records=33 * MILLION, kernel_s=1.0)
 LOGS = [PLAIN, HOT, TRANSACTIONAL, LARGE]
+MACHINE = Machine(cores=2, processor="a processor", python="3.11")
 
 
 def test_targets() -> None:
@@ -54,13 +57,18 @@ def test_targets() -> None:
 
 
 @pytest.mark.parametrize("dump_rate", [None, 25_000.0])
-def test_the_chart_shows_every_log(dump_rate: float | None) -> None:
+def test_the_chart_shows_the_largest_log_of_each_set(dump_rate: float | None) -> None:
     root = ElementTree.fromstring(chart(LOGS, dump_rate))
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"plain 30 M", "hot 30 M", "transactional 30 M", "plain 100 M"} <= set(texts)
-    assert texts.count("15.0 M/s") == 2  # the kernel on plain and hot
+    assert [text for text in texts if text and text.endswith("0 M")] == [
+        "plain 100 M",
+        "hot 30 M",
+        "transactional 30 M",
+    ]
+    assert texts.count("25 k/s") == (1 if dump_rate else 0)
+    assert {"50.0 M/s", "15.0 M/s", "33.0 M/s"} <= set(texts)
     bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if float(bar.get("width", 0)) > 11]
-    assert len(bars) == len(LOGS) * (4 if dump_rate else 3)
+    assert len(bars) == 3 * 3 + (1 if dump_rate else 0)
     height = float(root.get("height", 0))
     assert all(float(bar.get("y", 0)) + float(bar.get("height", 0)) < height for bar in bars)
 
@@ -72,6 +80,22 @@ def test_tables_and_json() -> None:
         console.print(targets_table(targets(LOGS, 25_000.0)))
     assert "15.0 / 10.0" in shown.get()
     assert shown.get().count("missed") == 7
-    told = json.loads(json.dumps(as_json(LOGS, 25_000.0)))
+    told = json.loads(json.dumps(as_json(LOGS, 25_000.0, MACHINE)))
     assert [log["kernel_per_started"] for log in told["logs"]] == [15.0, 15.0, 30.0, 45.0]
-    assert told["dump_log_records_per_second"] == 25_000.0
+    assert from_json(told) == (LOGS, 25_000.0, MACHINE)
+
+
+def test_the_readme_gets_the_figures_and_keeps_the_rest(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nan earlier figure\n{END}\nafter\n")
+    for _ in range(2):
+        update(readme, section(LOGS, 25_000.0, MACHINE))
+    text = readme.read_text()
+    assert "| plain 30 M | 2,700 | 30.0 / 20.0 | 2.00 | 15 / 10 | 15.0 | 2.0 / 1.3 | 400 |" in text
+    assert text.startswith(f"before\n{BEGIN}\nSeconds on 2 cores (a processor)")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "an earlier figure" not in text
+    other = tmp_path / "other.md"
+    other.write_text("no marks")
+    with pytest.raises(ValueError, match="no place for figures"):
+        update(other, "x")

@@ -9,9 +9,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from random import Random
 
+import numpy as np
 import pytest
 
-from sexton.kernels.fold import merge_all
+from sexton.kernels.fold import PartialFold, merge_all
+from sexton.kernels.table import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
 from tests.kernels.compare import assert_equal, fold_bytes, fold_pieces, loaded
@@ -28,19 +30,38 @@ class Expected:
         self.offsets = [0, *(batch.next_offset for batch in batches)]
         self._log = log
         self._whole = -1
-        self._fold = b""
+        self._fold = PartialFold.empty()
 
     def whole_batches(self, cut: int) -> int:
         return bisect_right(self.starts, cut) - 1
 
-    def fold(self, whole: int) -> bytes:
+    def fold(self, whole: int) -> PartialFold:
         """The fold of the first batches, which equals the plain replay of them in every row."""
         if whole != self._whole:
             data = self._log[: self.starts[whole]]
-            fold = fold_bytes(data)
-            assert_equal(fold, loaded(data), partition_count=3)
-            self._whole, self._fold = whole, fold.to_bytes()
+            self._whole, self._fold = whole, fold_bytes(data)
+            assert_equal(self._fold, loaded(data), partition_count=3)
         return self._fold
+
+
+def is_same(left: PartialFold, right: PartialFold) -> bool:
+    """Whether two folds are the same, by what is used of their arrays or else by the bytes they are stored in."""
+    is_alike = (
+        np.array_equal(left.tally, right.tally)
+        and left.undecodable == right.undecodable
+        and np.array_equal(left.state.counts, right.state.counts)
+        and all(np.array_equal(used(left, name), used(right, name)) for name in ROW_TABLES | ARENAS)
+    )
+    return is_alike or left.to_bytes() == right.to_bytes()
+
+
+def used(fold: PartialFold, name: str) -> np.ndarray:
+    """What is used of an array; the place of a text is any number where there is no text."""
+    filled = getattr(fold.state, name)[: fold.state.counts[(ROW_TABLES | ARENAS)[name]]]
+    if name in ("keys", "waiting"):
+        filled = filled.copy()
+        filled[filled[:, TEXT_SIZE] == 0, TEXT_AT] = 0
+    return filled
 
 
 def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = frozenset()) -> int:
@@ -53,7 +74,7 @@ def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = fr
         part = memoryview(log)[:cut]
         tail = list(read_batches(part, start=start, floor_offset=expected.offsets[whole]))
         assert tail == ([TornTail(position=start, size_bytes=cut - start)] if cut > start else []), cut
-        assert fold_bytes(part).to_bytes() == expected.fold(whole), cut
+        assert is_same(fold_bytes(part), expected.fold(whole)), cut
         if cut in replayed:
             assert_equal(merge_all(fold_pieces(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)
         count += 1
@@ -77,11 +98,11 @@ def test_cuts_of_a_mebibyte(full: bool, seed: int, tell) -> None:
     replayed = frozenset(random.sample(range(1, len(log)), WHOLE_REPLAYS if full else 3))
     if full and seed != FIXED_SEED:
         pytest.skip("every cut was made with the fixed seed")
-    cuts = range(len(log) + 1) if full else sorted({*random.sample(range(len(log)), 50), *replayed})
+    cuts = range(len(log) + 1) if full else sorted({*random.sample(range(len(log)), 30), *replayed})
     tell(f"{check_cuts(log, cuts, replayed=replayed):,} cuts")
 
 
 def test_around_the_ends_of_batches(full: bool, tell) -> None:
     log = one_mebibyte()
     near = sorted({cut for cut in around_the_ends(log) if 0 <= cut <= len(log)})
-    tell(f"{check_cuts(log, near if full else near[:: len(near) // 50]):,} cuts")
+    tell(f"{check_cuts(log, near if full else near[:: len(near) // 24]):,} cuts")

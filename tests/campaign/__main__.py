@@ -1,0 +1,57 @@
+"""Random histories against every way of reading them.
+
+    python -m tests.campaign --histories 1000000 --processes 2
+    python -m tests.campaign --seed 5 --only 1234
+
+Without a seed one is drawn and printed. Exits with 1 when the ways of reading differ on any history.
+"""
+
+import argparse
+import sys
+import time
+from random import SystemRandom
+
+from tests.campaign.narrow import ONLY_TRIES, Failure, failures_of
+from tests.campaign.run import run
+
+_MOST_FAILURES = 10
+_TOLD_EVERY_S = 30.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaign", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--histories", type=int, default=20_000, metavar="COUNT")
+    parser.add_argument("--processes", type=int, default=1, metavar="COUNT")
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32))
+    parser.add_argument("--only", metavar="INDEX,INDEX,...", help="check these histories, together in one log")
+    asked = parser.parse_args(arguments)
+    if asked.only is None:
+        failures = _campaign(asked.seed, asked.histories, processes=asked.processes)
+    else:
+        failures = failures_of([int(index) for index in asked.only.split(",")], asked.seed, tries=ONLY_TRIES)
+        print(*failures, sep="\n", end="\n" if failures else "")
+    print(f"{len(failures)} failures" if failures else "no difference")
+    return 1 if failures else 0
+
+
+def _campaign(seed: int, count: int, *, processes: int) -> list[Failure]:
+    """The failures, told as they come, and now and then how far it is."""
+    print(f"seed {seed}", flush=True)
+    started = told = time.monotonic()
+    failures: list[Failure] = []
+    for done, found in run(seed, count, processes=processes):
+        failures += found
+        print(*found, sep="\n", end="\n" if found else "", flush=True)
+        now = time.monotonic()
+        if now - told > _TOLD_EVERY_S or done == count or len(failures) >= _MOST_FAILURES:
+            told = now
+            print(f"{done} histories in {now - started:.1f} s, {done / (now - started):.0f} a second", flush=True)
+        if len(failures) >= _MOST_FAILURES:
+            break
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""What Kafka's log cleaner may leave of a log (Cleaner, CleanedTransactionMetadata; spec: what compaction can do).
+
+Below the first open transaction and the active segment, records of aborted transactions go, and of each key, by its
+very bytes, all but the newest. Tombstones may follow, and markers of transactions of which no record is left.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.campaign.packs import Pack, Placed
+from tests.campaign.records import Entry
+from tests.strategies import ABORT, NO_PRODUCER
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """The records of a producer up to a marker; without an `end` it is open."""
+
+    at: list[int]
+    end: int | None = None
+    is_aborted: bool = False
+
+
+def compact(whole: Pack, rng: Random) -> Pack:
+    """A log that the cleaner may leave of `whole`, history by history; those that are not clean stay as they are."""
+    gone: set[int] = set()
+    for batches in whole.by_history().values():
+        if batches[0].history.is_clean:
+            for _ in range(rng.choice((1, 1, 2, 3))):
+                gone |= _cleaned(batches, gone, rng)
+    left = (_without(batch, gone) if not gone.isdisjoint(batch.at) else batch for batch in whole.placed)
+    return Pack([batch for batch in left if batch is not None])
+
+
+def _cleaned(batches: Sequence[Placed], gone: set[int], rng: Random) -> set[int]:
+    """The log_offsets that one cleaning takes from a history that has lost `gone` already."""
+    transactions = _transactions(batches, gone)
+    below = min((part.at[0] for part in transactions if part.end is None), default=batches[-1].last + 1)
+    if rng.random() < 0.5:  # there the active segment begins
+        below = min(below, rng.choice(batches).base_offset)
+    aborted = {at for part in transactions if part.is_aborted for at in part.at if at < below}
+    records = [(at, entry) for at, entry in _records(batches) if at < below and at not in gone and at not in aborted]
+    newest = {entry.key: at for at, entry in records}
+    takes_tombstones, takes_markers = rng.random() < 0.5, rng.random() < 0.5
+    taken = aborted | {
+        at for at, entry in records if newest[entry.key] != at or (takes_tombstones and entry.value is None)
+    }
+    if takes_markers:
+        taken |= {
+            part.end for part in transactions if part.end is not None and part.end < below and taken.issuperset(part.at)
+        }
+    return taken
+
+
+def _records(batches: Sequence[Placed]) -> Iterator[tuple[int, Entry]]:
+    for batch in batches:
+        if batch.block.control is None:
+            yield from zip(batch.at, batch.block.entries, strict=True)
+
+
+def _transactions(batches: Sequence[Placed], gone: set[int]) -> list[_Transaction]:
+    """Every marker with the records before it that are left; a marker may end a transaction without any."""
+    found: list[_Transaction] = []
+    going: dict[int, _Transaction] = {}
+    for batch in batches:
+        producer_id = batch.block.producer_id
+        if producer_id == NO_PRODUCER:
+            continue
+        left = [at for at in batch.at if at not in gone]
+        if batch.block.control is None:
+            going.setdefault(producer_id, _Transaction([])).at.extend(left)
+            continue
+        ended = going.pop(producer_id, _Transaction([]))
+        for at in left:
+            found.append(replace(ended, end=at, is_aborted=batch.block.control == (ABORT,)))
+    return found + [part for part in going.values() if part.at]
+
+
+def _without(batch: Placed, gone: set[int]) -> Placed | None:
+    """A batch without what is gone, the rest where it was; None when nothing is left."""
+    kept = [at not in gone for at in batch.at]
+    if not any(kept):
+        return None
+    at = tuple(offset for offset, keep in zip(batch.at, kept, strict=True) if keep)
+    entries = tuple(entry for entry, keep in zip(batch.block.entries, kept, strict=False) if keep)
+    return replace(batch, block=replace(batch.block, entries=entries), at=at)

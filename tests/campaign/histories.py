@@ -1,0 +1,190 @@
+"""Random histories: what producers, coordinators, transaction coordinators and bad luck leave in a log.
+
+A history is told by a seed and an index, and has its own groups and producer ids, so that many fit into one log without
+touching one another. Few keys and few producers each: records meet.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from tests.campaign.records import (
+    ALIKE,
+    FAMILIES,
+    Entry,
+    OffsetKey,
+    group_entry,
+    odd_entry,
+    removal_entries,
+    tombstone_entry,
+    value_entry,
+)
+from tests.strategies import ABORT, BASE_MS, COMMIT, NO_PRODUCER
+
+PRODUCERS_EACH = 4
+PACK = 250
+"""Histories from one multiple of this to the next are of one kind: their log is read by the same coordinators."""
+_OLD_EVERY = 20
+_GROUPS = ("a", "b", "группа", "日本😀", "")
+_UNKNOWN_CONTROL = 5
+_USUAL = (*FAMILIES[:1] * 3, *FAMILIES)
+"""The record types that a group gets; mostly it is a classic one."""
+_MOST_BLOCKS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A batch: its records, or, of a control batch, the types of its control records.
+
+    `holes` log_offsets are missing before the records, as compaction leaves them, and `gap` before the batch. A control
+    type of None is a key too short to be one.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    control: tuple[int | None, ...] | None = None
+    producer_id: int = NO_PRODUCER
+    transactional: bool = False
+    timestamp_ms: int = BASE_MS
+    holes: tuple[int, ...] = ()
+    gap: int = 0
+    codec: int = 0
+    magic: int = 2
+    crc_ok: bool = True
+    is_append_time: bool = False
+    delete_horizon_ms: int | None = None
+
+    @property
+    def record_count(self) -> int:
+        return len(self.entries if self.control is None else self.control)
+
+    def __str__(self) -> str:
+        producer = (
+            ""
+            if self.producer_id == NO_PRODUCER
+            else f" of {self.producer_id}{'' if self.transactional else ' without the bit'}"
+        )
+        if self.control is not None:
+            return f"markers {self.control}{producer}"
+        return f"batch{producer}: {'; '.join(entry.text for entry in self.entries)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """`is_clean` says that it has only what brokers and clients write: the log cleaner may be let loose on it."""
+
+    index: int
+    blocks: tuple[Block, ...]
+    is_clean: bool
+
+
+def is_old(index: int) -> bool:
+    """Whether the history is of a broker before 0.11, without producer ids."""
+    return index // PACK % _OLD_EVERY == _OLD_EVERY - 1
+
+
+def history(seed: int, index: int) -> History:
+    """The history of that seed and index."""
+    rng = Random(f"{seed}/{index}")
+    maker = _Maker(rng, index)
+    count = min(1 + int(rng.expovariate(1 / 9)), _MOST_BLOCKS)
+    return History(index=index, blocks=tuple(maker.block() for _ in range(count)), is_clean=maker.is_clean)
+
+
+class _Maker:
+    """Draws the blocks of one history."""
+
+    def __init__(self, rng: Random, index: int) -> None:
+        self.rng, self.old = rng, is_old(index)
+        self.is_clean = rng.random() < 0.5
+        self.has_groups = rng.random() < 0.5
+        self.magic = rng.randrange(2) if self.old else 2
+        names = [
+            (f"{index}/{name}".encode(), f"{index}/{name}") for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))
+        ]
+        if not self.is_clean and rng.random() < 0.1:
+            names += [(f"{index}/".encode() + end, f"{index}/�") for end in ALIKE]
+        self.groups = [(*name, rng.choice(_USUAL if not self.old else FAMILIES[:1])) for name in names]
+        self.keys: list[tuple[bytes, OffsetKey]] = [
+            (raw, (name, rng.choice("ttu"), rng.choice((0, 0, 1))))
+            for raw, name, _ in self.groups
+            for _ in range(rng.choice((1, 1, 2, 3)))
+        ]
+        self.producers = range(index * PRODUCERS_EACH, index * PRODUCERS_EACH + rng.randint(1, PRODUCERS_EACH))
+        self.marker_share = rng.choice((0.15, 0.3, 0.45))
+        self.highest_version = 1 if self.old else rng.choice((1, 3, 3, 4))
+        self.plain_share = rng.choice((0.2, 0.5, 0.8))
+
+    def block(self) -> Block:
+        rng = self.rng
+        chance = rng.random()
+        timestamp_ms, gap = BASE_MS + rng.randrange(20) * 1000, rng.choice((0, 0, 0, 0, 1, 40))
+        if self.old:
+            codec = rng.choice((0, 0, 0, 1, 2)) if rng.random() < 0.2 else 0
+            return Block(entries=self._entries(), timestamp_ms=timestamp_ms, gap=gap, magic=self.magic, codec=codec)
+        if chance < self.marker_share:
+            return self._control(timestamp_ms, gap)
+        producer_id = NO_PRODUCER if rng.random() < self.plain_share else rng.choice(self.producers)
+        is_odd = not self.is_clean and rng.random() < 0.15
+        entries = () if rng.random() < 0.03 else self._entries(in_transaction=producer_id != NO_PRODUCER)
+        return Block(
+            entries=entries,
+            producer_id=producer_id,
+            transactional=producer_id != NO_PRODUCER and not (is_odd and rng.random() < 0.8),
+            timestamp_ms=timestamp_ms,
+            holes=tuple(rng.choice((0, 0, 2)) for _ in entries) if rng.random() < 0.1 else (),
+            gap=gap,
+            codec=rng.choice((1, 2, 3, 4)) if rng.random() < 0.03 else 0,
+            crc_ok=not (is_odd and rng.random() < 0.1),
+            is_append_time=rng.random() < 0.02,
+            delete_horizon_ms=BASE_MS + rng.randrange(-20, 20) * 1000 if entries and rng.random() < 0.02 else None,
+        )
+
+    def _control(self, timestamp_ms: int, gap: int) -> Block:
+        rng = self.rng
+        kind = rng.choice((COMMIT, COMMIT, ABORT))
+        control: tuple[int | None, ...] = (kind,)
+        if not self.is_clean and rng.random() < 0.1:
+            control = rng.choice(
+                ((), (), (_UNKNOWN_CONTROL,), (_UNKNOWN_CONTROL, kind), (ABORT, COMMIT), (None,), (None, kind))
+            )
+        return Block(
+            control=control,
+            producer_id=rng.choice(self.producers),
+            transactional=True,
+            timestamp_ms=timestamp_ms,
+            gap=gap,
+        )
+
+    def _entries(self, *, in_transaction: bool = False) -> tuple[Entry, ...]:
+        found: list[Entry] = []
+        while not found or self.rng.random() < 0.3:
+            found += self._some(in_transaction)
+        return tuple(found)
+
+    def _some(self, in_transaction: bool) -> Iterator[Entry]:
+        rng = self.rng
+        chance = rng.random()
+        if self.has_groups and not in_transaction and chance < 0.35:
+            yield from self._of_group()
+            return
+        raw, offset_key = rng.choice(self.keys)
+        record_type = 1 if self.is_clean or rng.random() < 0.85 else 0
+        if rng.random() < 0.7 or (self.is_clean and in_transaction):
+            entry = value_entry(rng, record_type, raw, offset_key, highest_version=self.highest_version)
+        else:
+            entry = tombstone_entry(record_type, raw, offset_key)
+        yield odd_entry(rng, entry) if self._is_odd() else entry
+
+    def _is_odd(self) -> bool:
+        return not self.is_clean and self.rng.random() < 0.04
+
+    def _of_group(self) -> Iterator[Entry]:
+        rng = self.rng
+        _, group_id, family = rng.choice(self.groups)
+        if rng.random() < 0.1:
+            family = rng.choice(FAMILIES[:1] if self.old else FAMILIES)
+        if rng.random() < 0.15:
+            yield from removal_entries(family, group_id)
+            return
+        entry = group_entry(rng, rng.choice(family), group_id, old=self.old)
+        yield odd_entry(rng, entry) if self._is_odd() else entry

@@ -1,0 +1,135 @@
+"""Twenty thousand random histories, half of them new in every run; and that mistakes would be seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from random import Random, SystemRandom
+from typing import Any
+
+import pytest
+
+from sexton.coordinator import expiry
+from sexton.coordinator.group_coordinator import LeakingOffsets
+from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
+from sexton.coordinator.groups import Groups
+from sexton.coordinator.loading import load
+from sexton.coordinator.offsets import Offsets
+from sexton.coordinator.profile import Profile, Waits
+from sexton.kernels import fold
+from sexton.kernels.merge import absorb_state
+from sexton.kernels.rules import new_state_of
+from sexton.kernels.sweep import judge, plan
+from tests.campaign import __main__ as command
+from tests.campaign import checks, closed_form, narrow
+from tests.campaign.histories import PACK, history
+from tests.campaign.packs import Pack
+from tests.campaign.run import run
+
+FIXED_SEED = 20_261_121
+EACH = 10_000
+MOST_PACKS = 3
+"""Every mistake below is seen in that many packs."""
+
+
+@pytest.mark.parametrize("seed", [FIXED_SEED, None], ids=["fixed", "drawn"])
+def test_all_ways_of_reading_agree(seed: int | None, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = SystemRandom().randrange(1 << 32) if seed is None else seed
+    with capsys.disabled():
+        print(f"\n{EACH} random histories of seed {seed}")
+    for _, failures in run(seed, EACH):
+        assert not failures, "\n".join(map(str, failures))
+
+
+def _folding_by(**rules: Any) -> Callable[[Profile], Any]:
+    """Kernels that go by other rules than they are told."""
+    return lambda profile: new_state_of(replace(profile, **rules))
+
+
+def _swapped(absorb: Callable[..., Any], left: Any, right: Any) -> Any:
+    return absorb(right, left)
+
+
+def _without_markers(whole: Pack, rng: Random) -> Pack:
+    return Pack([batch for batch in whole.placed if batch.block.control is None])
+
+
+MISTAKES: dict[str, tuple[Any, str, Any]] = {
+    "replay: a tombstone spares what is pending": (Offsets, "remove", ScalaOffsets.remove),
+    "replay: of 2.x, it does not": (ScalaOffsets, "remove", Offsets.remove),
+    "replay: no transaction leaks": (LeakingOffsets, "open_groups", Offsets.open_groups),
+    "replay: offsets make groups in 2.x": (ScalaGroups, "touch", Groups.touch),
+    "replay: an idempotent producer does not wait": (
+        checks,
+        "load",
+        lambda *log, profile, **options: load(*log, profile=replace(profile, waits=Waits.FOR_TRANSACTION), **options),
+    ),
+    "kernels: a tombstone spares what is pending": (
+        fold,
+        "new_state_of",
+        _folding_by(tombstones_cancel_pending=False),
+    ),
+    "kernels: of 2.x, it does not": (fold, "new_state_of", _folding_by(tombstones_cancel_pending=True)),
+    "kernels: no transaction leaks": (fold, "new_state_of", _folding_by(leaks_open_transactions=False)),
+    "kernels: the bit decides what waits": (fold, "new_state_of", _folding_by(waits=Waits.FOR_TRANSACTION)),
+    "kernels: versions of 3.9": (fold, "new_state_of", _folding_by(value_versions={0: 4, 1: 4, 2: 4})),
+    "merge: the wrong way round": (fold, "absorb_state", partial(_swapped, absorb_state)),
+    "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),
+    "cleaner: markers go first": (checks, "compact", _without_markers),
+    "sweep: open transactions do not hold": (
+        checks,
+        "judge",
+        lambda *tables, profile, **options: judge(
+            *tables, profile=replace(profile, pending_blocks_expiry=False), **options
+        ),
+    ),
+    "sweep: a millisecond late": (
+        checks,
+        "judge",
+        lambda *tables, now_ms, **options: judge(*tables, now_ms=now_ms - 1, **options),
+    ),
+    "plan: groups without a generation go": (
+        checks,
+        "plan",
+        lambda *tables, profile: plan(*tables, profile=replace(profile, deletes_generation_0=True)),
+    ),
+    "verdict: since the commit": (
+        expiry,
+        "_base_timestamp_ms",
+        lambda offset, group, profile: offset.commit_timestamp_ms,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_seen(mistake: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*mistake)
+    packs = [range(first, first + PACK) for first in range(0, MOST_PACKS * PACK, PACK)]
+    assert any(
+        narrow.difference_on([history(FIXED_SEED, index) for index in indices], FIXED_SEED, tries=1)
+        for indices in packs
+    )
+
+
+def test_a_failure_is_narrowed_to_its_history(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ONLY_TRIES", 2)
+    with monkeypatch.context() as wrong:
+        wrong.setattr(*MISTAKES["kernels: of 2.x, it does not"])
+        failure = narrow.failure_of([history(FIXED_SEED, index) for index in range(20)], FIXED_SEED)
+        assert failure is not None
+        assert "kernels and closed form, group_metadata_manager" in str(failure)
+        (index,) = failure.indices
+        assert len(failure.reduced) < len(history(FIXED_SEED, index).blocks)
+        again = ["--seed", str(FIXED_SEED), "--only", str(index)]
+        assert " ".join(again) in str(failure)
+        assert command.main(again) == 1
+        assert "1 failures" in capsys.readouterr().out
+    assert command.main(again) == 0
+    assert "no difference" in capsys.readouterr().out
+
+
+def test_a_history_is_told_by_seed_and_index() -> None:
+    assert history(1, 7) == history(1, 7)
+    assert history(1, 7) != history(2, 7)
+    assert history(1, 7) != history(1, 8)

@@ -53,8 +53,8 @@ SETTINGS = {
     "offsets.retention.minutes": str((1 << 31) - 1),
     "offsets.retention.check.interval.ms": "86400000",
     "log.cleaner.enable": "false",
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "6000",  # a busy machine must not fence it by itself
+    "broker.heartbeat.interval.ms": "500",
 }
 LOAD_TIMEOUT_S = 900
 FENCE_TIMEOUT_S = 60
@@ -63,7 +63,7 @@ LOADED = re.compile(
     r"Finished loading of metadata from __consumer_offsets-(\d+) with epoch \d+ in (\d+)ms where (\d+)ms was spent in "
     r"the scheduler\. Loaded (\d+) records which total to (\d+) bytes"
 )
-UNLOADED = re.compile(r"Finished unloading metadata for __consumer_offsets-\d+")
+UNLOADED = re.compile(r"Finished unloading metadata for __consumer_offsets-(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,32 +126,35 @@ class LoadingBroker:
         self._gate = Gate(controller_port)
         self._write_properties(controller_port=controller_port)
         self._process: subprocess.Popen[bytes] | None = None
-        self._loads = 0
 
     def first_load(self) -> Load:
         """The load that follows the start."""
-        return self._next_load()
+        return self._load_told_after(0)
 
     def load_again(self) -> Load:
         """Take the leadership of all log partitions away and give it back; the load that follows."""
-        unloaded = len(UNLOADED.findall(self._text()))
-        wanted = unloaded + self._cluster.log_partitions
+        seen = len(self._text())
         self._gate.close()
         try:
-            self._wait(lambda: len(UNLOADED.findall(self._text())) >= wanted, "unload", FENCE_TIMEOUT_S)
+            self._wait(lambda: self._is_told_of_all(UNLOADED, seen), "unload", FENCE_TIMEOUT_S)
+            seen = len(self._text())
         finally:
             self._gate.open()
-        return self._next_load()
+        return self._load_told_after(seen)
 
-    def _next_load(self) -> Load:
-        self._loads += self._cluster.log_partitions
-        self._wait(lambda: len(LOADED.findall(self._text())) >= self._loads, "load", LOAD_TIMEOUT_S)
-        told = [tuple(map(int, line)) for line in LOADED.findall(self._text())[-self._cluster.log_partitions :]]
-        return Load(
-            seconds=sum(all_ms - waited_ms for _, all_ms, waited_ms, _, _ in told) / 1000,
-            records=sum(records for _, _, _, records, _ in told),
-            size_bytes=sum(size for _, _, _, _, size in told),
-        )
+    def _load_told_after(self, seen: int) -> Load:
+        """The first load of each log partition that the broker's log tells of after its first `seen` characters."""
+        self._wait(lambda: self._is_told_of_all(LOADED, seen), "load", LOAD_TIMEOUT_S)
+        told: dict[int, tuple[int, int, int]] = {}
+        for line in LOADED.findall(self._text()[seen:]):
+            log_partition, all_ms, waited_ms, records, size_bytes = map(int, line)
+            told.setdefault(log_partition, (all_ms - waited_ms, records, size_bytes))
+        milliseconds, records, size_bytes = map(sum, zip(*told.values(), strict=True))
+        return Load(seconds=milliseconds / 1000, records=records, size_bytes=size_bytes)
+
+    def _is_told_of_all(self, pattern: re.Pattern[str], seen: int) -> bool:
+        found = {line.group(1) for line in pattern.finditer(self._text(), seen)}
+        return len(found) == self._cluster.log_partitions
 
     def _write_properties(self, *, controller_port: int) -> None:
         """Those of the pristine node with ports and folders of this one, and the gate before the controller."""

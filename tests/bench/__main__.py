@@ -146,7 +146,8 @@ def main() -> None:
     console.print(figures_table(figures))
     if rate:
         console.print(f"kafka-dump-log --offsets-decoder: {rate:,.0f} records a second")
-    console.print(targets_table(targets(figures, rate)))
+    if wanted := targets(figures, rate):
+        console.print(targets_table(wanted))
     out.mkdir(parents=True, exist_ok=True)
     told = json.dumps(as_json(figures, rate, machine), indent=2)
     (out / "figures.json").write_text(told + "\n", encoding="utf-8")

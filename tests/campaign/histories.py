@@ -91,13 +91,14 @@ def history(seed: int, index: int) -> History:
 
 
 class _Maker:
-    """Draws the blocks of one history."""
+    """Draws the blocks of one history; the first few may be from before an upgrade to record format 2."""
 
     def __init__(self, rng: Random, index: int) -> None:
         self.rng, self.old = rng, is_old(index)
         self.is_clean = rng.random() < 0.5
         self.has_groups = rng.random() < 0.5
-        self.magic = rng.randrange(2) if self.old else 2
+        self.magic = rng.randrange(2)
+        self.old_blocks = _MOST_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
         names = [
             (f"{index}/{name}".encode(), f"{index}/{name}") for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))
         ]
@@ -118,7 +119,8 @@ class _Maker:
         rng = self.rng
         chance = rng.random()
         timestamp_ms, gap = BASE_MS + rng.randrange(20) * 1000, rng.choice((0, 0, 0, 0, 1, 40))
-        if self.old:
+        if self.old_blocks:
+            self.old_blocks -= 1
             codec = rng.choice((0, 0, 0, 1, 2)) if rng.random() < 0.2 else 0
             return Block(entries=self._entries(), timestamp_ms=timestamp_ms, gap=gap, magic=self.magic, codec=codec)
         if chance < self.marker_share:

@@ -7,6 +7,7 @@ Without a seed one is drawn and printed. Exits with 1 when the ways of reading d
 """
 
 import argparse
+import signal
 import sys
 import time
 from random import SystemRandom
@@ -54,4 +55,5 @@ def _campaign(seed: int, count: int, *, processes: int) -> list[Failure]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of what stops the other processes
     sys.exit(main())

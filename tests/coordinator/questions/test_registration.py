@@ -26,7 +26,11 @@ def _group_records(name):
                         yield record.key, record.value
 
 
-@pytest.mark.parametrize("name, release", RECORDED.items())
+KEEPING = {name: release for name, release in RECORDED.items() if not of_broker(release).forgets_protocol_type}
+"""All but those that lose an empty group's protocol type when they load it: what they hold is not what they wrote."""
+
+
+@pytest.mark.parametrize("name, release", KEEPING.items())
 def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
     profile = of_broker(release)
     compared = 0

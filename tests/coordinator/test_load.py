@@ -1,6 +1,6 @@
 """The loader around the rules: counting, cutting, and going on after what cannot be read."""
 
-from sexton.coordinator.loading import FUTURE_MS, load, predicted_load_ms
+from sexton.coordinator.loading import FUTURE_MS, load
 from tests.coordinator.golden import CAP_BYTES
 from tests.strategies import (
     ABORT,
@@ -119,7 +119,3 @@ def test_the_batch_at_as_of_is_not_read():
     assert _load(history, as_of_ms=BASE_MS + 1).cut == 6
     assert _load(history, as_of_ms=BASE_MS + 2).cut == 7
     assert _load(history, as_of_ms=BASE_MS).cut == 0
-
-
-def test_three_million_records_take_a_coordinator_some_seconds():
-    assert predicted_load_ms(3_000_000) == 3_600

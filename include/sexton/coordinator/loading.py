@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded, Undecodable, UnknownType
 from sexton.coordinator.groups import Groups
+from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile, Waits
@@ -27,7 +28,6 @@ GROUP_REMOVED, STRAY = "group_removed", "stray"
 LOADED = "loaded"
 HOT_GROUPS = 5
 """So many of the groups with most commits are named."""
-_LOAD_MS_PER_RECORD = 0.0012  # a 4.3.1 coordinator, warm: 3.0 M plain commits in 3.6 s on one core
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,12 +121,12 @@ class Loaded:
 
     @property
     def predicted_load_ms(self) -> int:
-        return predicted_load_ms(self.counters["records"])
-
-
-def predicted_load_ms(record_count: int) -> int:
-    """How long a coordinator that is warm takes to load so many records; one just started takes twice as long."""
-    return round(record_count * _LOAD_MS_PER_RECORD)
+        counters = self.counters
+        return MODEL.predict_ms(
+            records=counters["records"],
+            control_records=counters["control_records"],
+            live_records=self.live_record_count,
+        )
 
 
 def load(

@@ -21,7 +21,8 @@ from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.group import Group
 from sexton.coordinator.groups import Groups
-from sexton.coordinator.loading import GROUP_REMOVED, HOT_GROUPS, LOADED, STRAY, predicted_load_ms
+from sexton.coordinator.load_model import MODEL
+from sexton.coordinator.loading import GROUP_REMOVED, HOT_GROUPS, LOADED, STRAY
 from sexton.coordinator.offsets import FATES
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
@@ -521,13 +522,15 @@ def _load_profile(
         "load_outcome": fold.profile.after_failure.value if failures else LOADED,
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
-        "predicted_load_ms": predicted_load_ms(counters["records"]),
         **_hot_groups(fold.state),
         "first_unstable_log_offset": _first_unstable(fold.state),
         "read_values": counters["offset_values"],
         **_fates(fold, found, fold.undecodable_values),
     }
     records = counters["records"]
+    row["predicted_load_ms"] = MODEL.predict_ms(
+        records=records, control_records=counters["control_records"], live_records=row["live_records"]
+    )
     row["garbage_share"] = 1 - row["live_records"] / records if records else None
     kinds = {
         **dict.fromkeys(row, pa.int64()),

@@ -124,7 +124,7 @@ LOAD_PROFILE = Table(
         Column(
             name="predicted_load_ms",
             type=pa.int64(),
-            doc="how long a coordinator takes to load it, by a model of measured loads",
+            doc="how long a coordinator takes to load it, by a model of measured loads; longer where it is compressed",
             nullable=True,
             unit="ms",
         ),

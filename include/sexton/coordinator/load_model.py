@@ -1,0 +1,29 @@
+"""How long a coordinator takes to load a log partition: a model fitted to measured loads of a real broker.
+
+The loads are those of Kafka 4.3.1 right after its start that `make bench` measures, of logs without compression
+(docs/bench/figures.json; tests/bench/load_model.py fits: median error 1%, worst 5%). Another machine is faster or
+slower by a factor; what takes twice as long here takes twice as long there. Compressed logs take longer, the smaller
+their batches are: with three records a batch about 4 times as long in lz4, 9 times in zstd.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadModel:
+    """Milliseconds for each record, for each control record instead, and for each record that is kept."""
+
+    ms_per_record: float
+    ms_per_control_record: float
+    ms_per_live_record: float
+
+    def predict_ms(self, *, records: int, control_records: int, live_records: int) -> int:
+        """How long the load of a log partition takes; `records` includes the control records."""
+        return round(
+            (records - control_records) * self.ms_per_record
+            + control_records * self.ms_per_control_record
+            + live_records * self.ms_per_live_record
+        )
+
+
+MODEL = LoadModel(ms_per_record=0.000714, ms_per_control_record=0.00918, ms_per_live_record=0.000995)

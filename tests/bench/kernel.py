@@ -2,8 +2,7 @@
 
     python -m tests.bench.kernel LOG [--repeat N]
 
-The kernels are loaded before, and the files are in the page cache as far as the machine's memory goes, as they are for
-the broker. Of several runs the fastest is told.
+The kernels are loaded before. Of several runs the fastest is told.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.kernels import columns as cols
 from sexton.kernels.apply import store_text, waiting_row
 from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import copy_bytes, pointer
+from sexton.kernels.memory import be32, copy_bytes, pointer
 from sexton.kernels.rules import new_state_of
 from sexton.kernels.scan import T_SIZE
 from sexton.kernels.table import (
@@ -199,16 +199,25 @@ def to_tables(
 
 def key_columns(state: State, rows: Int64s | None = None) -> dict[str, pa.Array]:
     """group_id, topic and partition of all keys, or of some rows of `keys`."""
-    keys = state.keys[: state.counts[KEYS]] if rows is None else state.keys[rows]
-    at, group_size, size = keys[:, KEY_AT], keys[:, KEY_SIZES] >> 32, keys[:, KEY_SIZES] & 0xFFFFFFFF
+    chosen = slice(state.counts[KEYS]) if rows is None else rows
+    at, sizes = state.keys[chosen, KEY_AT], state.keys[chosen, KEY_SIZES]
+    group_size, size = sizes >> 32, sizes & 0xFFFFFFFF
     end = at + size - 4
     topic_at = at + 4 + group_size
-    raw = state.key_bytes[(end[:, None] + np.arange(4)).reshape(-1)]
+    partitions = np.empty(len(at), np.int32)
+    _read_partitions(state.key_bytes, end, partitions)
     return {
         "group_id": cols.strings(state.key_bytes, at + 2, group_size),
         "topic": cols.strings(state.key_bytes, topic_at, end - topic_at),
-        "partition": pa.array(raw.view(">i4").astype(np.int32)),
+        "partition": pa.array(partitions),
     }
+
+
+@compiled
+def _read_partitions(arena: Any, at: Any, out: Any) -> None:
+    data = pointer(arena)
+    for row in range(len(at)):
+        out[row] = be32(data, at[row])
 
 
 def _columns(table: Int64s, names: Mapping[str, int], state: State | None = None) -> dict[str, pa.Array]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
+from sexton.kernels.compiled import compiled, inlined
 from sexton.kernels.memory import copy_bytes
 from sexton.kernels.table import (
     ABORTED,
@@ -61,7 +61,7 @@ from sexton.kernels.table import (
 )
 
 
-@compiled
+@inlined
 def store_text(state: View, table: Any, row: int, data: Any, at: int, size: int) -> None:
     """Make the span the metadata of a row: in place when it fits where the old one lies, else at the arena's end."""
     counts, texts = state.counts, state.text_bytes

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
+from sexton.kernels.compiled import compiled, inlined
 from sexton.kernels.memory import be16, be32, be64, hash_bytes, prefetch
 from sexton.kernels.table import (
     HIGHEST_LEGACY_VERSION,
@@ -76,8 +76,9 @@ FINISHED, FULL, ODD = range(3)
     Q_COMMIT_MS,
     Q_EXPIRE_MS,
     Q_TOPIC_ID,
-) = range(17)
-QUEUE_COLUMNS = 17
+    Q_ROW,
+) = range(18)
+QUEUE_COLUMNS = 18
 QUEUE_ROWS = 64
 """Enough to wait for memory of many records at once, and few enough to stay in the first cache."""
 OFFSET, TOMBSTONE, MARKER, GROUP_RECORD, UNKNOWN = range(5)
@@ -88,7 +89,7 @@ ROLES = 64
 MAX_STRING_BYTES = 0x7FFF
 
 
-@compiled
+@inlined
 def rewind(cursor: Any) -> None:
     """Stand before the first record of a batch."""
     cursor[C_AT] = -1
@@ -96,7 +97,7 @@ def rewind(cursor: Any) -> None:
     cursor[C_DELTA] = -1
 
 
-@compiled
+@inlined
 def fill_queue(
     state: View, in_place: Any, inflated: Any, batches: Any, count: int, cursor: Any, queue: Any, roles: Any
 ) -> int:
@@ -115,7 +116,7 @@ def fill_queue(
     return FINISHED
 
 
-@compiled
+@inlined
 def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
     """Zigzag varint of at most 32 bits and the position behind it; -1 there when it is not one."""
     if pos < end and data[pos] < 0x80:
@@ -163,7 +164,7 @@ def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@compiled
+@inlined
 def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, roles: Any) -> int:
     """Queue the records of one batch from the cursor's on; behind its last the cursor goes on to the next batch."""
     end = batches[batch, BODY_END]
@@ -221,7 +222,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     return status
 
 
-@compiled
+@inlined
 def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, roles: Any) -> bool:
     """Complete a queued record from its key and value; False when it is not plainly good."""
     key, key_size = queue[row, Q_KEY], queue[row, Q_KEY_SIZE]
@@ -248,7 +249,7 @@ def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, 
     return 0 <= group_size <= key_size - 4
 
 
-@compiled
+@inlined
 def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
     """Sizes and hash of group, topic and partition; their slot of the table is asked for."""
     start = queue[row, Q_KEY] + 2
@@ -271,7 +272,7 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: int) -> bool:
     """Where the fields of an OffsetCommitValue lie; a tombstone has none."""
     value, size = queue[row, Q_VALUE], queue[row, Q_VALUE_SIZE]

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-from sexton.kernels.compiled import compiled
+from sexton.kernels.compiled import compiled, inlined
 from sexton.log.words import be32, be64, pointer
 
 __all__ = [
@@ -154,7 +154,7 @@ def copy_bytes(_typing: Any, target: Any, _to: Any, source: Any, _at: Any, _size
     return types.void(target, types.intp, source, types.intp, types.intp), codegen
 
 
-@compiled
+@inlined
 def hash_bytes(data: Any, start: int, size: int) -> int:
     """Hash `size` bytes by words of eight; the last word may overlap the one before it."""
     state = np.int64(size) * _MULTIPLIER
@@ -182,7 +182,7 @@ def hash_number(number: int) -> int:
     return state ^ (state >> 32)
 
 
-@compiled
+@inlined
 def same_bytes(a: Any, a_start: int, b: Any, b_start: int, size: int) -> bool:
     """Whether two spans of `size` bytes are equal."""
     if size < 8:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sexton.kernels.apply import cancel_own, put_marker, put_tombstone, put_waiting, remove_stored, store_text
-from sexton.kernels.compiled import compiled
+from sexton.kernels.compiled import compiled, inlined
 from sexton.kernels.decode import (
     ATTRIBUTES,
     BATCH_COLUMNS,
@@ -37,6 +37,7 @@ from sexton.kernels.decode import (
     Q_KIND,
     Q_LEADER_EPOCH,
     Q_LOG_OFFSET,
+    Q_ROW,
     Q_TEXT_AT,
     Q_TEXT_SIZE,
     Q_TIMESTAMP,
@@ -96,6 +97,7 @@ from sexton.kernels.table import (
     add_key,
     find_key,
     is_full,
+    is_key,
     view_of,
 )
 
@@ -136,26 +138,28 @@ def fold_batches(
     return FINISHED
 
 
-@compiled
+@inlined
 def _ask_for_rows(state: View, queue: Any, count: int) -> None:
     """Begin to load the rows that the queued records will touch, and then what these point to."""
-    mask = state.counts[KEY_MASK]
+    slots, mask = state.key_slots, state.counts[KEY_MASK]
     for record in range(count):
         if queue[record, Q_KIND] <= TOMBSTONE:
-            slot = state.key_slots[queue[record, Q_HASH] & mask]
-            if slot != 0:
-                prefetch(state.keys, (slot & 0xFFFFFFFF) - 1)
+            hashed = queue[record, Q_HASH]
+            at = hashed & mask
+            while slots[at] != 0 and (slots[at] ^ hashed) >> 32 != 0:
+                at = (at + 1) & mask
+            queue[record, Q_ROW] = (slots[at] & 0xFFFFFFFF) - 1
+            if slots[at] != 0:
+                prefetch(state.keys, queue[record, Q_ROW])
     for record in range(count):
-        if queue[record, Q_KIND] <= TOMBSTONE:
-            slot = state.key_slots[queue[record, Q_HASH] & mask]
-            if slot != 0:
-                row = (slot & 0xFFFFFFFF) - 1
-                prefetch(state.key_bytes, state.keys[row, KEY_AT])
-                prefetch(state.key_bytes, state.keys[row, KEY_AT] + 48)
-                prefetch(state.groups, state.keys[row, KEY_GROUP])
+        if queue[record, Q_KIND] <= TOMBSTONE and queue[record, Q_ROW] >= 0:
+            row = queue[record, Q_ROW]
+            prefetch(state.key_bytes, state.keys[row, KEY_AT])
+            prefetch(state.key_bytes, state.keys[row, KEY_AT] + 48)
+            prefetch(state.groups, state.keys[row, KEY_GROUP])
 
 
-@compiled
+@inlined
 def _apply(state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any) -> bool:
     """Apply the queued records that are not taken yet; False when the state has no room for the next one."""
     while cursor[C_TAKEN] < cursor[C_QUEUED]:
@@ -179,12 +183,14 @@ def _apply(state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any,
     return True
 
 
-@compiled
+@inlined
 def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
     """Apply an offset value or tombstone; its key is looked up by its raw bytes first."""
     start, group_size, topic_size = queue[record, Q_KEY] + 2, queue[record, Q_GROUP_SIZE], queue[record, Q_TOPIC_SIZE]
     log_offset = queue[record, Q_LOG_OFFSET]
-    key = find_key(state, queue[record, Q_HASH], data, start, group_size + topic_size + 8, group_size)
+    key, size = queue[record, Q_ROW], group_size + topic_size + 8
+    if not is_key(state, key, data, start, size, group_size):
+        key = find_key(state, queue[record, Q_HASH], data, start, size, group_size)
     if key < 0:
         key = add_key(state, data, start, group_size, topic_size)
     producer_id = batches[batch, PRODUCER]
@@ -215,7 +221,7 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
         _set_value(state, state.waiting, row, data, queue, record)
 
 
-@compiled
+@inlined
 def _waits(rule: int, producer_id: int, attributes: int) -> bool:
     """Whether a value of such a batch waits for a marker."""
     if rule == WAITS_FOR_PRODUCER:
@@ -223,7 +229,7 @@ def _waits(rule: int, producer_id: int, attributes: int) -> bool:
     return rule == WAITS_FOR_TRANSACTION and attributes & TRANSACTIONAL != 0
 
 
-@compiled
+@inlined
 def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record: int) -> None:
     """Make the record's value that of a row of `keys` or `waiting`."""
     topic_id = queue[record, Q_TOPIC_ID]

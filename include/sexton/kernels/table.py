@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sexton.kernels.compiled import compiled
+from sexton.kernels.compiled import compiled, inlined
 from sexton.kernels.memory import copy_bytes, hash_bytes, hash_number, pointer, rows, same_bytes
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
@@ -255,8 +255,8 @@ def _no_slots(table: npt.NDArray[Any]) -> Any:
 
 
 def _slots_for(rows: int) -> int:
-    """Twice the rows, as a power of two: short probes at full load."""
-    return 1 << (2 * rows - 1).bit_length()
+    """Four times the rows, as a power of two: most probes find their row, or none, in the first slot."""
+    return 1 << (4 * rows - 1).bit_length()
 
 
 def _resized(array: npt.NDArray[Any], length: int, used: int) -> npt.NDArray[Any]:
@@ -346,6 +346,16 @@ def key_size(state: View, row: int) -> int:
 def key_group_size(state: View, row: int) -> int:
     """Bytes of the group id of a key, which lies behind two bytes of length."""
     return state.keys[row, KEY_SIZES] >> 32
+
+
+@inlined
+def is_key(state: View, row: int, data: Any, start: int, size: int, group_size: int) -> bool:
+    """Whether `row`, any number, is that of the key whose canonical bytes are the span."""
+    return (
+        0 <= row < state.counts[KEYS]
+        and state.keys[row, KEY_SIZES] == group_size << 32 | size
+        and same_bytes(state.key_bytes, state.keys[row, KEY_AT], data, start, size)
+    )
 
 
 @compiled
@@ -477,7 +487,7 @@ def producer_row(state: View, producer_id: int) -> int:
     return row
 
 
-@compiled
+@inlined
 def is_full(counts: Any, need: int) -> bool:
     """Whether one more record whose key and value take `need` bytes may not fit. Reads `counts` alone: it is hot."""
     return (

@@ -37,7 +37,7 @@ class Settings(BaseSettings):
     retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")
     settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
     inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")
-    chunk_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
+    chunk_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
     spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
     spark_driver_memory: str = "2g"
     spark_jars: str = Field(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(floor.split())
     for floor in (
-        "errors settings java",
+        "errors settings java kill_points",
         "log",
         "records",
         "coordinator policy",

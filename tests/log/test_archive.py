@@ -75,7 +75,7 @@ def test_a_segment_is_kafkas_bytes_and_its_manifest_tells_of_them(store: tuple[p
     assert manifest.leader_epochs == [[1, 0], [4, 4]]
     assert (manifest.size_bytes, manifest.taken_at_ms, manifest.high_watermark) == (len(b"".join(chunks)), 77, 10)
     assert archive_ends(fs, root, cluster_id="c", topic_id="t") == {
-        3: ArchiveEnd(log_partition=3, lineage=FIRST, next_log_offset=10, leader_epoch=4)
+        3: ArchiveEnd(log_partition=3, lineage=FIRST, next_log_offset=10, leader_epoch=4, taken_at_ms=77)
     }
 
 

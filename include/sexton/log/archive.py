@@ -2,42 +2,61 @@
 
     <archive>/<cluster_id>/<topic_id>/<log_partition>/<lineage>/<first log_offset %020d>.log
                                                                /<first %020d>-<next %020d>-<size_bytes>.json
-    <archive>/<cluster_id>/facts/<taken_at_ms>.json            (log.facts)
+                                                               /origin.json          (log.lineage)
+    <archive>/<cluster_id>/facts/<taken_at_ms>.json                                  (log.facts)
 
 A segment answers for the log_offsets [first, next): all batches with a base offset in that range, also where
 compaction left none. A lineage is one unbroken history, named `<ordinal %06d>-<start log_offset %020d>`: the chain of
 segments from its start on, each beginning where the one before ends. What lies behind a gap (a writer that died while
 its neighbours went on) is not read until the gap is closed. A segment without a manifest does not exist: nothing reads
 it, and it may be overwritten. Names tell all that a listing needs, so that no manifest is opened to plan a run.
+
+What a finished snapshot had is told by the facts, which it writes last.
 """
 
 import hashlib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
+from sexton.kill_points import reach
 from sexton.log.facts import (
-    FACTS_FOLDER,
     FactsRecord,
+    LogPartitionFacts,
     newest_facts,
     oldest_facts_after,
     the_cluster,
     topics_from_file,
     write_facts,
 )
+from sexton.log.lineage import (
+    ArchivedLineage,
+    Link,
+    Origin,
+    lineages,
+    links_in,
+    read_link,
+    topic_folder,
+    topics_of,
+    write_origin,
+)
 from sexton.log.manifest import Contents, Lineage, Manifest
 from sexton.log.segment import Segment
-from sexton.log.store import child_folders, read_json, safe_name, write_whole
+from sexton.log.store import make_folder, settle, write_whole
 
 __all__ = [
     "ArchiveEnd",
+    "ArchivedLineage",
     "FactsRecord",
     "Lineage",
+    "LogPartitionFacts",
     "Manifest",
+    "Origin",
     "archive_ends",
+    "checked_segments",
+    "lineages",
     "list_archived",
     "newest_facts",
     "oldest_facts_after",
@@ -45,11 +64,10 @@ __all__ = [
     "topics_from_file",
     "verify_segment",
     "write_facts",
+    "write_origin",
     "write_segment",
 ]
 
-_LINEAGE_FOLDER = re.compile(r"(\d{6})-(\d{20})")
-_MANIFEST_FILE = re.compile(r"(\d{20})-(\d{20})-(\d{1,19})\.json")
 _READ_BYTES = 8 * 1024 * 1024
 
 
@@ -57,31 +75,16 @@ _READ_BYTES = 8 * 1024 * 1024
 class ArchiveEnd:
     """Where the newest lineage of a log partition ends: the next snapshot goes on at `next_log_offset`.
 
-    `leader_epoch` is that of the last archived batch, -1 when unknown.
+    `leader_epoch` is that of the last archived batch, -1 when unknown; `taken_at_ms` when the last segment was taken,
+    None when there is none yet; `origin` None where an early release wrote it.
     """
 
     log_partition: int
     lineage: Lineage
     next_log_offset: int
     leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Link:
-    """A segment of a chain, as its manifest's name tells."""
-
-    folder: str
-    first_log_offset: int
-    next_log_offset: int
-    size_bytes: int
-
-    @property
-    def segment_path(self) -> str:
-        return f"{self.folder}/{self.first_log_offset:020d}.log"
-
-    @property
-    def manifest_path(self) -> str:
-        return f"{self.folder}/{self.first_log_offset:020d}-{self.next_log_offset:020d}-{self.size_bytes}.json"
+    taken_at_ms: int | None = None
+    origin: Origin | None = None
 
 
 def write_segment(
@@ -107,16 +110,21 @@ def write_segment(
     """
     if not 0 <= first_log_offset < end_log_offset:
         raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
-    folder = f"{_topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
-    present = [link for link in _links(fs, folder) if link.first_log_offset == first_log_offset]
+    folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
+    present = [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]
     if present:
-        return _read_manifest(fs, present[0])
-    fs.create_dir(folder, recursive=True)
+        return read_link(fs, present[0])
     contents = Contents()
-    with fs.open_output_stream(f"{folder}/{first_log_offset:020d}.log") as file:
+    path = f"{folder}/{first_log_offset:020d}.log"
+    make_folder(fs, folder)
+    reach("segment.before")
+    with fs.open_output_stream(path) as file:
         for chunk in chunks:
             contents.add(chunk)
             file.write(chunk)
+            reach("segment.half")
+    settle(fs, path)
+    reach("segment.after")
     manifest = Manifest(
         cluster_id=cluster_id,
         topic_id=topic_id,
@@ -134,13 +142,13 @@ def write_segment(
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
     )
-    link = _Link(
+    link = Link(
         folder=folder,
         first_log_offset=first_log_offset,
         next_log_offset=end_log_offset,
         size_bytes=contents.size_bytes,
     )
-    write_whole(fs, link.manifest_path, manifest.to_json())
+    write_whole(fs, link.manifest_path, manifest.to_json(), what="manifest")
     return manifest
 
 
@@ -157,59 +165,59 @@ def list_archived(
     topic = topic_id if topic_id is not None or cluster is None else _newest_topic(fs, root, cluster)
     if cluster is None or topic is None:
         return {}
+    found = lineages(fs, root, cluster_id=cluster, topic_id=topic)
     return {
-        log_partition: _segments(fs, chain, log_partition)
-        for log_partition, _, chain in _chains(fs, root, cluster, topic)
+        log_partition: checked_segments(fs, newest)
+        for log_partition, histories in found.items()
+        if (newest := _newest_with_segments(histories))
     }
 
 
-def _segments(fs: pafs.FileSystem, chain: list[_Link], log_partition: int) -> list[Segment]:
-    found = []
-    for link, info in zip(chain, fs.get_file_info([link.segment_path for link in chain]), strict=True):
+def checked_segments(fs: pafs.FileSystem, lineage: ArchivedLineage) -> list[Segment]:
+    """The segments of a lineage; UsageError unless each is there and of the size that its manifest says."""
+    infos = fs.get_file_info([link.segment_path for link in lineage.chain])
+    for link, info in zip(lineage.chain, infos, strict=True):
         if info.type != pafs.FileType.File:
             raise UsageError("the manifest is here, its segment is not", place=link.segment_path)
         if info.size != link.size_bytes:  # a shorter one would pass for a torn tail
             raise UsageError(f"{info.size} bytes, its manifest says {link.size_bytes}", place=link.segment_path)
-        found.append(
-            Segment(
-                log_partition=log_partition,
-                path=link.segment_path,
-                size_bytes=link.size_bytes,
-                base_offset=link.first_log_offset,
-            )
-        )
-    return found
+    return lineage.segments()
 
 
 def archive_ends(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> dict[int, ArchiveEnd]:
     """Where the archive of each log partition ends; log partitions that were never archived are left out."""
-    return {
-        log_partition: ArchiveEnd(
-            log_partition=log_partition,
-            lineage=lineage,
-            next_log_offset=chain[-1].next_log_offset,
-            leader_epoch=_last_epoch(fs, chain),
-        )
-        for log_partition, lineage, chain in _chains(fs, root, cluster_id, topic_id)
-    }
+    found = lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
+    return {log_partition: _end_of(fs, histories[-1]) for log_partition, histories in found.items()}
 
 
-def _last_epoch(fs: pafs.FileSystem, chain: list[_Link]) -> int:
-    for link in reversed(chain):
-        manifest = _read_manifest(fs, link)
-        if manifest.leader_epochs:
-            return manifest.leader_epochs[-1][0]
+def _end_of(fs: pafs.FileSystem, newest: ArchivedLineage) -> ArchiveEnd:
+    leader_epoch, taken_at_ms = -1, None
+    for link in reversed(newest.chain):
+        manifest = read_link(fs, link)
+        taken_at_ms = manifest.taken_at_ms if taken_at_ms is None else taken_at_ms
         if manifest.batch_count:
+            leader_epoch = manifest.leader_epochs[-1][0] if manifest.leader_epochs else -1
             break
-    return -1
+    return ArchiveEnd(
+        log_partition=newest.log_partition,
+        lineage=newest.lineage,
+        next_log_offset=newest.next_log_offset,
+        leader_epoch=leader_epoch,
+        taken_at_ms=taken_at_ms,
+        origin=newest.origin,
+    )
+
+
+def _newest_with_segments(histories: Sequence[ArchivedLineage]) -> ArchivedLineage | None:
+    return next((history for history in reversed(histories) if history.chain), None)
 
 
 def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:
     """The manifest of an archived segment; UsageError when there is none or it is of another segment."""
     folder = segment.path.rpartition("/")[0]
-    for link in _links(fs, folder):
+    for link in links_in(fs, folder):
         if link.first_log_offset == segment.base_offset:
-            return _read_manifest(fs, link)
+            return read_link(fs, link)
     raise UsageError("this segment has no manifest", place=segment.path)
 
 
@@ -229,65 +237,10 @@ def verify_segment(fs: pafs.FileSystem, segment: Segment) -> list[str]:
     return wrong
 
 
-def _topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
-    cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
-    return f"{root.rstrip('/')}/{cluster}/{topic}"
-
-
 def _newest_topic(fs: pafs.FileSystem, root: str, cluster_id: str) -> str | None:
     taken: list[tuple[int, str]] = []
-    for topic in child_folders(fs, f"{root.rstrip('/')}/{cluster_id}"):
-        if topic == FACTS_FOLDER:
-            continue
-        ends = [chain[-1] for _, _, chain in _chains(fs, root, cluster_id, topic)]
-        taken += [(_read_manifest(fs, link).taken_at_ms, topic) for link in ends]
+    for topic in topics_of(fs, root, cluster_id):
+        for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic).values():
+            if newest := _newest_with_segments(histories):
+                taken.append((read_link(fs, newest.chain[-1]).taken_at_ms, topic))
     return max(taken)[1] if taken else None
-
-
-def _chains(
-    fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str
-) -> Iterator[tuple[int, Lineage, list[_Link]]]:
-    """(log partition, newest lineage that has a segment at its start, its chain), by log partition."""
-    topic = _topic_folder(root, cluster_id, topic_id)
-    for log_partition in sorted(int(name) for name in child_folders(fs, topic) if name.isdecimal()):
-        folder = f"{topic}/{log_partition}"
-        names = [name for folder_name in child_folders(fs, folder) if (name := _LINEAGE_FOLDER.fullmatch(folder_name))]
-        for name in reversed(names):
-            lineage = Lineage(ordinal=int(name[1]), start_log_offset=int(name[2]))
-            chain = _chain(_links(fs, f"{folder}/{lineage.name}"), lineage.start_log_offset)
-            if chain:
-                yield log_partition, lineage, chain
-                break
-
-
-def _links(fs: pafs.FileSystem, folder: str) -> list[_Link]:
-    """Every segment of a lineage that has a manifest, by log_offset."""
-    files = fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    links = [
-        _Link(folder=folder, first_log_offset=int(name[1]), next_log_offset=int(name[2]), size_bytes=int(name[3]))
-        for file in files
-        if (name := _MANIFEST_FILE.fullmatch(file.base_name))
-    ]
-    return sorted(links, key=lambda link: (link.first_log_offset, link.next_log_offset))
-
-
-def _chain(links: list[_Link], start_log_offset: int) -> list[_Link]:
-    """The links that follow each other from the start without a gap."""
-    chain: list[_Link] = []
-    reached = start_log_offset
-    for link in links:
-        if link.first_log_offset == reached and link.next_log_offset > reached:
-            chain.append(link)
-            reached = link.next_log_offset
-    return chain
-
-
-def _read_manifest(fs: pafs.FileSystem, link: _Link) -> Manifest:
-    try:
-        manifest = Manifest.from_json(read_json(fs, link.manifest_path))
-    except ValueError as error:
-        raise UsageError(f"not a manifest: {error}", place=link.manifest_path) from None
-    told = (manifest.first_log_offset, manifest.next_log_offset, manifest.size_bytes)
-    if told != (link.first_log_offset, link.next_log_offset, link.size_bytes):
-        raise UsageError(f"the manifest of another segment: {told}", place=link.manifest_path)
-    return manifest

@@ -7,13 +7,14 @@ same lines about topics can come from a file (`--topics`) where no broker is at 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
+from sexton.kill_points import reach
 from sexton.log.store import child_folders, read_json, safe_name, write_whole
 
 FACTS_FOLDER = "facts"
@@ -22,8 +23,27 @@ _TOPIC_LINE = '{"topic": name, "id": topic id, "partitions": [[log start, log en
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogPartitionFacts:
+    """A log partition at the instant of a snapshot, and the lineage that is its archive up to the high watermark.
+
+    `leader` is the node id, -1 when nobody led; -1 also stands for what a broker or a disk does not tell.
+    """
+
+    lineage: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsRecord:
-    """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}."""
+    """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
+
+    The record is written after the segments: its `log_partitions` are archived; None in records of early releases.
+    `delete_retention_ms` is the offsets topic's delete.retention.ms, None when it was not told.
+    """
 
     taken_at_ms: int
     cluster_id: str
@@ -32,12 +52,15 @@ class FactsRecord:
     offsets_topic: Mapping[str, Any]
     """{"topic_id": Kafka's text form, "partitions": count}"""
     topics: list[dict[str, Any]]
+    log_partitions: Mapping[int, LogPartitionFacts] | None = None
+    delete_retention_ms: int | None = None
 
 
 def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
     """Write one record, whole or not at all; returns its path."""
     path = f"{_folder(root, record.cluster_id)}/{record.taken_at_ms}.json"
-    write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode())
+    reach("facts.before")
+    write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), what="facts")
     return path
 
 
@@ -88,11 +111,15 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
     path = f"{_folder(root, cluster)}/{taken_at_ms}.json"
     found = read_json(fs, path)
     try:
-        record = FactsRecord(**found)
+        log_partitions = _log_partitions(found.get("log_partitions"))
+        names = {field.name for field in fields(FactsRecord)}  # a later release may say more
+        record = FactsRecord(**{name: value for name, value in found.items() if name in names})
         topics = [_topic(row) for row in record.topics]
         own = {"topic_id": str(record.offsets_topic["topic_id"]), "partitions": int(record.offsets_topic["partitions"])}
         settings = {str(name): str(value) for name, value in record.settings.items()}
         cluster_id = safe_name(str(record.cluster_id), what="cluster id")
+        if not isinstance(record.delete_retention_ms, int | None):
+            raise ValueError(f"delete_retention_ms is {record.delete_retention_ms!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"not a record of facts: {error}", place=path) from None
     return FactsRecord(
@@ -102,7 +129,20 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         settings=settings,
         offsets_topic=own,
         topics=topics,
+        log_partitions=log_partitions,
+        delete_retention_ms=record.delete_retention_ms,
     )
+
+
+def _log_partitions(found: Any) -> dict[int, LogPartitionFacts] | None:
+    if found is None:
+        return None
+    known = {int(log_partition): LogPartitionFacts(**told) for log_partition, told in found.items()}
+    for log_partition, facts in known.items():
+        values = asdict(facts)
+        if not isinstance(values.pop("lineage"), str) or any(type(value) is not int for value in values.values()):
+            raise ValueError(f"log partition {log_partition}: {facts}")
+    return dict(sorted(known.items()))
 
 
 def topics_from_file(path: str | Path) -> list[dict[str, Any]]:

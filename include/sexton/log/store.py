@@ -1,11 +1,13 @@
 """Small files in the archive: written whole or not at all, read without trust, over any pyarrow filesystem."""
 
 import json
+import os
 from typing import Any
 
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
+from sexton.kill_points import reach
 
 # Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
@@ -24,14 +26,37 @@ def child_folders(fs: pafs.FileSystem, root: str) -> list[str]:
     return sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
 
 
-def write_whole(fs: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Write a file so that no reader ever sees half of it."""
-    fs.create_dir(path.rpartition("/")[0], recursive=True)
+def make_folder(fs: pafs.FileSystem, path: str) -> None:
+    """Make a folder and those above it, where a filesystem has folders at all."""
+    if fs.type_name not in _APPEARS_WHOLE:
+        fs.create_dir(path, recursive=True)
+
+
+def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> None:
+    """Write a file so that no reader ever sees half of it. `what` names the kill points on the way."""
+    make_folder(fs, path.rpartition("/")[0])
     target = path if fs.type_name in _APPEARS_WHOLE else f"{path}.part"
     with fs.open_output_stream(target) as file:
         file.write(data)
+    settle(fs, target)
+    if what:
+        reach(f"{what}.half")
     if target != path:
         fs.move(target, path)
+        settle(fs, path.rpartition("/")[0])
+    if what:
+        reach(f"{what}.after")
+
+
+def settle(fs: pafs.FileSystem, path: str) -> None:
+    """Have a file, or the names in a folder, on the disk itself, so that a power cut takes neither. Elsewhere a file is
+    safe once it is closed."""
+    if isinstance(fs, pafs.LocalFileSystem):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_json(fs: pafs.FileSystem, path: str) -> dict[str, Any]:

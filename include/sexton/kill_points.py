@@ -1,0 +1,52 @@
+"""Places in the code where a process may die, by name, so that tests can kill one there: whatever dies at any of them
+and runs again must end in the same bytes as one that was never killed.
+
+A point does nothing unless the setting `kill_at` (SEXTON_KILL_AT) names it: `<name>`, or `<name>:<n>` for the n-th time
+that a process comes by. Then the process ends at once and without a word, as SIGKILL ends it, because that is what it
+gets. `sexton doctor --kill-points` lists them.
+"""
+
+import os
+import signal
+from collections import Counter
+from types import MappingProxyType
+
+from sexton.settings import settings
+
+KILL_POINTS = MappingProxyType(
+    {
+        "snapshot.looked": "cluster and archive are compared, nothing is written",
+        "snapshot.planned": "every new lineage has its origin, no segment is fetched",
+        "snapshot.between": "a log partition is fetched, another is not",
+        "snapshot.fetched": "every segment is archived, the facts are not",
+        "snapshot.done": "everything is archived, nobody was told",
+        "origin.before": "a lineage is about to be begun",
+        "origin.half": "an origin is written under another name",
+        "origin.after": "a lineage has its origin and nothing else",
+        "segment.before": "a segment is about to be written",
+        "segment.half": "a part of a segment is written",
+        "segment.after": "a segment is written, it has no manifest",
+        "manifest.half": "a manifest is written under another name",
+        "manifest.after": "a segment has its manifest",
+        "facts.before": "the facts are about to be written",
+        "facts.half": "the facts are written under another name",
+        "facts.after": "the facts are archived",
+        "import.checked": "a broker's disk continues the archive, nothing is copied",
+        "import.between": "a log partition is copied, another is not",
+        "import.copied": "every segment is archived, the facts are not",
+    }
+)
+"""Name -> what is true there."""
+
+_passed: Counter[str] = Counter()
+
+
+def reach(name: str) -> None:
+    """Come by a kill point."""
+    if name not in KILL_POINTS:
+        raise ValueError(f"no such kill point: {name}")
+    wanted, _, times = settings().kill_at.partition(":")
+    if wanted == name:
+        _passed[name] += 1
+        if _passed[name] == int(times or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -8,6 +8,7 @@ import sys
 
 from sexton.report import write_report
 from sexton.stages import job, validate_tables
+from sexton.stages.checker import Checker
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 
@@ -22,8 +23,8 @@ def options() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     folder = RunFolder(arguments.run_dir)
     try:
-        with Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
-            record = validate_tables.run(engine, folder, lake=not arguments.no_lake)
+        with Checker() as checker, Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
+            record = validate_tables.run(engine, folder, lake=not arguments.no_lake, validate=checker.validate)
     finally:  # a run that did not pass is looked at all the more
         if folder.table_file(validate_tables.TABLE).exists():
             write_report(folder.root)

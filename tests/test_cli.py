@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +42,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
     def install(ending: Any) -> list[Any]:
         requests: list[Any] = []
 
-        def double(engine: object, request: Any) -> None:
+        def double(engine: object, request: Any, *, validate: object) -> None:
             requests.append(request)
             if isinstance(ending, BaseException):
                 raise ending
@@ -48,6 +50,8 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
             write_run_folder(request.out, ending, source=request.replay.segments or request.replay.archive)
 
         monkeypatch.setattr("sexton.stages.audit.run_audit", double)
+        monkeypatch.setattr("sexton.stages.processes.engine_here", lambda name, *, quiet: nullcontext())
+        monkeypatch.setattr("sexton.stages.checker.Checker", lambda: nullcontext(SimpleNamespace(validate=None)))
         return requests
 
     return install

@@ -4,7 +4,7 @@ For every log (see `sets`), one at a time, in a scratch folder that is removed:
 
 - a real Kafka 4.3.1 broker loads it, twice and more (see `broker`),
 - the compiled kernels replay it on one core, loaded before (see `kernel`),
-- `sexton audit` runs on it, start of Python and Spark, checks and report included.
+- `sexton audit` runs on it, its start, checks and report included.
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records are repeated, and the fastest counts, for both alike. Prints

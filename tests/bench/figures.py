@@ -28,7 +28,7 @@ class Figures:
 
     Broker seconds are the work of its one loading thread, right after its start and in a JVM that has loaded before.
     Kernel seconds are those of one core. Audit seconds are the wall's. `task_bytes` is the largest process that ran
-    Python tasks of Spark.
+    tasks of the audit.
     """
 
     name: str

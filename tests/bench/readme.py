@@ -11,7 +11,7 @@ END = "<!-- end of figures -->"
 _HEAD = """\
 Seconds on {cores} cores ({processor}): a real Kafka 4.3.1 broker loads the very same segments, just started and again
 in the same JVM (its own loading times, one thread); the compiled kernels replay them on one core, bytes to tables;
-`sexton audit` does everything, start of Python and Spark, checks and report included.
+`sexton audit` does everything on both cores, its start, checks and report included.
 
 ![Records a second of each log](docs/bench/figures.svg)
 

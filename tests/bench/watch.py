@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import psutil
 
 INTERVAL_S = 0.2
-TASK_MARK = "pyspark.daemon"
-"""In the command line of the processes that run Spark's Python tasks, all forked from one daemon."""
+TASK_MARK = "multiprocessing.forkserver"
+"""In the command line of the processes that an audit's tasks run in, all forked from one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Watched:
     """What a command printed, how long it took, and its peaks of resident memory.
 
     `tree_bytes` adds up all processes (pages that they share count in each), `task_bytes` is the largest single process
-    that ran Python tasks of Spark, 0 without any. Both hold the pages of mapped files that the process has touched.
+    that ran tasks of an audit, 0 without any. Both hold the pages of mapped files that the process has touched.
     """
 
     output: str

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.quality import CHECKED_TABLES, Measures, Result, RunFacts, judge, measure_piece
+from sexton.quality import CHECKED_TABLES, Measures, Result, RunFacts, measure_piece, total_of, validate
 from sexton.tables import FATES, TABLES
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -123,7 +123,7 @@ def measured(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> Measures:
 
 
 def judged(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> list[Result]:
-    return judge([measured(tables, run)], run, docs=None)
+    return validate(total_of([measured(tables, run)], run), docs=None)
 
 
 Break = Callable[[Rows], object]

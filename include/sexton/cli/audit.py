@@ -124,24 +124,26 @@ def audit(
     place = str(segments) if segments is not None else str(archive)
     claim(out, apart_from=None if "://" in place else Path(place))
 
-    # From here on the work itself: numba, pyarrow and Spark take seconds to import.
-    from sexton.report import summary_json, write_report
-    from sexton.stages.audit import AuditRequest, run_audit
-    from sexton.stages.replay_groups import ReplayRequest, now_ms
-    from sexton.stages.spark import Engine
+    # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine side by side.
+    from sexton.stages.checker import Checker
+    from sexton.stages.processes import engine_here
 
-    request = ReplayRequest(
-        run_id=f"audit-{uuid.uuid4().hex[:16]}",
-        segments=None if segments is None else str(segments),
-        archive=archive,
-        as_of_ms=as_of_ms,
-        taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
-        retention_minutes=retention_minutes,
-        profile=profile,
-        topics_file=None if topics is None else str(topics),
-    )
-    with Engine("sexton audit", quiet=json) as engine:
-        run_audit(engine, AuditRequest(replay=request, out=out))
+    with Checker() as checker, engine_here("sexton audit", quiet=json) as engine:
+        from sexton.report import summary_json, write_report
+        from sexton.stages.audit import AuditRequest, run_audit
+        from sexton.stages.replay_groups import ReplayRequest, now_ms
+
+        request = ReplayRequest(
+            run_id=f"audit-{uuid.uuid4().hex[:16]}",
+            segments=None if segments is None else str(segments),
+            archive=archive,
+            as_of_ms=as_of_ms,
+            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+            retention_minutes=retention_minutes,
+            profile=profile,
+            topics_file=None if topics is None else str(topics),
+        )
+        run_audit(engine, AuditRequest(replay=request, out=out), validate=checker.validate)
     summary = write_report(out)
     if json:
         sys.stdout.write(summary_json(summary))

@@ -7,10 +7,10 @@ suites.py        Great Expectations over the measures, Data Docs
 check.py         all of it, for a run
 """
 
-from sexton.quality.check import judge, measure_piece, results_table
+from sexton.quality.check import measure_piece, results_table, total_of
 from sexton.quality.expectation import CHECKED_TABLES, Expectation
 from sexton.quality.measure import Measures, RunFacts
-from sexton.quality.suites import EXPECTATIONS, Result, load_library
+from sexton.quality.suites import EXPECTATIONS, Result, Validate, load_library, validate
 
 __all__ = [
     "CHECKED_TABLES",
@@ -19,8 +19,10 @@ __all__ = [
     "Measures",
     "Result",
     "RunFacts",
-    "judge",
+    "Validate",
     "load_library",
     "measure_piece",
     "results_table",
+    "total_of",
+    "validate",
 ]

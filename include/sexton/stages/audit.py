@@ -1,10 +1,9 @@
 """The stages of one run in one process and one Spark session, without Airflow, broker or lake: `sexton audit`."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sexton.quality import load_library
+from sexton.quality import Validate, validate
 from sexton.stages import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunFolder, RunRecord
@@ -19,12 +18,10 @@ class AuditRequest:
     out: Path
 
 
-def run_audit(engine: Engine, request: AuditRequest) -> RunRecord:
+def run_audit(engine: Engine, request: AuditRequest, *, validate: Validate = validate) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is told by dq_results, not raised."""
     folder = RunFolder(request.out)
-    with ThreadPoolExecutor(1) as aside:
-        aside.submit(load_library)  # seconds of importing, while Spark starts
-        replay_groups.run(engine, folder, request.replay)
-        find_expired.run(engine, folder)
-        plan_tombstones.run(engine, folder)
-        return validate_tables.run(engine, folder, lake=False)
+    replay_groups.run(engine, folder, request.replay)
+    find_expired.run(engine, folder)
+    plan_tombstones.run(engine, folder)
+    return validate_tables.run(engine, folder, lake=False, validate=validate)

@@ -29,6 +29,8 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
 """The JVM only plans and moves rows; the quick compiler and the small collector start sooner."""
 
+PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 SMALL_WORK_BYTES = 64 * 1024 * 1024
@@ -44,8 +46,13 @@ def spark_environment() -> dict[str, str]:
         "PYSPARK_PYTHON": variable("PYSPARK_PYTHON") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": variable("SPARK_LOCAL_IP") or "127.0.0.1",
-        "NUMBA_CACHE_DIR": variable("NUMBA_CACHE_DIR") or str(config.cache / "numba"),
+        **compiler_environment(),
     }
+
+
+def compiler_environment() -> dict[str, str]:
+    """Where the processes that fold keep what is compiled."""
+    return {"NUMBA_CACHE_DIR": variable("NUMBA_CACHE_DIR") or str(settings().cache / "numba")}
 
 
 def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, iceberg: bool = False) -> "SparkSession":
@@ -124,15 +131,19 @@ class Engine:
             return []
         if work_bytes is not None and work_bytes < SMALL_WORK_BYTES and self._session is None:
             return [work(item) for item in items]
-        context = self.session.sparkContext
-        with self._progress(label, len(items)):
-            try:
-                told = context.parallelize(items, len(items)).map(_Told(work)).collect()
-            except Exception as error:
-                raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
+        told = self._spread(label, items, _Told(work))
         for result in told:
             if isinstance(result, SextonError):
                 raise result
+        return told
+
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+        context = self.session.sparkContext
+        with self._progress(label, len(items)):
+            try:
+                told: list[R] = context.parallelize(items, len(items)).map(work).collect()
+            except Exception as error:
+                raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
         return told
 
     def stop(self) -> None:
@@ -153,9 +164,8 @@ class Engine:
             yield
             return
         tracker = self.session.sparkContext.statusTracker()
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         done = threading.Event()
-        with Progress(*columns, console=self._console, transient=True) as progress:
+        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
             task = progress.add_task(label, total=total)
 
             def watch() -> None:

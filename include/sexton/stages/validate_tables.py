@@ -5,7 +5,6 @@ the run there: main stays as it was and the branch is kept for a look. `sexton a
 """
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,10 +21,11 @@ from sexton.quality import (
     Measures,
     Result,
     RunFacts,
-    judge,
-    load_library,
+    Validate,
     measure_piece,
     results_table,
+    total_of,
+    validate,
 )
 from sexton.quality.measure import read_whole
 from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
@@ -36,20 +36,17 @@ TABLE = "dq_results"
 _TOLD_FAILURES = 3
 
 
-def run(engine: Engine, folder: RunFolder, *, lake: bool = True) -> RunRecord:
+def run(engine: Engine, folder: RunFolder, *, lake: bool = True, validate: Validate = validate) -> RunRecord:
     """Write dq_results and the Data Docs of `folder`.
 
     With `lake` the tables go to the run's branch first and are read back from it, and DataQualityFailure is raised when
     a critical expectation fails; without it, failures are only told.
     """
     record = folder.read_run()
-    with ThreadPoolExecutor(1) as aside:
-        library = aside.submit(load_library)  # seconds of importing, while Spark is at work
-        place = open_lake() if lake else None
-        locations = _write_branch(engine, folder, record, place) if place else None
-        measures = _measure(engine, folder, record, place, locations)
-        library.result()
-    results = judge(measures, facts_of(record), docs=folder.root / "dq")
+    place = open_lake() if lake else None
+    locations = _write_branch(engine, folder, record, place) if place else None
+    measures = _measure(engine, folder, record, place, locations)
+    results = validate(total_of(measures, facts_of(record)), docs=folder.root / "dq")
     count = folder.write_table(record, TABLE, results_table(results))
     record = record.model_copy(update={"counts": {**record.counts, TABLE: count}})
     folder.write_run(record)

@@ -49,7 +49,7 @@ if [ ! -w "${HOME:-/nonexistent}" ]; then
 fi
 
 echo "install: the locked packages (about 1.4 GB once unpacked)"
-if ! .venv/bin/uv pip sync --quiet --python "$python" --require-hashes requirements.txt; then
+if ! .venv/bin/uv pip sync --quiet --compile-bytecode --python "$python" --require-hashes requirements.txt; then
     # uv does not read pip's own settings (an index or a certificate in pip.conf); pip is slower and does.
     echo "install: uv could not, trying pip" >&2
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt

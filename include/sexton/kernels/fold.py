@@ -67,7 +67,7 @@ def fold_chunk(
 
     `pieces` gives, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
     beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
-    hour after `taken_at_ms` are passed over in that search. Never raises on what it reads.
+    hour after `taken_at_ms`, or that of their piece, are passed over in that search. Never raises on what it reads.
     """
     folder = _Folder(
         cap_bytes=cap_bytes,
@@ -106,7 +106,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
-    start = place_before(int(left.tally[scan.T_NEXT]))  # of damage at which the right begins
+    start = place_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
     after = [(start if place == UNKNOWN_PLACE else place, row) for place, row in right.undecodable]
     scan.add_tally(left.tally, right.tally)
     return PartialFold(
@@ -169,6 +169,8 @@ class _Folder:
 
     def fold_piece(self, data: Bytes, piece: Piece) -> bool:
         """Fold the batches that begin in the piece; False when the cut was reached."""
+        if piece.taken_at_ms is not None:
+            self.taken_at_ms = piece.taken_at_ms
         for frames in _frames_of(data, piece, self._frames):
             if self.profile.newest_format < _COMPILED_FORMAT:
                 if not all(self._fold_frame(data, frame.tolist()) for frame in frames):
@@ -224,13 +226,13 @@ class _Folder:
 
     def _reread(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""
-        found = reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile)
-        self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
-        for number in found.unknown_types:
-            self.state.unknown_types[number & 0xFFFF] += 1
-        self.undecodable += found.undecodable
-        rows, arena = found.rows()
-        self._loop_again(rows, arena)
+        for found in reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
+            self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
+            for number in found.unknown_types:
+                self.state.unknown_types[number & 0xFFFF] += 1
+            self.undecodable += found.undecodable
+            rows, arena = found.rows()
+            self._loop_again(rows, arena)
 
     def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
         """The record loop over records that the reader has judged good: it has to take them all."""
@@ -248,7 +250,7 @@ class _Folder:
         if isinstance(found, TornTail):
             return True
         if isinstance(found, Damage):
-            self.undecodable.append((place_before(int(self.tally[scan.T_NEXT])), decoding.damage(found)))
+            self.undecodable.append((place_before(int(self.tally[scan.T_REACHED])), decoding.damage(found)))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
@@ -258,6 +260,7 @@ class _Folder:
             self.tally, found.size_bytes, found.base_offset, found.last_offset, found.max_timestamp_ms, self.future_ms
         )
         if not found.crc_ok:
+            self.tally[scan.T_REACHED] = found.base_offset + 1
             self.undecodable.append((place_before(found.base_offset), decoding.bad_crc(found)))
         if found.magic > self.profile.newest_format:
             self.undecodable.append((place_before(found.base_offset), decoding.unread_format(found)))

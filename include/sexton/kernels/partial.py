@@ -10,6 +10,7 @@ from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import scan, store
+from sexton.kernels.canonical import canonical
 from sexton.kernels.rules import new_state_of
 from sexton.kernels.table import (
     ABORTED,
@@ -157,8 +158,12 @@ class PartialFold:
         return cls._restored(store.unpack(data))
 
     def write_parquet(self, folder: Path) -> None:
-        """Write the fold as a checkpoint: one Parquet file per part, which any tool can read."""
-        store.write_parquet(self._tables(), folder)
+        """Write the fold as a checkpoint: one Parquet file per part, which any tool can read.
+
+        A prefix of the log is written in its canonical form: the same log gives the same bytes, however it was cut.
+        """
+        tables = self._tables()
+        store.write_parquet(canonical(tables) if self.is_prefix else tables, folder)
 
     @classmethod
     def read_parquet(cls, folder: Path) -> "PartialFold":

@@ -21,12 +21,24 @@ _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment file of a log partition; `path` is within a pyarrow filesystem, no log_offset below `base_offset`."""
+    """A segment file of a log partition; `path` is within a pyarrow filesystem, no log_offset below `base_offset`.
+
+    What counts is what begins in bytes [start_byte, end_byte), by default all. `manifest_path` is that of an archived
+    segment.
+    """
 
     log_partition: int
     path: str
     size_bytes: int
     base_offset: int
+    start_byte: int = 0
+    end_byte: int | None = None
+    manifest_path: str | None = None
+
+    @property
+    def stop_byte(self) -> int:
+        """Where what counts ends."""
+        return self.size_bytes if self.end_byte is None else min(self.end_byte, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +46,7 @@ class Piece:
     """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
 
     The borders are arbitrary; `framing.first_place` finds where the part begins. `size_bytes` is the whole file's.
+    `taken_at_ms` is when its bytes were copied, where each file has an instant of its own.
     """
 
     path: str
@@ -41,6 +54,8 @@ class Piece:
     start_byte: int
     end_byte: int
     base_offset: int = 0
+    manifest_path: str | None = None
+    taken_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +99,8 @@ def _segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[S
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
-def plan_chunks(segments: Sequence[Segment], *, target_bytes: int) -> list[Chunk]:
-    """Cut one log partition's segments into chunks of about `target_bytes`, in log order.
+def plan_chunks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[Chunk]:
+    """Cut one log partition's segments into chunks of about `target_bytes`, in log order, counted from `first_index`.
 
     Large segments are split evenly, small neighbours are joined. An empty log is one chunk without bytes, so that it
     still has a fold. `segments` are those of one log partition, by base offset.
@@ -105,7 +120,7 @@ def plan_chunks(segments: Sequence[Segment], *, target_bytes: int) -> list[Chunk
     return [
         Chunk(
             log_partition=segments[0].log_partition,
-            index=index,
+            index=first_index + index,
             pieces=tuple(pieces),
             is_last=index == len(groups) - 1,
         )
@@ -114,8 +129,9 @@ def plan_chunks(segments: Sequence[Segment], *, target_bytes: int) -> list[Chunk
 
 
 def _split(segment: Segment, target_bytes: int) -> list[Piece]:
-    count = max(1, -(-segment.size_bytes // target_bytes))
-    borders = [segment.size_bytes * k // count for k in range(count + 1)]
+    size_bytes = max(segment.stop_byte - segment.start_byte, 0)
+    count = max(1, -(-size_bytes // target_bytes))
+    borders = [segment.start_byte + size_bytes * k // count for k in range(count + 1)]
     return [
         Piece(
             path=segment.path,
@@ -123,6 +139,7 @@ def _split(segment: Segment, target_bytes: int) -> list[Piece]:
             start_byte=start,
             end_byte=end,
             base_offset=segment.base_offset,
+            manifest_path=segment.manifest_path,
         )
         for start, end in itertools.pairwise(borders)
     ]

@@ -1,0 +1,141 @@
+"""A log has one checkpoint: in one pass, in pieces or from a checkpoint on, the same bytes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from random import Random, SystemRandom
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sexton.coordinator.profile import Profile
+from sexton.kernels import fold as fold_module
+from sexton.kernels.canonical import canonical
+from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.store import pack, unpack
+from sexton.log.segment import Chunk
+from tests.campaign.histories import history
+from tests.campaign.packs import pack as pack_histories
+from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_pieces, loaded, piece_of, tables_of
+from tests.strategies import BatchSpec, commit, encode_batches, encode_log, histories, tombstone
+
+HISTORIES = 1_000
+FIXED_SEED = 20_261_122
+IN_PIECES = [profile for profile in PROFILES if profile.folds_in_pieces]
+
+
+def packed(fold: PartialFold) -> bytes:
+    """What a checkpoint holds, without the cost of its files."""
+    return pack(canonical(fold._tables()))
+
+
+def stored(fold: PartialFold, folder: Path) -> dict[str, bytes]:
+    """The files of a checkpoint."""
+    fold.write_parquet(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def fold_part(data: bytes, start: int, end: int, *, index: int, profile: Profile) -> PartialFold:
+    chunk = Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False)
+    return fold_chunk([data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
+
+
+def full(data: bytes, end: int, profile: Profile) -> PartialFold:
+    """The fold of a log up to a byte, with the mark of a cut."""
+    return replace(fold_part(data, 0, end, index=0, profile=profile), cut=end)
+
+
+def by_increments(data: bytes, borders: Sequence[int], profile: Profile, rng: Random) -> bytes:
+    """Checkpoints at `borders`, each made of the one before and a delta that is cut in pieces itself; the last one."""
+    before: bytes | None = None
+    for start, end in pairwise([0, *borders]):
+        inner = sorted(rng.randrange(start, end + 1) for _ in range(rng.choice((0, 0, 1, 3))))
+        folds = [
+            fold_part(data, a, b, index=index + (before is not None), profile=profile)
+            for index, (a, b) in enumerate(pairwise([start, *inner, end]))
+        ]
+        if before is not None:
+            folds.insert(0, replace(PartialFold.from_bytes(before), cut=None))
+        before = packed(replace(merge_all(folds), cut=end))
+    assert before is not None
+    return before
+
+
+@pytest.mark.parametrize("seed", [FIXED_SEED, None], ids=["fixed", "drawn"])
+def test_increments_of_random_histories_equal_their_full_replays(
+    seed: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = SystemRandom().randrange(1 << 32) if seed is None else seed
+    with capsys.disabled():
+        print(f"\n{HISTORIES} random histories of seed {seed}, cut at random places")
+    for index in range(HISTORIES):
+        rng = Random(f"{seed}/{index}")
+        log = pack_histories([history(seed, index)], rng)
+        starts = [0, *accumulate(map(len, log.batches))]
+        borders = sorted(rng.choice(starts) for _ in range(rng.choice((1, 2, 2, 4))))
+        profile = rng.choice(IN_PIECES)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fold_module, "PRUNED_FROM_KEYS", rng.choice((0, fold_module.PRUNED_FROM_KEYS)))
+            last = by_increments(log.log, [*borders, len(log.log)], profile, rng)
+        whole = packed(full(log.log, len(log.log), profile))
+        where = f"seed {seed}, history {index}, {profile.text}, cut at {borders}"
+        assert last == whole, f"{where}: {_unlike(last, whole)}"
+
+
+def _unlike(told: bytes, wanted: bytes) -> dict[str, tuple[object, object]]:
+    """The tables in which two checkpoints differ."""
+    got, want = unpack(told), unpack(wanted)
+    return {name: (got[name].to_pylist(), want[name].to_pylist()) for name in want if got[name] != want[name]}
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(log=histories(max_size=16), codec=st.integers(0, 4), random=st.randoms(use_true_random=False))
+def test_pieces_leave_no_trace(
+    log: list[BatchSpec], codec: int, random: Random, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("folds")
+    data = encode_log(log, codec=codec)
+    whole = stored(fold_pieces(data, [])[0], folder / "whole")
+    borders = [random.randrange(len(data) + 1) for _ in range(random.randrange(6))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fold_module, "PRUNED_FROM_KEYS", 0)
+        assert stored(merge_all(fold_pieces(data, borders)), folder / "pieces") == whole
+    again = PartialFold.read_parquet(folder / "pieces")
+    assert stored(again, folder / "again") == whole
+    assert_equal(again, loaded(data))
+
+
+def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
+    log = [
+        BatchSpec(
+            entries=(commit("gone", 1, metadata="m"), commit("kept", 2, topic="b"), commit("kept", 3, topic="a"))
+        ),
+        BatchSpec(entries=(commit("gone", 7),), producer_id=1, transactional=True),
+        BatchSpec(producer_id=1, transactional=True, control_type=1),
+        BatchSpec(entries=(tombstone("gone"), tombstone("never"), commit("open", 8)), producer_id=2),
+    ]
+    fold = fold_pieces(encode_log(log), [])[0]
+    stored(fold, tmp_path)
+    read = PartialFold.read_parquet(tmp_path)._tables()
+    assert read["keys"]["topic"].to_pylist() == ["b", "a", "t"]
+    assert read["keys"]["log_offset"].to_pylist() == [1, 2, None]
+    assert read["keys"]["last_tombstone_log_offset"].null_count == 3
+    assert read["producers"]["producer_id"].to_pylist() == [2]
+    assert read["groups"]["group_id"].to_pylist() == ["gone", "kept", "never", "open"]
+    assert tables_of(PartialFold.read_parquet(tmp_path)) == tables_of(fold)
+
+
+def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Path) -> None:
+    """Behind a batch with a bad CRC the same log_offsets may come again."""
+    first = BatchSpec(entries=tuple(commit(name) for name in "dcb"), crc_ok=False)
+    (bad,) = encode_batches([first])
+    (good,) = encode_batches([BatchSpec(entries=(commit("a"),))], base_offset=1)
+    data = bad + good
+    whole = stored(fold_pieces(data, [])[0], tmp_path / "whole")
+    assert stored(merge_all(fold_pieces(data, [len(bad)])), tmp_path / "pieces") == whole
+    keys = PartialFold.read_parquet(tmp_path / "whole")._tables()["keys"]
+    assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
+        ("d", 0), ("a", 1), ("c", 1), ("b", 2)
+    ]  # fmt: skip

@@ -20,6 +20,8 @@ BROKER_REASONS = (
 )
 FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
 """What became of the values of record types 0 and 1: each has exactly one fate, so they add up to read_values."""
+CHANGE_KINDS = ("set", "expired", "deleted", "group_deleted", "topic_deleted", "restored", "ambiguous")
+"""What an offset change may be; all but set and restored are disappearances."""
 
 _VERDICTS = ("keep", "expire")
 _POSITION = Column(name="position", type=pa.int64(), doc="place in the plan of its log partition", minimum=0)
@@ -176,22 +178,59 @@ OFFSET_CHANGES = Table(
     key=("log_partition", "group_id", "topic", "partition", "log_offset"),
     columns=(
         *OFFSET_KEY,
-        replace(COMMITTED_OFFSET, name="old_committed_offset", nullable=True, doc="before"),
-        replace(COMMITTED_OFFSET, name="new_committed_offset", nullable=True, doc="after"),
+        replace(
+            COMMITTED_OFFSET,
+            name="old_committed_offset",
+            nullable=True,
+            doc="before: of a disappearance the value right before it, else that at the interval's beginning; NULL "
+            "where there was none, or where it disappeared since",
+        ),
+        replace(COMMITTED_OFFSET, name="new_committed_offset", nullable=True, doc="after; NULL for a disappearance"),
         Column(
             name="kind",
             type=pa.string(),
-            doc="what changed it",
-            allowed=("set", "expired", "deleted", "group_deleted", "topic_deleted", "restored", "ambiguous"),
+            doc="what changed it: set by a commit, restored by a plan of ours, or gone for the cause named",
+            allowed=CHANGE_KINDS,
         ),
         Column(name="candidates", type=TEXTS, doc="what an ambiguous change may have been", nullable=True),
         replace(_PLAN_ID, name="by_plan_id", nullable=True, doc="the plan of ours that did it"),
         LOG_PARTITION,
-        _LOG_OFFSET,
-        Column(name="timestamp_ms", type=pa.int64(), doc="when it was written", unit="ms"),
+        replace(_LOG_OFFSET, doc="place of the tombstone, or of the value that was set"),
+        Column(
+            name="timestamp_ms",
+            type=pa.int64(),
+            doc="when the tombstone was written, or the value committed; NULL in logs of record format 0",
+            nullable=True,
+            unit="ms",
+        ),
+        replace(_LOG_OFFSET, name="old_log_offset", nullable=True, doc="place of the old value"),
+        Column(
+            name="old_commit_timestamp_ms",
+            type=pa.int64(),
+            doc="when the old value was committed",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
+            name="due_at_ms",
+            type=pa.int64(),
+            doc="when retention let what disappeared go; NULL where that is not known, or where more than time kept it",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
+            name="evidence",
+            type=pa.string(),
+            doc="what the log shows of a disappearance, in words; NULL where the commit is all there is to tell",
+            nullable=True,
+        ),
     ),
     kind="interval",
-    doc="Declared for readers to count on; no stage writes it yet.",
+    doc=(
+        "One row for each offset that ends the interval with another committed offset than it began with, and one for "
+        "each time that one disappeared, also where it was committed again. Commits in between, and of the same offset "
+        "again, are no rows. Why the causes are what they are: docs/changes.md."
+    ),
 )
 
 APPLY_LEDGER = Table(

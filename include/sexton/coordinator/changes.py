@@ -1,0 +1,206 @@
+"""What changes between two instants of a log partition, in the words of the table offset_changes.
+
+Here are the facts that go in and the rows that come out. Why an offset disappeared is told by changes_causes.py from
+the write that its tombstone is part of; changes_replay.py is the plain replay that finds those writes, and the kernels
+find the same ones.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from sexton.coordinator.group import Group
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+
+TopicPartition = tuple[str, int]
+"""A key of a group's offsets: topic and partition."""
+
+
+class Kind(StrEnum):
+    """What a change is. The four causes of a disappearance are kinds of their own."""
+
+    SET = "set"
+    EXPIRED = "expired"
+    DELETED = "deleted"
+    GROUP_DELETED = "group_deleted"
+    TOPIC_DELETED = "topic_deleted"
+    RESTORED = "restored"
+    AMBIGUOUS = "ambiguous"
+
+
+CAUSES = (Kind.EXPIRED, Kind.DELETED, Kind.GROUP_DELETED, Kind.TOPIC_DELETED)
+"""What can make an offset disappear, in the order in which candidates are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A record without a value, of any type, as it lies in the log.
+
+    `base_offset` is that of its batch, None in record formats 0 and 1, where each record stands by itself;
+    `timestamp_ms` is None in format 0.
+    """
+
+    record_type: int
+    group_id: str
+    topic: str | None
+    partition: int | None
+    log_offset: int
+    base_offset: int | None
+    timestamp_ms: int | None
+    producer_id: int
+
+    @property
+    def key(self) -> TopicPartition | None:
+        """Of an offset's tombstone; None for a record that tells of its group."""
+        return None if self.topic is None or self.partition is None else (self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """Tombstones that were written in one go: neighbours in the log with one timestamp and one producer.
+
+    A 4.x coordinator reads its clock once for everything that an operation appends, an older one once for each group,
+    so that what an operation does to a group never spans two writes; two operations share one only within a
+    millisecond. `is_whole`: no log_offset is missing and nothing was undecodable from where the log partition or the
+    interval begins up to here, so that what was not read was not there.
+    """
+
+    removals: tuple[Removal, ...]
+    is_whole: bool
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        return self.removals[0].timestamp_ms
+
+    @property
+    def producer_id(self) -> int:
+        return self.removals[0].producer_id
+
+
+class Before(Protocol):
+    """A log partition right before a write, as its coordinator holds it."""
+
+    def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
+        """The group's committed offsets, reachable or not."""
+
+    def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
+        """What open transactions hold of the group."""
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """Whether the coordinator takes a transaction with the group's offsets for open."""
+
+    def group(self, group_id: str) -> Group | None:
+        """The group; None where the coordinator has none of that id."""
+
+    def holders_of(self, topic: str) -> Iterator[tuple[str, int, str | None]]:
+        """(group_id, partition, stored topic id) of every committed offset of `topic`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsAt:
+    """The topics that there were at an instant: ids by name, None for an id that is not known."""
+
+    taken_at_ms: int
+    ids: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something that a plan of ours did to an offset, between its intent and its outcome (None: not known yet)."""
+
+    plan_id: str
+    intent_at_ms: int
+    outcome_at_ms: int | None = None
+
+    def covers(self, at_ms: int | None) -> bool:
+        if at_ms is None:
+            return False
+        return self.intent_at_ms <= at_ms and (self.outcome_at_ms is None or at_ms <= self.outcome_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside the log. What is not known excludes nothing: it leaves more candidates.
+
+    `retentions_ms` are all that may have been in force, None when nobody knows. `before` and `after` speak for what was
+    written between them. `removed` and `restored` are acts of our own, by the offset that they were about.
+    """
+
+    retentions_ms: tuple[int, ...] | None = None
+    before: TopicsAt | None = None
+    after: TopicsAt | None = None
+    removed: Mapping[OffsetKey, Sequence[Act]] = field(default_factory=dict)
+    restored: Mapping[OffsetKey, Sequence[Act]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A row of offset_changes without log_partition.
+
+    A disappearance has the value right before it as old, and none as new. A value that was set has as old what was
+    there when the interval began, or none where the offset disappeared since.
+    """
+
+    key: OffsetKey
+    kind: Kind
+    old: StoredOffset | None
+    new: StoredOffset | None = None
+    candidates: tuple[Kind, ...] | None = None
+    by_plan_id: str | None = None
+    log_offset: int
+    timestamp_ms: int | None
+    due_at_ms: int | None = None
+    evidence: str | None = None
+
+    def to_row(self) -> dict[str, Any]:
+        group_id, topic, partition = self.key
+        return {
+            "group_id": group_id,
+            "topic": topic,
+            "partition": partition,
+            "old_committed_offset": None if self.old is None else self.old.committed_offset,
+            "new_committed_offset": None if self.new is None else self.new.committed_offset,
+            "kind": self.kind.value,
+            "candidates": None if self.candidates is None else [kind.value for kind in self.candidates],
+            "by_plan_id": self.by_plan_id,
+            "log_offset": self.log_offset,
+            "timestamp_ms": self.timestamp_ms,
+            "old_log_offset": None if self.old is None else self.old.log_offset,
+            "old_commit_timestamp_ms": None if self.old is None else self.old.commit_timestamp_ms,
+            "due_at_ms": self.due_at_ms,
+            "evidence": self.evidence,
+        }
+
+
+def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, known: Known) -> Change | None:
+    """The row of an offset that ends the interval as `new`; None where it is what it was, committed again or not.
+
+    `old` is what it was when the interval began, None where it was not there or disappeared since.
+    """
+    if old is not None and old.committed_offset == new.committed_offset:
+        return None
+    act = act_at(known.restored.get(key, ()), new.commit_timestamp_ms)
+    return Change(
+        key=key,
+        kind=Kind.SET if act is None else Kind.RESTORED,
+        old=old,
+        new=new,
+        by_plan_id=None if act is None else act.plan_id,
+        log_offset=new.log_offset,
+        timestamp_ms=new.commit_timestamp_ms,
+    )
+
+
+def act_at(acts: Sequence[Act], at_ms: int | None) -> Act | None:
+    """The act of ours that covers an instant."""
+    return next((act for act in acts if act.covers(at_ms)), None)
+
+
+def continues(last: Removal, next_one: Removal) -> bool:
+    """Whether the record that follows belongs to the same write."""
+    return (
+        next_one.log_offset == last.log_offset + 1
+        and next_one.timestamp_ms == last.timestamp_ms
+        and next_one.producer_id == last.producer_id
+    )

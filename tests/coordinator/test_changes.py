@@ -1,0 +1,428 @@
+"""Why offsets disappeared, scenario by scenario: what each operation of a coordinator leaves in the log."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sexton.coordinator.changes import Act, Change, Kind, Known, TopicsAt
+from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.loading import load
+from sexton.coordinator.profiles import profile_of
+from sexton.log.message_set import encode_message_set
+from sexton.records import encode_value
+from tests.strategies import (
+    BASE_MS,
+    BatchSpec,
+    Entry,
+    classic_fields,
+    commit,
+    encode_batches,
+    group_entry,
+    subscription,
+    tombstone,
+)
+
+CAP_BYTES = 1 << 20
+MINUTE_MS = 60_000
+RETENTION_MS = 10 * MINUTE_MS
+LATER_MS = BASE_MS + 20 * MINUTE_MS
+"""When what was committed at BASE_MS is due, and what was at YOUNG_MS is not."""
+YOUNG_MS = LATER_MS - MINUTE_MS
+E, D, G, T = Kind.EXPIRED, Kind.DELETED, Kind.GROUP_DELETED, Kind.TOPIC_DELETED
+HERE = TopicsAt(taken_at_ms=BASE_MS, ids={"t": "T1", "u": "U1"})
+STILL_HERE = replace(HERE, taken_at_ms=LATER_MS + MINUTE_MS)
+GONE = TopicsAt(taken_at_ms=LATER_MS + MINUTE_MS, ids={})
+KNOWN = Known(retentions_ms=(RETENTION_MS,), before=HERE, after=STILL_HERE)
+NO_FACTS = Known(retentions_ms=(RETENTION_MS,))
+TOPICS_GONE = replace(KNOWN, after=GONE)
+
+
+def young(group_id: str, topic: str = "t", partition: int = 0) -> Entry:
+    return commit(group_id, 7, topic, partition, commit_timestamp_ms=YOUNG_MS)
+
+
+def gone(group_id: str) -> Entry:
+    """The tombstone of a classic group."""
+    return group_entry(2, group_id, None)
+
+
+def told(
+    history: Sequence[BatchSpec],
+    *,
+    known: Known = KNOWN,
+    profile: str = "group_coordinator:4.3.1",
+    starts_at: int = 0,
+) -> list[Change]:
+    """The changes of a log whose interval begins behind its first `starts_at` batches."""
+    is_modern = profile_of(profile).newest_format == 2
+    batches = encode_batches(history) if is_modern else old_batches(history)
+    loaded = load(batches[:starts_at], cap_bytes=CAP_BYTES, profile=profile_of(profile))
+    return changes(loaded, batches[starts_at:], known=known, cap_bytes=CAP_BYTES)
+
+
+def old_batches(history: Sequence[BatchSpec]) -> list[bytes]:
+    """The same records in record format 1."""
+    found, base_offset = [], 0
+    for spec in history:
+        options = {"base_offset": base_offset, "magic": 1, "timestamp_ms": spec.timestamp_ms}
+        found.append(encode_message_set(list(spec.entries), **options))
+        base_offset += len(spec.entries)
+    return found
+
+
+def causes(history: Sequence[BatchSpec], **options: object) -> dict[str, Sequence[Kind]]:
+    """By `group/topic-partition`, what each disappearance is, or may be."""
+    return {
+        f"{row.key[0]}/{row.key[1]}-{row.key[2]}": row.candidates or (row.kind,)
+        for row in told(history, **options)  # type: ignore[arg-type]
+        if row.kind is not Kind.SET
+    }
+
+
+def log(before: Sequence[Entry], *writes: Sequence[Entry]) -> list[BatchSpec]:
+    """What there was, and then writes of one batch each, a second apart."""
+    later = [
+        BatchSpec(entries=tuple(entries), timestamp_ms=LATER_MS + 1_000 * number)
+        for number, entries in enumerate(writes)
+    ]
+    return [BatchSpec(entries=tuple(before), timestamp_ms=YOUNG_MS), *later]
+
+
+def stable(group_id: str, *topics: str, protocol_type: str = "consumer") -> Entry:
+    fields = classic_fields(("m1", subscription(*topics)), protocol_type=protocol_type)
+    return group_entry(2, group_id, fields)
+
+
+def empty(group_id: str, *, since_ms: int = BASE_MS, generation: int = 3) -> Entry:
+    fields = classic_fields(protocol=None, state_timestamp_ms=since_ms, generation=generation)
+    return group_entry(2, group_id, fields)
+
+
+TWO_DUE = [commit("a"), commit("b"), young("b", "u")]
+"""Of a everything is due, of b one offset of two."""
+
+
+@pytest.mark.parametrize(
+    "history, known, expected",
+    [
+        pytest.param(log([commit("a")], [tombstone("a"), gone("a")]), KNOWN, {"a/t-0": (E, G)}, id="sweep of a group"),
+        pytest.param(
+            log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")]),
+            KNOWN,
+            {"a/t-0": (E,), "b/t-0": (E,)},
+            id="sweep of a whole group and of part of another",
+        ),
+        pytest.param(
+            log([commit("a"), commit("b")], [tombstone("a"), gone("a"), tombstone("b"), gone("b")]),
+            KNOWN,
+            {"a/t-0": (E, G), "b/t-0": (E, G)},
+            id="two due groups, by the sweep or by one request",
+        ),
+        pytest.param(
+            log([commit("a"), young("a", "u")], [tombstone("a")]),
+            KNOWN,
+            {"a/t-0": (E, D)},
+            id="the one offset that was due, by the sweep or by a request",
+        ),
+        pytest.param(
+            log([commit("a"), young("a", "u")], [tombstone("a")]),
+            replace(KNOWN, before=replace(GONE, taken_at_ms=BASE_MS), after=GONE),
+            {"a/t-0": (E,)},
+            id="its topic is long gone, so that no request can name it",
+        ),
+        pytest.param(
+            log([young("a")], [tombstone("a"), gone("a")]), NO_FACTS, {"a/t-0": (G,)}, id="a group that was not due"
+        ),
+        pytest.param(
+            log([commit("a"), young("b")], [tombstone("a"), gone("a"), tombstone("b"), gone("b")]),
+            KNOWN,
+            {"a/t-0": (G,), "b/t-0": (G,)},
+            id="one request for a due group and another",
+        ),
+        pytest.param(
+            log([commit("a"), young("b")], [tombstone("a"), gone("a")], [tombstone("b"), gone("b")]),
+            KNOWN,
+            {"a/t-0": (E, G), "b/t-0": (G,)},
+            id="two writes",
+        ),
+        pytest.param(log([young("a")], [tombstone("a")]), KNOWN, {"a/t-0": (D,)}, id="an offset that was not due"),
+        pytest.param(
+            log([young("a")], [tombstone("a")]), NO_FACTS, {"a/t-0": (D, T)}, id="all of a topic, which may be gone"
+        ),
+        pytest.param(
+            log([young("a"), young("a", "t", 1)], [tombstone("a")]),
+            NO_FACTS,
+            {"a/t-0": (D,)},
+            id="of a topic that keeps a partition",
+        ),
+        pytest.param(
+            log([young("a"), young("b")], [tombstone("a")]),
+            NO_FACTS,
+            {"a/t-0": (D,)},
+            id="of a topic that another group keeps",
+        ),
+        pytest.param(
+            log([young("a"), young("a", "u"), young("b")], [tombstone("a"), tombstone("b")]),
+            NO_FACTS,
+            {"a/t-0": (T,), "b/t-0": (T,)},
+            id="of a topic, in one write for all groups",
+        ),
+        pytest.param(
+            log([young("a"), young("b")], [tombstone("a"), tombstone("b")]),
+            KNOWN,
+            {"a/t-0": (D,), "b/t-0": (D,)},
+            id="two requests within a millisecond, since the topic is still there",
+        ),
+        pytest.param(
+            log([young("a"), young("b")], [tombstone("a")], [tombstone("b")]),
+            TOPICS_GONE,
+            {"a/t-0": (D,), "b/t-0": (D, T)},
+            id="a request, and then whatever took the rest of a topic",
+        ),
+        pytest.param(
+            log([commit("a")], [tombstone("a")]), KNOWN, {"a/t-0": (D,)}, id="a sweep would have deleted the group too"
+        ),
+        pytest.param(
+            log([commit("a"), commit("a", 1, "u")], [tombstone("a")]),
+            KNOWN,
+            {"a/t-0": (D,)},
+            id="a sweep would have taken the other one too",
+        ),
+        pytest.param(
+            log([stable("a", "u"), commit("a"), commit("a", 1, "u")], [tombstone("a")]),
+            KNOWN,
+            {"a/t-0": (E, D)},
+            id="an active group's topic that it is not subscribed to",
+        ),
+        pytest.param(
+            log([stable("a", "t"), commit("a"), commit("a", 1, "u")], [tombstone("a")]),
+            KNOWN,
+            {"a/t-0": (D,)},
+            id="a subscribed topic: nothing but a producer takes that",
+        ),
+        pytest.param(
+            log([stable("a", "t"), commit("a")], [tombstone("a")]),
+            TOPICS_GONE,
+            {"a/t-0": (T,)},
+            id="a subscribed topic that is gone since",
+        ),
+        pytest.param(
+            log([stable("a", protocol_type="connect"), commit("a"), young("a", "u")], [tombstone("a")]),
+            TOPICS_GONE,
+            {"a/t-0": (T,)},
+            id="of an active group of another protocol",
+        ),
+        pytest.param(
+            log([empty("a", since_ms=YOUNG_MS), commit("a")], [tombstone("a"), gone("a")]),
+            KNOWN,
+            {"a/t-0": (G,)},
+            id="a group that has been empty for a minute",
+        ),
+        pytest.param(
+            log([empty("a"), young("a")], [tombstone("a"), gone("a")]),
+            KNOWN,
+            {"a/t-0": (E, G)},
+            id="a group that has long been empty, whatever was committed since",
+        ),
+        pytest.param(
+            log([empty("a", since_ms=-1), young("a")], [tombstone("a"), gone("a")]),
+            KNOWN,
+            {"a/t-0": (E, G)},
+            id="a group that does not say since when it is empty",
+        ),
+        pytest.param(
+            log([commit("a", version=1, expire_timestamp_ms=LATER_MS - 1)], [tombstone("a"), gone("a")]),
+            replace(KNOWN, retentions_ms=(1 << 50,)),
+            {"a/t-0": (E, G)},
+            id="an explicit expiry",
+        ),
+        pytest.param(
+            log([commit("a", version=1, expire_timestamp_ms=LATER_MS + 1)], [tombstone("a"), gone("a")]),
+            KNOWN,
+            {"a/t-0": (G,)},
+            id="an explicit expiry in the future",
+        ),
+    ],
+)  # fmt: skip
+def test_causes(history: list[BatchSpec], known: Known, expected: dict[str, Sequence[Kind]]) -> None:
+    assert causes(history, known=known) == expected
+
+
+@pytest.mark.parametrize(
+    "retentions_ms, expected",
+    [((RETENTION_MS,), (E, G)), ((30 * MINUTE_MS,), (G,)), ((30 * MINUTE_MS, RETENTION_MS), (E, G)), (None, (E, G))],
+    ids=["due", "not due", "one of two", "unknown"],
+)
+def test_retention(retentions_ms: tuple[int, ...] | None, expected: Sequence[Kind]) -> None:
+    history = log([commit("a")], [tombstone("a"), gone("a")])
+    assert causes(history, known=replace(KNOWN, retentions_ms=retentions_ms)) == {"a/t-0": expected}
+
+
+def test_without_a_retention_no_sweep_takes_the_younger_one_alone() -> None:
+    nobody_knows = replace(KNOWN, retentions_ms=None)
+    entries = [commit("a"), young("a", "u")]
+    assert causes(log(entries, [tombstone("a")]), known=nobody_knows) == {"a/t-0": (E, D)}
+    assert causes(log(entries, [tombstone("a", "u")]), known=nobody_knows) == {"a/u-0": (D,)}
+    just_now = [commit("a", commit_timestamp_ms=LATER_MS - 1), young("a", "u")]
+    assert causes(log(just_now, [tombstone("a")]), known=nobody_knows) == {"a/t-0": (D,)}
+
+
+def test_a_consumer_group_goes_with_all_its_records() -> None:
+    records = [group_entry(3, "a", {"epoch": 1}), commit("a"), young("b")]
+    removal = [tombstone("a"), *(group_entry(record_type, "a", None) for record_type in (6, 4, 3))]
+    assert causes(log(records, removal)) == {"a/t-0": (E, G)}
+    assert causes(log(records, [*removal, tombstone("b"), gone("b")])) == {"a/t-0": (G,), "b/t-0": (G,)}
+
+
+def test_a_topic_of_another_id_stays() -> None:
+    """From 4.3 on the deletion of a topic spares what was committed for another one of that name."""
+    mine, other = ({"version": 4, "topic_id": number} for number in _ids(1, 2))
+    history = log(
+        [commit("a", commit_timestamp_ms=YOUNG_MS, **mine), commit("b", commit_timestamp_ms=YOUNG_MS, **other)],
+        [tombstone("a")],
+    )
+    assert causes(history, known=TOPICS_GONE) == {"a/t-0": (D, T)}
+    assert causes(history, known=TOPICS_GONE, profile="group_coordinator:4.2") == {"a/t-0": (D,)}
+    (id_of_a,) = {row.old.topic_id for row in told(history) if row.old is not None}
+    now_here = TopicsAt(taken_at_ms=LATER_MS + MINUTE_MS, ids={"t": id_of_a})
+    assert causes(history, known=replace(NO_FACTS, after=now_here)) == {"a/t-0": (D,)}
+
+
+def _ids(*numbers: int) -> list[object]:
+    from uuid import UUID
+
+    return [UUID(int=number) for number in numbers]
+
+
+def test_a_pending_offset_keeps_a_group_and_is_cancelled_with_it() -> None:
+    pending = BatchSpec(entries=(commit("a", 9, "u"),), producer_id=1, transactional=True, timestamp_ms=YOUNG_MS)
+    first, last = log([commit("a")], [tombstone("a")])
+    assert causes([first, pending, last]) == {"a/t-0": (E, D)}  # the open transaction keeps the group
+    whole = replace(last, entries=(tombstone("a"), tombstone("a", "u"), gone("a")))
+    assert causes([first, pending, whole]) == {"a/t-0": (G,)}
+    part = replace(last, entries=(tombstone("a"), gone("a")))
+    assert causes([first, pending, part]) == {"a/t-0": (D,)}  # nothing leaves the pending one and takes the group
+
+
+def test_a_sweep_goes_on_in_the_next_batch() -> None:
+    first, last = log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")])
+    for border in (1, 2):
+        parts = [replace(last, entries=last.entries[:border]), replace(last, entries=last.entries[border:])]
+        assert causes([first, *parts]) == {"a/t-0": (E,), "b/t-0": (E,)}
+    parts = [replace(last, entries=last.entries[:1]), replace(last, entries=last.entries[1:2])]
+    assert causes([first, *parts]) == {"a/t-0": (E,)}  # a request is never cut in two
+
+
+def test_tombstones_of_a_producer_are_no_coordinator_s() -> None:
+    first, last = log([commit("a")], [tombstone("a"), gone("a")])
+    assert causes([first, replace(last, producer_id=5)]) == {"a/t-0": (D,)}
+    (row,) = (row for row in told([first, replace(last, producer_id=5)], starts_at=1))
+    assert row.evidence is not None
+    assert "producer 5" in row.evidence
+
+
+def test_where_records_are_missing_little_is_ruled_out() -> None:
+    first, last = log([young("a"), young("a", "u")], [tombstone("a")])
+    assert causes([first, last], known=NO_FACTS) == {"a/t-0": (D, T)}
+    assert causes([first, replace(last, gap=1)], known=NO_FACTS) == {"a/t-0": (E, D, T)}
+    assert causes([replace(first, gap=1), last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
+    odd = BatchSpec(entries=((b"\0\1", b"no value"),), timestamp_ms=YOUNG_MS)
+    assert causes([first, odd, last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
+    whole_group = replace(last, entries=(tombstone("a"), gone("a")), gap=1)
+    assert causes([first, whole_group], known=NO_FACTS) == {"a/t-0": (E, G)}
+
+
+OLD = encode_value(2, 0, {**classic_fields(protocol=None, generation=3), "current_state_timestamp_ms": -1})
+"""An empty group, in the version that every release reads."""
+WITH_TOMBSTONE = log([(gone("a")[0], OLD), commit("a", version=0)], [tombstone("a"), gone("a")])
+WITHOUT = log([commit("a", version=0)], [tombstone("a")])
+"""A group that never had a generation."""
+PARTLY = log(
+    [commit("a", version=0), commit("a", 7, "t", 1, version=0, commit_timestamp_ms=YOUNG_MS)], [tombstone("a")]
+)
+
+
+@pytest.mark.parametrize(
+    "profile, with_tombstone, without, partly",
+    [
+        ("offset_manager:0.10.0", (E,), (E,), (E,)),
+        ("group_metadata_manager:0.10.1", (E,), (E,), (E,)),
+        ("group_metadata_manager:0.11", (E, T), (E, T), (E,)),
+        ("group_metadata_manager:1.1", (E, G, T), (E, G, T), (E,)),
+        ("group_metadata_manager:2.8", (E, D, G, T), (E, D, G, T), (E, D)),
+        ("group_metadata_manager:3.9", (E, D, G, T), (E, D, G, T), (E, D)),
+        ("group_coordinator:4.0.0", (E, G), (E, D, T), (E, D)),
+        ("group_coordinator:4.3.1", (E, G), (D, T), (E, D)),
+    ],
+)
+def test_releases(
+    profile: str, with_tombstone: Sequence[Kind], without: Sequence[Kind], partly: Sequence[Kind]
+) -> None:
+    found = [causes(history, known=NO_FACTS, profile=profile) for history in (WITH_TOMBSTONE, WITHOUT, PARTLY)]
+    assert found == [{"a/t-0": with_tombstone}, {"a/t-0": without}, {"a/t-0": partly}]
+
+
+def test_up_to_3_9_each_group_is_a_batch_of_its_own() -> None:
+    history = log(TWO_DUE, [tombstone("a")], [tombstone("b")])
+    at_once = [*history[:2], replace(history[2], timestamp_ms=LATER_MS)]
+    assert causes(history, profile="group_metadata_manager:3.9") == {"a/t-0": (E, D, G), "b/t-0": (E, D)}
+    assert causes(at_once, profile="group_metadata_manager:3.9") == {"a/t-0": (E,), "b/t-0": (E,)}
+
+
+def test_what_a_refused_commit_kept_from_expiring() -> None:
+    history = log([commit("a"), commit("a", 1, "t", 1)], [tombstone("a")])
+    assert causes(history, profile="group_metadata_manager:3.7") == {"a/t-0": (E, D)}
+    assert causes(history, profile="group_metadata_manager:3.8") == {"a/t-0": (D,)}
+
+
+def test_a_plan_of_ours() -> None:
+    history = log([young("a"), commit("b")], [tombstone("a"), gone("a")], [tombstone("b"), gone("b")])
+    act = Act(plan_id="p", intent_at_ms=LATER_MS + 500, outcome_at_ms=LATER_MS + 1_500)
+    known = replace(KNOWN, removed={("a", "t", 0): [act], ("b", "t", 0): [act]})
+    rows = {row.key[0]: row for row in told(history, known=known, starts_at=1)}
+    assert (rows["a"].kind, rows["a"].by_plan_id) == (G, None)  # a second before the plan was applied
+    assert (rows["b"].kind, rows["b"].by_plan_id, rows["b"].candidates) == (G, "p", None)
+
+
+def test_what_was_set() -> None:
+    history = [
+        BatchSpec(entries=(commit("a", 5), commit("b", 5), commit("c", 5), commit("d", 5)), timestamp_ms=BASE_MS),
+        BatchSpec(entries=(commit("a", 6), commit("b", 5), commit("e", 1)), timestamp_ms=LATER_MS),
+        BatchSpec(entries=(tombstone("c"), commit("c", 5), commit("a", 7), tombstone("d")), timestamp_ms=LATER_MS),
+    ]
+    rows = [
+        (row.key[0], row.kind.value, row.old and row.old.committed_offset, row.new and row.new.committed_offset)
+        for row in told(history, starts_at=1)
+    ]
+    assert rows == [
+        ("a", "set", 5, 7),
+        ("c", "deleted", 5, None),
+        ("c", "set", None, 5),
+        ("d", "deleted", 5, None),
+        ("e", "set", None, 1),
+    ]
+
+
+def test_what_a_plan_of_ours_put_back() -> None:
+    act = Act(plan_id="p", intent_at_ms=BASE_MS - 1)
+    known = replace(KNOWN, restored={("a", "t", 0): [act]})
+    (row, other) = told(log([commit("a"), commit("b")]), known=known)
+    assert (row.kind, row.by_plan_id, other.kind) == (Kind.RESTORED, "p", Kind.SET)
+
+
+def test_a_commit_that_a_marker_settles_in_the_interval() -> None:
+    history = [
+        BatchSpec(entries=(commit("a", 5),), producer_id=1, transactional=True, timestamp_ms=BASE_MS),
+        BatchSpec(producer_id=1, transactional=True, control_type=1, timestamp_ms=LATER_MS),
+    ]
+    (row,) = told(history, starts_at=1)
+    assert (row.kind, row.old, row.log_offset) == (Kind.SET, None, 0)
+
+
+def test_the_evidence_is_told() -> None:
+    (row, *_) = told(log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")]), starts_at=1)
+    assert row.due_at_ms == BASE_MS + RETENTION_MS
+    assert row.evidence == (
+        "all 1 offsets of the group and the group itself; in one write with 1 other groups; all were due"
+    )

@@ -1,0 +1,259 @@
+"""The changes of a log partition between two cuts, compiled: equal to `coordinator.changes_replay`.
+
+The fold of the interval goes on from that of its beginning, and stops before each write of offset tombstones to look
+around (changes_view.py): only batches that hold such tombstones are read record by record. What was set is told at the
+end from the rows of both folds. So the cost is that of folding the interval, plus the keys, plus the tombstones.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from sexton.coordinator.changes import Change, Known, Removal, Write, continues
+from sexton.coordinator.changes_causes import changes_of_write
+from sexton.coordinator.changes_replay import removal_of, takes_pending_alone
+from sexton.coordinator.profile import Profile
+from sexton.kernels import columns as cols
+from sexton.kernels import scan
+from sexton.kernels.changes_marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
+from sexton.kernels.changes_set import SCHEMA, set_rows
+from sexton.kernels.changes_view import StateView
+from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
+from sexton.kernels.fold import NO_INSTANT, PartialFold, _Folder, _frames_of, _read_only
+from sexton.kernels.reread import reread
+from sexton.kernels.rules import new_state_of
+from sexton.kernels.table import SEEN_RECORDS, Bytes, Int64s
+from sexton.log import framing
+from sexton.log.batch import Batch, Record, read_frame, read_records
+from sexton.log.segment import Piece
+
+_COMPILED_FORMAT = 2
+ORDER = [("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending"), ("log_offset", "ascending")]
+
+
+def changes_between(
+    start: PartialFold | None,
+    datas: Iterable[Bytes | bytes],
+    *,
+    pieces: Sequence[Piece],
+    cut: int | None,
+    known: Known,
+    profile: Profile,
+    cap_bytes: int,
+) -> pa.Table:
+    """The rows of offset_changes from the end of `start` up to `cut`, by key and log_offset, without log_partition.
+
+    `datas` gives the bytes of the whole file of each of `pieces`, which are in log order. Batches below the end of
+    `start` are passed over, those from `cut` on are not read (None: to the end). Without `start` the interval begins
+    where the log partition does. `start` is a fold of everything before, by the same profile, and stays as it is.
+    """
+    first = 0 if start is None else start.end
+    state = new_state_of(profile) if start is None else start.copy().state
+    changer = _Changer(
+        cap_bytes=cap_bytes,
+        as_of_ms=None,
+        taken_at_ms=None,
+        profile=profile,
+        is_prefix=False,
+        state=state,
+        undecodable=[] if start is None else list(start.undecodable),
+        known=known,
+        first=first,
+        cut=cut,
+        next_offset=first,
+        view=StateView(profile, state),
+    )
+    for data, piece in zip(datas, pieces, strict=True):
+        if not changer.fold_piece(_read_only(data), piece):
+            break
+    changer.flush()
+    disappeared = pa.Table.from_pylist([row.to_row() for row in changer.rows], SCHEMA)
+    were_set = set_rows(None if start is None else start.state, changer.state, changer.gone, known)
+    return pa.concat_tables([disappeared, were_set]).sort_by(ORDER)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Tombstones of the write that has begun, judged but not folded yet: rows of batches of one record each."""
+
+    removals: list[Removal] = field(default_factory=list)
+    runs: list[tuple[Int64s, Bytes]] = field(default_factory=list)
+    is_whole: bool = True
+    is_transactional: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Changer(_Folder):
+    """The fold of an interval that stops before each write of tombstones."""
+
+    known: Known
+    first: int
+    next_offset: int
+    view: StateView
+    is_dense: bool = True
+    held: _Held = field(default_factory=_Held)
+    rows: list[Change] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    """Rows of `keys` that disappeared."""
+
+    def fold_piece(self, data: Bytes, piece: Piece) -> bool:
+        """Fold the batches of the interval that begin in the piece; False when its end was reached."""
+        for frames in _frames_of(data, piece, self._frames):
+            row, end = self._span(data, frames)
+            while row < end:
+                if self.profile.newest_format >= _COMPILED_FORMAT:
+                    filled, row, _ = scan.open_batches(
+                        data, frames, row, end, NO_INSTANT, NO_INSTANT, self.tally, self._batches
+                    )
+                    self._fold_batches(data, self._batches[:filled])
+                if row < end:
+                    self._fold_frame(data, frames[row].tolist())
+                    row += 1
+            if end < len(frames):
+                return False
+        return True
+
+    def _span(self, data: Bytes, frames: Int64s) -> tuple[int, int]:
+        """The frames from the first batch of the interval to its last, with the damage between them."""
+        is_batch = frames[:, framing.KIND] <= framing.BAD_CRC
+        at = np.flatnonzero(is_batch)
+        raw = data[frames[at, framing.POSITION][:, None] + np.arange(8)]
+        base_offsets = np.ascontiguousarray(raw).view(">i8").reshape(-1)
+        inside = at[base_offsets >= self.first]
+        beyond = at[base_offsets >= self.cut] if self.cut is not None else at[:0]
+        begin = int(inside[0]) if len(inside) else len(frames)
+        if self.next_offset > self.first:
+            begin = 0
+        return begin, int(beyond[0]) if len(beyond) else len(frames)
+
+    def _fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
+        """As the fold does; whether log_offsets are missing takes a look at the records."""
+        found = read_frame(data.data, frame)
+        if isinstance(found, Batch):
+            records = list(read_records(found, cap_bytes=self.cap_bytes))
+            expected = range(self.next_offset, self.next_offset + len(records))
+            numbers = [record.log_offset for record in records if isinstance(record, Record)]
+            self.is_dense &= numbers == [*expected] and found.next_offset == expected.stop
+            self.next_offset = found.next_offset
+        else:
+            self.flush()
+        return _Folder._fold_frame(self, data, frame)
+
+    def _loop(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
+        """Fold batches by the compiled loop, but for those with tombstones of offsets."""
+        if not len(batches):
+            return
+        marks = np.zeros(len(batches), np.uint8)
+        mark_removals(data, arena, batches, marks)
+        dense = self._density(batches)
+        marked = np.flatnonzero(marks & HAS_REMOVAL)
+        at = 0
+        while at < len(batches):
+            if marks[at] & HAS_REMOVAL or (self.held.removals and marks[at] & BEGINS_WITH_REMOVAL):
+                self.is_dense = bool(dense[at])
+                self._reread(_batch_of(data, batches[at]), folded=0)
+                at += 1
+                continue
+            self.flush()
+            later = np.searchsorted(marked, at)
+            stop = int(marked[later]) if later < len(marked) else len(batches)
+            _Folder._loop(self, data, arena, batches[at:stop])
+            at = stop
+        self.is_dense = bool(dense[-1])
+
+    def _density(self, batches: Int64s) -> cols.Mask:
+        """For each batch whether no log_offset is missing up to its end."""
+        after = batches[:, BASE_OFFSET] + batches[:, LAST_DELTA] + 1
+        before = np.concatenate([[self.next_offset], after[:-1]])
+        is_good = (batches[:, BASE_OFFSET] == before) & (batches[:, COUNT] == batches[:, LAST_DELTA] + 1)
+        self.next_offset = int(after[-1])
+        dense: cols.Mask = np.logical_and.accumulate(is_good) & self.is_dense
+        return dense
+
+    def _reread(self, batch: Batch, *, folded: int) -> None:
+        """Fold what is left of a batch record by record, stopping before writes of tombstones."""
+        removals = {} if batch.is_control else self._removals(batch)
+        if not removals:
+            self.flush()
+            _Folder._reread(self, batch, folded=folded)
+            return
+        parts = list(reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
+        is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)
+        for part in parts:
+            self.state.counts[SEEN_RECORDS] += part.unfolded_records
+            for number in part.unknown_types:
+                self.state.unknown_types[number & 0xFFFF] += 1
+            self.undecodable += part.undecodable
+            table, arena = part.rows()
+            self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
+
+    def _take(
+        self, table: Int64s, arena: Bytes, removals: dict[int, Removal], *, is_whole: bool, is_transactional: bool
+    ) -> None:
+        """Fold records, each a row of its own, but for those of a write that may go on."""
+        log_offsets = table[:, BASE_OFFSET].tolist()
+        at = 0
+        while at < len(log_offsets):
+            removal = removals.get(log_offsets[at])
+            if not self._goes_on(removal):
+                self.flush()
+            stop = at + 1
+            if removal is None:
+                while stop < len(log_offsets) and log_offsets[stop] not in removals:
+                    stop += 1
+                self._loop_again(table[at:stop], arena)
+            else:
+                self._hold(removal, is_whole=is_whole, is_transactional=is_transactional)
+                self.held.runs.append((table[at:stop], arena))
+            at = stop
+
+    def _removals(self, batch: Batch) -> dict[int, Removal]:
+        found = {}
+        for record in read_records(batch, cap_bytes=self.cap_bytes):
+            if isinstance(record, Record):
+                removal = removal_of(batch, record, self.profile)
+                if removal is not None:
+                    found[record.log_offset] = removal
+        return found
+
+    def _goes_on(self, removal: Removal | None) -> bool:
+        return removal is not None and bool(self.held.removals) and continues(self.held.removals[-1], removal)
+
+    def _hold(self, removal: Removal, *, is_whole: bool, is_transactional: bool) -> None:
+        if not self.held.removals:
+            self.held.is_transactional = is_transactional
+        self.held.is_whole &= is_whole
+        self.held.removals.append(removal)
+
+    def flush(self) -> None:
+        """Judge the write that is held, and fold it."""
+        held, self.held = self.held, _Held()
+        if not held.removals:
+            return
+        self.view.state = self.state
+        if not takes_pending_alone(held.is_transactional, self.profile):
+            is_whole = held.is_whole and not self.view.has_failed
+            write = Write(removals=tuple(held.removals), is_whole=is_whole)
+            found = changes_of_write(write, self.view, self.known, self.profile)
+            self.rows += found
+            self.gone += [self.view.rows[row.key] for row in found]
+        for table, arena in _joined(held.runs):
+            self._loop_again(table, arena)
+
+
+def _joined(runs: list[tuple[Int64s, Bytes]]) -> Iterable[tuple[Int64s, Bytes]]:
+    """Neighbouring rows of one arena as one table."""
+    tables: list[Int64s] = []
+    for number, (table, arena) in enumerate(runs):
+        tables.append(table)
+        if number + 1 == len(runs) or runs[number + 1][1] is not arena:
+            yield np.concatenate(tables), arena
+            tables = []
+
+
+def _batch_of(data: Bytes, row: Int64s) -> Batch:
+    batch = read_frame(data.data, [framing.GOOD, *row[[POSITION, SIZE]].tolist(), 0])
+    assert isinstance(batch, Batch), "the scan took it for a batch"
+    return batch

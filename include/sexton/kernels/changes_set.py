@@ -1,0 +1,85 @@
+"""The rows of what was set: offsets that end an interval with another value than they began with, by its two folds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sexton.coordinator.changes import Kind, Known, act_at
+from sexton.kernels import columns as cols
+from sexton.kernels.store import key_columns
+from sexton.kernels.table import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State
+
+SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("old_committed_offset", pa.int64()),
+        ("new_committed_offset", pa.int64()),
+        ("kind", pa.string()),
+        ("candidates", pa.list_(pa.string())),
+        ("by_plan_id", pa.string()),
+        ("log_offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("old_log_offset", pa.int64()),
+        ("old_commit_timestamp_ms", pa.int64()),
+        ("due_at_ms", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
+"""The columns of offset_changes that are not the log partition's or the run's."""
+
+
+def set_rows(start: State | None, end: State, gone: Sequence[int], known: Known) -> pa.Table:
+    """The rows of offsets that end the interval with another value than they began with."""
+    count = int(end.counts[KEYS])
+    old = np.full(count, NONE, np.int64)
+    was_there = np.zeros(count, bool)
+    if start is not None:
+        kept = start.keys[: start.counts[KEYS]]
+        was_there[: len(kept)] = kept[:, LOG_OFFSET] != NONE
+        old[: len(kept)] = np.where(was_there[: len(kept)], kept[:, COMMITTED], NONE)
+    was_there[gone] = False
+    keys = end.keys[:count]
+    found = np.flatnonzero((keys[:, LOG_OFFSET] != NONE) & (~was_there | (keys[:, COMMITTED] != old)))
+    was_there, keys = was_there[found], keys[found]
+
+    def of_start(column: int) -> pa.Array:
+        values = np.zeros(len(found), np.int64)
+        if start is not None:
+            values[was_there] = start.keys[found[was_there], column]
+        return pa.array(values, pa.int64(), mask=~was_there)
+
+    names = key_columns(end, found)
+    rows_of = {name: column.cast(SCHEMA.field(name).type) for name, column in names.items()}
+    table = pa.table(
+        {
+            **rows_of,
+            "old_committed_offset": of_start(COMMITTED),
+            "new_committed_offset": cols.numbers(keys[:, COMMITTED], pa.int64()),
+            "kind": pa.repeat(pa.scalar(Kind.SET.value), len(found)),
+            "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
+            "by_plan_id": pa.nulls(len(found), pa.string()),
+            "log_offset": cols.numbers(keys[:, LOG_OFFSET], pa.int64()),
+            "timestamp_ms": cols.numbers(keys[:, COMMIT_MS], pa.int64()),
+            "old_log_offset": of_start(LOG_OFFSET),
+            "old_commit_timestamp_ms": of_start(COMMIT_MS),
+            "due_at_ms": pa.nulls(len(found), pa.int64()),
+            "evidence": pa.nulls(len(found), pa.string()),
+        },
+        schema=SCHEMA,
+    )
+    return _with_restored(table, known) if known.restored else table
+
+
+def _with_restored(table: pa.Table, known: Known) -> pa.Table:
+    """The same rows, those of a plan that put offsets back told as such."""
+    keys = zip(*(table[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
+    stamps = table["timestamp_ms"].to_pylist()
+    acts = [act_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]
+    kinds = [Kind.SET.value if act is None else Kind.RESTORED.value for act in acts]
+    plans = [None if act is None else act.plan_id for act in acts]
+    names = table.column_names
+    table = table.set_column(names.index("kind"), "kind", pa.array(kinds, pa.string()))
+    return table.set_column(names.index("by_plan_id"), "by_plan_id", pa.array(plans, pa.string()))

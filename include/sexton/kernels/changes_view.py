@@ -1,0 +1,255 @@
+"""A fold in the middle of its making, as the rules of `coordinator.changes_causes` look at it: `changes.Before`.
+
+Only what a write of tombstones touches becomes Python objects: the offsets of its groups. Keys never move while a fold
+grows (nothing is pruned here), so that a row of `keys` names an offset from the beginning of the interval to its end.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from sexton.coordinator import decoding
+from sexton.coordinator.changes import TopicPartition
+from sexton.coordinator.changes_replay import simple_group
+from sexton.coordinator.decoding import Decoded
+from sexton.coordinator.group import Group
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import new_groups
+from sexton.errors import LogError, TransitionError
+from sexton.kernels.compiled import compiled
+from sexton.kernels.memory import hash_bytes, pointer, same_bytes
+from sexton.kernels.table import (
+    COMMIT_MS,
+    COMMITTED,
+    EXPIRE_MS,
+    GROUP_AT,
+    GROUP_LENGTH,
+    GROUP_MASK,
+    KEY_AT,
+    KEY_GROUP,
+    KEY_SIZES,
+    KEYS,
+    LAST_VALUE,
+    LEADER_EPOCH,
+    LEAKED,
+    LOG_OFFSET,
+    NONE,
+    PRODUCER_ID,
+    R_AT,
+    R_BASE_OFFSET,
+    R_GROUP,
+    R_KEY_SIZE,
+    R_LAST_VALUE,
+    R_LOG_OFFSET,
+    R_VALUE_SIZE,
+    RECORDS,
+    TEXT_AT,
+    TEXT_SIZE,
+    TOPIC_ID_HIGH,
+    TOPIC_ID_LOW,
+    W_COUNT,
+    W_KEY,
+    WAITING,
+    Int64s,
+    State,
+    view_of,
+)
+from sexton.log.batch import Record
+from sexton.records import kafka_uuid
+
+_LOW_64 = (1 << 64) - 1
+_SIZE_BITS = 32
+_INDEXED_AGAIN = 1 << 14
+"""So many keys without an index may come before all are indexed again."""
+
+
+class StateView:
+    """`changes.Before` over a fold. Tell it the state before each question: folding may have replaced its arrays."""
+
+    def __init__(self, profile: Profile, state: State) -> None:
+        self.state = state
+        self.rows: dict[OffsetKey, int] = {}
+        """The row of every offset that `offsets_of` has told."""
+        self._groups = _LiveGroups(profile)
+        self._index = _KeysByGroup()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a group record so far could not be replayed."""
+        self._groups.catch_up(self.state)
+        return self._groups.has_failed
+
+    def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
+        group = find_group(self.state, group_id)
+        if group < 0:
+            return {}
+        found: dict[TopicPartition, StoredOffset] = {}
+        for row in self._index.rows_of(self.state, group):
+            if self.state.keys[row, LOG_OFFSET] != NONE:
+                key = _topic_partition(self.state, row)
+                self.rows[(group_id, *key)] = row
+                found[key] = _stored_offset(self.state, row)
+        return found
+
+    def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
+        return frozenset(_topic_partition(self.state, row) for row in self._waiting(group_id, of_values=True))
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return len(self._waiting(group_id, of_values=False)) > 0
+
+    def group(self, group_id: str) -> Group | None:
+        return self._groups.find(self.state, group_id)
+
+    def holders_of(self, topic: str) -> Iterator[tuple[str, int, str | None]]:
+        data = np.frombuffer(topic.encode(), np.uint8)
+        for row in np.flatnonzero(_is_of_topic(self.state, data)).tolist():
+            high, low = self.state.keys[row, [TOPIC_ID_HIGH, TOPIC_ID_LOW]].tolist()
+            _, partition = _topic_partition(self.state, row)
+            yield group_name(self.state, int(self.state.keys[row, KEY_GROUP])), partition, _topic_id(high, low)
+
+    def _waiting(self, group_id: str, *, of_values: bool) -> list[int]:
+        """Rows of `keys` that wait for a marker; with `of_values` alone those that have a value to store."""
+        group = find_group(self.state, group_id)
+        waiting = self.state.waiting[: self.state.counts[WAITING]]
+        counts = waiting[:, W_COUNT]
+        keys = waiting[(counts > 0) if of_values else (counts > 0) | (counts == LEAKED), W_KEY]
+        found: list[int] = keys[self.state.keys[keys, KEY_GROUP] == group].tolist()
+        return found
+
+
+def find_group(state: State, group_id: str) -> int:
+    """Row of a group in the state, -1 where it was never seen."""
+    return int(_find_group(state, np.frombuffer(group_id.encode() or b"\0", np.uint8), len(group_id.encode())))
+
+
+def group_name(state: State, group: int) -> str:
+    """The id of the group in a row."""
+    at, size = state.groups[group, [GROUP_AT, GROUP_LENGTH]].tolist()
+    return state.key_bytes[at : at + size].tobytes().decode()
+
+
+@compiled
+def _find_group(arrays: State, name: Any, size: int) -> int:
+    state, data = view_of(arrays), pointer(name)
+    hashed = hash_bytes(data, 0, size)
+    slots, groups, mask = state.group_slots, state.groups, state.counts[GROUP_MASK]
+    place = hashed & mask
+    while slots[place] != 0:
+        if (slots[place] ^ hashed) >> 32 == 0:
+            row = (slots[place] & 0xFFFFFFFF) - 1
+            if groups[row, GROUP_LENGTH] == size and same_bytes(state.key_bytes, groups[row, GROUP_AT], data, 0, size):
+                return row
+        place = (place + 1) & mask
+    return -1
+
+
+@compiled
+def _is_of_topic(arrays: State, topic: Any) -> Any:
+    """Which keys have a stored value and are of the topic."""
+    state, data = view_of(arrays), pointer(topic)
+    size = len(topic)
+    found = np.zeros(state.counts[KEYS], np.bool_)
+    for row in range(state.counts[KEYS]):
+        if state.keys[row, LOG_OFFSET] == NONE:
+            continue
+        group_size = state.keys[row, KEY_SIZES] >> 32
+        if (state.keys[row, KEY_SIZES] & 0xFFFFFFFF) - group_size - 8 != size:
+            continue
+        found[row] = same_bytes(state.key_bytes, state.keys[row, KEY_AT] + 4 + group_size, data, 0, size)
+    return found
+
+
+def _topic_partition(state: State, row: int) -> TopicPartition:
+    at, sizes = state.keys[row, [KEY_AT, KEY_SIZES]].tolist()
+    size, group_size = sizes & ((1 << _SIZE_BITS) - 1), sizes >> _SIZE_BITS
+    raw = state.key_bytes[at + 4 + group_size : at + size].tobytes()
+    return raw[:-4].decode(), int.from_bytes(raw[-4:], signed=True)
+
+
+def _stored_offset(state: State, row: int) -> StoredOffset:
+    values = state.keys[row].tolist()
+    text = state.text_bytes[values[TEXT_AT] : values[TEXT_AT] + values[TEXT_SIZE]].tobytes()
+    return StoredOffset(
+        log_offset=values[LOG_OFFSET],
+        committed_offset=values[COMMITTED],
+        leader_epoch=None if values[LEADER_EPOCH] == -1 else values[LEADER_EPOCH],
+        metadata=text.decode("utf-8", errors="replace"),
+        commit_timestamp_ms=values[COMMIT_MS],
+        expire_timestamp_ms=None if values[EXPIRE_MS] == NONE else values[EXPIRE_MS],
+        topic_id=_topic_id(values[TOPIC_ID_HIGH], values[TOPIC_ID_LOW]),
+        producer_id=values[PRODUCER_ID],
+    )
+
+
+def _topic_id(high: int, low: int) -> str | None:
+    return kafka_uuid(UUID(int=(high & _LOW_64) << 64 | (low & _LOW_64)))
+
+
+class _KeysByGroup:
+    """Rows of `keys` by group: sorted once, and again when many have come since."""
+
+    def __init__(self) -> None:
+        self._order: Int64s = np.zeros(0, np.int64)
+        self._groups: Int64s = np.zeros(0, np.int64)
+
+    def rows_of(self, state: State, group: int) -> list[int]:
+        """The rows of a group, those of keys without a value too, in the order in which they came."""
+        count = int(state.counts[KEYS])
+        if count - len(self._order) > max(_INDEXED_AGAIN, len(self._order) // 8):
+            groups = state.keys[:count, KEY_GROUP]
+            self._order = np.argsort(groups, kind="stable")
+            self._groups = groups[self._order]
+        first, end = np.searchsorted(self._groups, [group, group + 1]).tolist()
+        later = np.flatnonzero(state.keys[len(self._order) : count, KEY_GROUP] == group) + len(self._order)
+        found: list[int] = [*self._order[first:end].tolist(), *later.tolist()]
+        return found
+
+
+class _LiveGroups:
+    """The groups of a fold while it grows: its group records are replayed as far as they have come."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.has_failed = False
+        self._profile = profile
+        self._groups = new_groups(profile)
+        self._done = 0
+        self._last_own: dict[int, int] = {}
+
+    def find(self, state: State, group_id: str) -> Group | None:
+        """The group as it stands; one that offsets have made since its last record is a simple one."""
+        self.catch_up(state)
+        group = find_group(state, group_id)
+        if group >= 0 and state.groups[group, LAST_VALUE] > self._last_own.get(group, NONE):
+            self._groups.touch(group_id)
+        return self._groups.by_id.get(group_id) or simple_group(group_id, self._profile)
+
+    def catch_up(self, state: State) -> None:
+        """Replay the group records that have come since."""
+        count = int(state.counts[RECORDS])
+        for row in state.records[self._done : count].tolist():
+            group, last_value = row[R_GROUP], row[R_LAST_VALUE]
+            if last_value > self._last_own.get(group, NONE):
+                self._groups.touch(group_name(state, group))
+            self._last_own[group] = row[R_LOG_OFFSET]
+            self._replay(state, row)
+        self._done = count
+
+    def _replay(self, state: State, row: list[int]) -> None:
+        at, middle = row[R_AT], row[R_AT] + row[R_KEY_SIZE]
+        key = state.record_bytes[at:middle].tobytes()
+        value = None if row[R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[R_VALUE_SIZE]].tobytes()
+        record = Record(log_offset=row[R_LOG_OFFSET], timestamp_ms=-1, key=key, value=value)
+        found = decoding.decode(record, base_offset=row[R_BASE_OFFSET], profile=self._profile)
+        if not isinstance(found, Decoded):
+            self.has_failed = True
+            return
+        try:
+            self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
+        except (TransitionError, LogError):
+            self.has_failed = True

@@ -16,12 +16,13 @@ from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
 from sexton.log.segment import Chunk
+from sexton.log.varint import write_varint
 from sexton.settings import Settings
 from tests.faults.bombs import COUNT, bombs
 from tests.faults.memory import PeakMemory, needs_proc, run_alone
 from tests.kernels.compare import CAP_BYTES as COMPARED_CAP_BYTES
 from tests.kernels.compare import assert_equal, fold_bytes, loaded, piece_of
-from tests.strategies import BASE_MS, commit
+from tests.strategies import BASE_MS, commit, offset_key, offset_value
 
 CAP_BYTES = {False: 16 << 20, True: Settings.model_fields["inflated_cap_bytes"].default}
 OVER_THE_CAP = 1.10
@@ -29,6 +30,7 @@ FITTING_OVER_THE_CAP = 3.5
 LZ4_BLOCK_BYTES = 4 << 20  # what its decoder holds besides: 6% of the default cap
 CODECS = (codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD)
 COUNTS = (1, (1 << 31) - 1)
+FLOOD = 250_000
 FITTING = ("half", "a byte less", "the cap")
 
 
@@ -89,3 +91,27 @@ def test_the_rest_behind_a_thousand_bad_records_is_one_row(codec: int) -> None:
 def test_what_is_kept_of_a_body_of_garbage_has_an_end() -> None:
     log = batch_of(codecs.ZSTD, codecs.deflate(codecs.ZSTD, b"\1" + bytes(4 * MOST_RAW_BYTES)), count=1)
     assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MOST_RAW_BYTES
+
+
+@needs_proc
+def test_a_flood_of_small_records_stays_within_the_cap() -> None:
+    """Behind one without a key the compiled loop leaves the rest to the reader, which hands the good ones back."""
+    found = run_alone(flood)
+    assert (len(found["reasons"]), found["read"]) == (1, FLOOD - 1)
+    assert found["growth_bytes"] <= FITTING_OVER_THE_CAP * CAP_BYTES[False]
+
+
+def flood() -> dict[str, Any]:
+    key, value = offset_key("g"), offset_value(5)
+    tail = write_varint(len(key)) + key + write_varint(len(value)) + value + b"\0"
+    body = bytearray()
+    for delta in range(FLOOD):
+        record = b"\0\0" + write_varint(delta) + (tail if delta else b"\1\1\0")
+        body += write_varint(len(record)) + record
+    assert len(body) < CAP_BYTES[False]
+    plain = encode_batch([commit("g")], base_offset=0, timestamp_ms=BASE_MS)
+    counts = [(FLOOD - 1).to_bytes(4, "big"), plain[27:57], FLOOD.to_bytes(4, "big")]
+    rest = bytes([0, codecs.ZSTD]) + b"".join(counts) + codecs.deflate(codecs.ZSTD, bytes(body))
+    log = plain[:8] + (len(rest) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(rest).to_bytes(4, "big") + rest
+    _explode(plain, CAP_BYTES[False], "fold")  # warm up
+    return _explode(log, CAP_BYTES[False], "fold")

@@ -12,11 +12,15 @@ from random import Random
 import numpy as np
 import pytest
 
+from sexton.coordinator.decoding import TORN_SEGMENT
+from sexton.coordinator.loading import load
 from sexton.kernels.fold import PartialFold, merge_all
+from sexton.kernels.scan import T_TORN
 from sexton.kernels.table import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
-from tests.kernels.compare import assert_equal, fold_bytes, fold_pieces, loaded
+from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded
+from tests.strategies import BatchSpec, commit, encode_batches
 
 WHOLE_REPLAYS = 300
 
@@ -74,7 +78,10 @@ def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = fr
         part = memoryview(log)[:cut]
         tail = list(read_batches(part, start=start, floor_offset=expected.offsets[whole]))
         assert tail == ([TornTail(position=start, size_bytes=cut - start)] if cut > start else []), cut
-        assert is_same(fold_bytes(part), expected.fold(whole)), cut
+        fold = fold_bytes(part)
+        assert fold.tally[T_TORN] == (cut - start if any(part[start:]) else 0), cut
+        fold.tally[T_TORN] = 0
+        assert is_same(fold, expected.fold(whole)), cut
         if cut in replayed:
             assert_equal(merge_all(fold_pieces(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)
         count += 1
@@ -106,3 +113,29 @@ def test_around_the_ends_of_batches(full: bool, tell) -> None:
     log = one_mebibyte()
     near = sorted({cut for cut in around_the_ends(log) if 0 <= cut <= len(log)})
     tell(f"{check_cuts(log, near if full else near[:: len(near) // 24]):,} cuts")
+
+
+BATCHES = encode_batches([BatchSpec(entries=(commit("g", n, partition=n),)) for n in range(4)])
+HALF = [batch[:-7] for batch in BATCHES]
+ZEROS = bytes(100)
+
+
+@pytest.mark.parametrize(
+    "segments, torn",
+    [
+        ([BATCHES[0] + HALF[1], BATCHES[2]], 1),
+        ([BATCHES[0] + HALF[1], b"", HALF[2], BATCHES[3]], 1),
+        ([HALF[0], BATCHES[1] + HALF[2], BATCHES[3]], 2),
+        ([BATCHES[0] + HALF[1], b"junk" * 30 + BATCHES[3]], 1),
+        ([BATCHES[0] + ZEROS, BATCHES[1]], 0),
+        ([BATCHES[0] + HALF[1], ZEROS], 0),
+        ([BATCHES[0], BATCHES[1] + HALF[2]], 0),
+    ],
+    ids=["half", "twice half", "two", "damage behind", "zeros", "zeros behind", "at the end"],
+)
+@pytest.mark.parametrize("target_bytes", [1, 1 << 20])
+def test_half_a_batch_is_told_where_more_follows(segments: list[bytes], torn: int, target_bytes: int) -> None:
+    """A broker cuts its log at half a batch when it starts, so one in the middle is the mark of a bad copy."""
+    plain = load(segments, cap_bytes=CAP_BYTES)
+    assert [row.reason for row in plain.undecodable].count(TORN_SEGMENT) == torn
+    assert_equal(merge_all(fold_segments(segments, target_bytes=target_bytes)), plain)

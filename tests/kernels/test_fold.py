@@ -399,3 +399,19 @@ def test_a_chunk_of_several_pieces() -> None:
     chunk = Chunk(log_partition=0, index=0, pieces=tuple(piece_of(data) for data in datas), is_last=True)
     fold = fold_chunk(datas, chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
     assert_equal(fold, loaded(b"".join(datas)))
+
+
+def test_damage_behind_a_batch_that_claims_more_than_it_holds() -> None:
+    """A last offset that no CRC vouches for moves nothing: the first failure is that of the plain replay."""
+    a, bad, c = encode_batches(
+        [
+            BatchSpec(entries=(commit("g"),)),
+            BatchSpec(entries=(commit("h"),)),
+            BatchSpec(entries=((offset_key("k"), b"\0\x09" + bytes(30)),)),
+        ]
+    )
+    bad = bad[:23] + (1 << 20).to_bytes(4, "big") + bad[27:]
+    log = a + bad + b"junk" * 30 + c
+    assert_equal(fold_bytes(log), loaded(log))
+    for border in range(len(a), len(log), 7):
+        assert_equal(merge_all(fold_pieces(log, [border])), loaded(log))

@@ -15,7 +15,7 @@ from sexton.log.batch import BadRecord, Batch, Damage, Record
 from sexton.records import MalformedRecord, decode_key, decode_value
 
 OFFSET_TYPES = frozenset({0, 1})
-BAD_CRC = "bad_crc"
+BAD_CRC, TORN_SEGMENT = "bad_crc", "torn_segment"
 UNKNOWN_TYPE = "unknown_record_type"
 _GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
 
@@ -51,8 +51,8 @@ class Undecodable:
 
     @property
     def fails_load(self) -> bool:
-        """Whether a coordinator would fail its load here: on anything but a bad CRC, which it does not check."""
-        return self.reason != BAD_CRC
+        """Whether a coordinator would fail its load here: it checks no CRC, and reads on where the next segment begins."""
+        return self.reason not in (BAD_CRC, TORN_SEGMENT)
 
     @property
     def is_offset_value(self) -> bool:
@@ -178,6 +178,19 @@ def empty_control_batch(batch: Batch) -> Undecodable:
         record_type=None,
         reason="empty_control_batch",
         detail="a control batch without a record, which this release cannot read",
+        key=None,
+        value=None,
+    )
+
+
+def torn_segment(size_bytes: int) -> Undecodable:
+    """The row for half a batch that ends a segment although another one follows: no broker leaves that behind."""
+    return Undecodable(
+        base_offset=None,
+        log_offset=None,
+        record_type=None,
+        reason=TORN_SEGMENT,
+        detail=f"the segment ends within a batch, after {size_bytes} bytes of it, and another segment follows",
         key=None,
         value=None,
     )

@@ -160,13 +160,18 @@ def _read(
     stops_at_failure: bool,
 ) -> int:
     """Replay what the chunks hold; the log_offset where reading stopped."""
+    torn_bytes = 0
     for chunk in chunks:
         for found in read_batches(chunk):
             if stops_at_failure and loaded.failures:
                 return loaded.next_log_offset
+            if torn_bytes and not isinstance(found, TornTail):
+                _note(loaded, decoding.torn_segment(torn_bytes))
+                torn_bytes = 0
             match found:
                 case TornTail():
-                    continue
+                    is_zeros = not any(chunk[found.position : found.position + found.size_bytes])
+                    torn_bytes = torn_bytes if is_zeros else found.size_bytes
                 case Damage():
                     _note(loaded, decoding.damage(found))
                 case Batch():

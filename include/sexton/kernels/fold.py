@@ -107,6 +107,9 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     if left.is_prefix:
         state = _pruned(state)
     start = place_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
+    if left.tally[scan.T_TORN] and (right.tally[scan.T_BATCHES] or right.undecodable or right.cut is not None):
+        left.undecodable.append((start, decoding.torn_segment(int(left.tally[scan.T_TORN]))))
+        left.tally[scan.T_TORN] = 0
     after = [(start if place == UNKNOWN_PLACE else place, row) for place, row in right.undecodable]
     scan.add_tally(left.tally, right.tally)
     return PartialFold(
@@ -172,6 +175,7 @@ class _Folder:
         if piece.taken_at_ms is not None:
             self.taken_at_ms = piece.taken_at_ms
         for frames in _frames_of(data, piece, self._frames):
+            self._tell_torn(frames)
             if self.profile.newest_format < _COMPILED_FORMAT:
                 if not all(self._fold_frame(data, frame.tolist()) for frame in frames):
                     return False
@@ -195,6 +199,14 @@ class _Folder:
                     return False
                 row += 1
         return True
+
+    def _tell_torn(self, frames: Int64s) -> None:
+        """Half a batch is told once more comes behind it."""
+        torn = int(self.tally[scan.T_TORN])
+        if torn and (frames[:, framing.KIND] != framing.TORN).any():
+            row = decoding.torn_segment(torn)
+            self.undecodable.append((place_before(int(self.tally[scan.T_REACHED])), row))
+            self.tally[scan.T_TORN] = 0
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
@@ -248,6 +260,8 @@ class _Folder:
         """Fold what is no plain good batch of magic 2; False when it is the batch at the cut."""
         found = read_frame(data.data, frame)
         if isinstance(found, TornTail):
+            if data[found.position : found.position + found.size_bytes].any():
+                self.tally[scan.T_TORN] = found.size_bytes
             return True
         if isinstance(found, Damage):
             self.undecodable.append((place_before(int(self.tally[scan.T_REACHED])), decoding.damage(found)))

@@ -5,6 +5,7 @@ batch. The others come here: the good ones go back to the loop, each as a little
 rows of undecodable_records, with the reason that the plain reader gives.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +23,8 @@ from sexton.log.varint import write_varint
 _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 
 
+MOST_RECORDS = 4096
+"""So many good records are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_PLACE = -1
 
 
@@ -37,7 +40,7 @@ def place_before(log_offset: int) -> int:
 
 @dataclass(slots=True)
 class Reread:
-    """What a reader made of the rest of a batch."""
+    """What a reader made of the rest of a batch, or of a part of it."""
 
     profile: Profile
     undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
@@ -75,8 +78,8 @@ class Reread:
         self.batches.append(row)
 
 
-def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Reread:
-    """Read `batch` again, past the `folded` records that the loop has taken."""
+def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Iterator[Reread]:
+    """Read `batch` again, past the `folded` records that the loop has taken; at least one part, in order."""
     found = Reread(profile)
     after = batch.base_offset
     if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:
@@ -92,7 +95,10 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Re
             _judge_marker(found, batch, record, is_first=index == 0)
         else:
             _judge(found, batch, record)
-    return found
+        if len(found.batches) == MOST_RECORDS:
+            yield found
+            found = Reread(profile)
+    yield found
 
 
 def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool) -> None:

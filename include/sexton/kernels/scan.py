@@ -34,7 +34,22 @@ from sexton.log import framing
 HEADER_BYTES = 61
 
 # tally: what the frames alone tell of a log partition
-T_BYTES, T_BATCHES, T_LARGEST, T_FIRST, T_NEXT, T_MAX_MS, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_SIZE = range(10)
+# T_NEXT is the log_offset after the last batch as it says itself, T_REACHED as far as it can be believed; T_TORN counts
+# the bytes of half a batch at the end
+(
+    T_BYTES,
+    T_BATCHES,
+    T_LARGEST,
+    T_FIRST,
+    T_NEXT,
+    T_REACHED,
+    T_TORN,
+    T_MAX_MS,
+    T_FUTURE,
+    T_MAGIC_0,
+    T_MAGIC_1,
+    T_SIZE,
+) = range(12)
 
 TOLD, STOPPED_AT_CUT, ODD_FRAME = range(3)
 
@@ -87,7 +102,7 @@ def count_batch(tally: Any, size: int, base_offset: int, last_offset: int, max_m
     tally[T_LARGEST] = max(tally[T_LARGEST], size)
     if tally[T_FIRST] < 0:
         tally[T_FIRST] = base_offset
-    tally[T_NEXT] = last_offset + 1
+    tally[T_NEXT] = tally[T_REACHED] = last_offset + 1
     if max_ms > future_ms:
         tally[T_FUTURE] += 1
     else:
@@ -97,7 +112,7 @@ def count_batch(tally: Any, size: int, base_offset: int, last_offset: int, max_m
 def new_tally() -> Any:
     """Nothing counted: no first and no next log_offset, no timestamp (all -1)."""
     tally = np.zeros(T_SIZE, np.int64)
-    tally[[T_FIRST, T_NEXT, T_MAX_MS]] = -1
+    tally[[T_FIRST, T_NEXT, T_REACHED, T_MAX_MS]] = -1
     return tally
 
 
@@ -109,5 +124,7 @@ def add_tally(left: Any, right: Any) -> None:
         left[largest] = max(left[largest], right[largest])
     if left[T_FIRST] < 0:
         left[T_FIRST] = right[T_FIRST]
-    if right[T_NEXT] >= 0:
-        left[T_NEXT] = right[T_NEXT]
+    left[T_TORN] = right[T_TORN] or left[T_TORN]
+    for last in (T_NEXT, T_REACHED):
+        if right[last] >= 0:
+            left[last] = right[last]

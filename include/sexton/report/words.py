@@ -23,6 +23,7 @@ CAUSES: Mapping[str, str] = {
 }
 
 UNDECODABLE_REASONS: Mapping[str, str] = {
+    "torn_segment": "the segment ends within a batch and another one follows: it was cut",
     "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
     "malformed_batch": "bytes that are no record batch",
     "bad_codec": "the batch could not be decompressed",

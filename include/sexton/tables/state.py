@@ -29,6 +29,7 @@ GROUP_STATES = (
 )
 REASON_CODES = (
     "bad_crc",
+    "torn_segment",
     "malformed_batch",
     "bad_codec",
     "inflated_too_large",

@@ -11,12 +11,18 @@ from sexton.stages.spark import Engine
 
 def options() -> argparse.ArgumentParser:
     example = "spark-submit spark_jobs/publish_tables.py --run-dir var/runs/manual"
-    return job.parser("publish_tables", __doc__ or "", example)
+    parser = job.parser("publish_tables", __doc__ or "", example)
+    parser.add_argument(
+        "--archive",
+        metavar="URI",
+        help="where the checkpoint of a run of the archive is kept (default: as the run says)",
+    )
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     with Engine("publish_tables", iceberg=True) as engine:
-        published = publish_tables.run(engine, RunFolder(arguments.run_dir))
+        published = publish_tables.run(engine, RunFolder(arguments.run_dir), archive=arguments.archive)
     return {
         "run_id": published.key.run_id,
         "as_of_ms": published.key.as_of_ms,

@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 
 from sexton.coordinator.profiles import NAMES
+from sexton.errors import UsageError
 from sexton.stages import job, replay_groups
+from sexton.stages.checkpoint_check import Checked, check_checkpoint
 from sexton.stages.choose_profile import AUTO
 from sexton.stages.replay_groups import ReplayRequest, now_ms
-from sexton.stages.run import RunFolder
+from sexton.stages.run import RunFolder, snapshot_cluster
 from sexton.stages.spark import Engine
 
 
@@ -30,6 +33,23 @@ def options() -> argparse.ArgumentParser:
         help=f"whose rules: {', '.join(NAMES)} or {AUTO} (default: %(default)s)",
     )
     parser.add_argument("--topics", metavar="FILE", help="topics as JSON lines, where the archive does not know them")
+    parser.add_argument(
+        "--cluster-id", metavar="ID", help="default: that of this run's snapshot, or the archive's only"
+    )
+    parser.add_argument(
+        "--settle-ms",
+        type=int,
+        metavar="MS",
+        help="how long after --as-of the snapshot has to be taken that settles it (default: SEXTON_SETTLE_MS)",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--full", action="store_true", help="read the whole log, from no published checkpoint on")
+    how.add_argument(
+        "--check",
+        action="store_true",
+        help="replay in full and compare with the checkpoint published of --as-of (default: the newest); ends with 3 "
+        "where they differ",
+    )
     return parser
 
 
@@ -43,11 +63,35 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         retention_minutes=arguments.retention_minutes,
         profile=arguments.profile,
         topics_file=arguments.topics,
+        cluster_id=arguments.cluster_id or snapshot_cluster(arguments.run_dir),
+        settle_ms=arguments.settle_ms,
+        is_full=arguments.full,
     )
     with Engine("replay_groups") as engine:
+        if arguments.check:
+            return asdict(_check(engine, arguments, request))
         record = replay_groups.run(engine, RunFolder(arguments.run_dir), request)
     undecodable = record.counts["undecodable_records"]
-    return {**record.counts, "warnings": record.warnings, "exit_code": 5 if undecodable else 0}
+    return {
+        **record.counts,
+        "coverage": record.coverage,
+        "base_as_of_ms": record.base_as_of_ms,
+        "warnings": record.warnings,
+        "exit_code": 5 if undecodable else 0,
+    }
+
+
+def _check(engine: Engine, arguments: argparse.Namespace, request: ReplayRequest) -> Checked:
+    if request.archive is None:
+        raise UsageError("only an archive has checkpoints", place="--check", fix="give --archive URI")
+    return check_checkpoint(
+        engine,
+        RunFolder(arguments.run_dir),
+        archive=request.archive,
+        as_of_ms=request.as_of_ms,
+        cluster_id=request.cluster_id,
+        settle_ms=request.settle_ms,
+    )
 
 
 if __name__ == "__main__":

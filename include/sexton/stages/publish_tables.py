@@ -1,6 +1,8 @@
 """publish_tables: the run's branch becomes what everybody reads, and `runs` says so last.
 
-Publishing again changes nothing. What an interrupted publication left half done, the next one completes.
+Behind that the fold of a run of the archive is kept there as a checkpoint, from which later runs go on: a run that is
+not published leaves none. Publishing again changes nothing. What an interrupted publication left half done, the next
+one completes.
 """
 
 from typing import Any
@@ -11,6 +13,7 @@ from sexton.errors import DataQualityFailure, UsageError
 from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
+from sexton.stages.checkpoint import publish_checkpoint
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
 from sexton.stages.validate_tables import TABLE as DQ_RESULTS
@@ -18,15 +21,19 @@ from sexton.stages.validate_tables import key_of
 from sexton.tables import SNAPSHOT_TABLES, TABLES
 
 
-def run(engine: Engine, folder: RunFolder) -> PublishedRun:
-    """Publish what validate_tables put on the run's branch.
+def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
+    """Publish what validate_tables put on the run's branch, then keep its checkpoint in the archive that it is of.
 
-    UsageError when this run was not checked, DataQualityFailure when it did not pass.
+    `archive` is where that is, by default where the run says; it keeps no logins. UsageError when this run was not
+    checked, DataQualityFailure when it did not pass.
     """
     record = folder.read_run()
     _require_pass(folder, record)
     names = [table.name for table in SNAPSHOT_TABLES]
-    return publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+    published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+    if record.places:
+        publish_checkpoint(folder, record, archive or record.source)
+    return published
 
 
 def row_of(record: RunRecord) -> dict[str, Any]:

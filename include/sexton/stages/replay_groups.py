@@ -1,7 +1,8 @@
 """replay_groups: segments -> partial folds -> one fold per log partition -> the tables of group state.
 
-Three maps over Spark: fold every chunk of log, merge the partial folds of each log partition in log order (that is the
-checkpoint), and turn each fold into rows. Records never leave the task that read them; only folds do.
+Three maps: fold every chunk of log, merge the partial folds of each log partition in log order (`fold_log`: that is the
+checkpoint), and turn each fold into rows. Records never leave the task that read them; only folds do. A run of the
+archive goes on from the nearest published checkpoint where it can, and gives the same as a full replay.
 """
 
 import shutil
@@ -10,31 +11,28 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
-from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError, without_login
-from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.fold import PartialFold
 from sexton.kernels.state import finish
-from sexton.log.segment import Chunk, Piece, plan_chunks
+from sexton.log.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.settings import settings
-from sexton.stages.choose_profile import AUTO, Choice, Evidence, choose, of_evidence, of_version
-from sexton.stages.run import RunFolder, RunRecord, tree_sha256, write_bytes
-from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource, filesystem, open_archive, open_segments
+from sexton.stages import checkpoint
+from sexton.stages.checkpoint import Base
+from sexton.stages.choose_profile import AUTO, Choice, choose, of_evidence, of_version
+from sexton.stages.fold_log import Merged, fold_log
+from sexton.stages.run import RunFolder, RunRecord, tree_sha256
+from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource, open_archive, open_segments
 from sexton.stages.spark import Engine
 from sexton.stages.strays import held_elsewhere, homes_of, sources_of
 from sexton.tables import TABLES
 
-SAMPLED_GROUPS = 2_000
-WHOLE_LOG = 1 << 62
-"""A chunk that holds any log."""
+_UNPACKED = 8
+"""Bytes in memory of a byte of a fold's files, about."""
 _AFTER_FAILURE = {
     AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
     AfterFailure.EMPTY.value: "serves an empty cache",
@@ -56,7 +54,8 @@ STATE_TABLES = (
 class ReplayRequest:
     """What to replay. Exactly one of `segments` and `archive`; without `as_of_ms` the whole log is read.
 
-    `profile` is a name, with a release or without, or choose_profile.AUTO.
+    `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
+    `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings.
     """
 
     run_id: str
@@ -67,32 +66,9 @@ class ReplayRequest:
     retention_minutes: int | None = None
     profile: str = "group_coordinator"
     topics_file: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FoldWork:
-    uri: str
-    chunk: Chunk
-    as_of_ms: int | None
-    taken_at_ms: int
-    cap_bytes: int
-    profile: str
-    target: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Merged:
-    log_partition: int
-    cut: int
-    first_log_offset: int | None
-    records: int
-    max_timestamp_ms: int
-    max_commit_timestamp_ms: int
-    future_batches: int
-    group_ids: list[str]
-    bytes: int
-    largest_batch_bytes: int
-    evidence: Evidence
+    cluster_id: str | None = None
+    settle_ms: int | None = None
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,31 +85,35 @@ class _Finished:
 
 
 def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
-    """Fill the state tables of `folder`; NoCoverage when no record lies before the instant asked for."""
+    """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
     choice = choose(request.profile)
     source = _open(request)
     if request.profile == AUTO and source.broker_version is not None:
         choice = of_version(source.broker_version)
     folder.reset()
-    merged = _fold(engine, folder, source, request, choice.profile)
+    merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
     if request.profile == AUTO and source.broker_version is None:
         proven = of_evidence([part.evidence for part in merged])
         if proven.profile != choice.profile:
             shutil.rmtree(folder.root / "fold")
-            merged = _fold(engine, folder, source, request, proven.profile)
+            merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
         choice = proven
-    if not any(part.records for part in merged):
-        raise NoCoverage(
-            f"no record was written before {_text(request.as_of_ms)}",
-            place=source.uri,
-            fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
-        )
+    _require_coverage(source, request, merged)
     record = _describe(source, request, choice, merged)
-    record = record.model_copy(update={"checkpoint_sha256": tree_sha256(folder.root / "fold")})
+    record = record.model_copy(
+        update={
+            "checkpoint_sha256": tree_sha256(folder.root / "fold"),
+            "base_as_of_ms": base.as_of_ms if base else None,
+            "warnings": [*record.warnings, *passed_over],
+        }
+    )
     folder.write_run(record)
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
     finished = engine.map(
-        "Writing tables", record.log_partitions, lambda part: _finish(folder, record, part, mean_bytes)
+        "Writing tables",
+        record.log_partitions,
+        lambda part: _finish(folder, record, part, mean_bytes),
+        work_bytes=_UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet")),
     )
     counts: Counter[str] = Counter()
     for part in finished:
@@ -157,78 +137,60 @@ def _open(request: ReplayRequest) -> LogSource:
     if request.segments is not None:
         return open_segments(request.segments, topics_file=request.topics_file)
     assert request.archive is not None
-    return open_archive(request.archive, as_of_ms=request.as_of_ms, topics_file=request.topics_file)
+    return open_archive(
+        request.archive,
+        as_of_ms=request.as_of_ms,
+        topics_file=request.topics_file,
+        cluster_id=request.cluster_id,
+        settle_ms=request.settle_ms,
+    )
 
 
 def _fold(
     engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
-) -> list[_Merged]:
-    config = settings()
-    partial = folder.root / "partial"
-    target_bytes = config.chunk_bytes if profile.folds_in_pieces else WHOLE_LOG
-    work = [
-        _FoldWork(
-            uri=source.uri,
-            chunk=chunk,
+) -> tuple[list[Merged], Base | None, list[str]]:
+    """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
+    base: Base | None = None
+    passed_over: list[str] = []
+    if not request.is_full:
+        base, passed_over = checkpoint.nearest(
+            source,
             as_of_ms=request.as_of_ms,
-            taken_at_ms=source.taken_at_ms or request.taken_at_ms,
-            cap_bytes=config.inflated_cap_bytes,
-            profile=profile.text,
-            target=partial / str(chunk.log_partition) / f"{chunk.index:08d}.fold",
+            profile=profile,
+            inflated_cap_bytes=settings().inflated_cap_bytes,
+            target=folder.root / "partial" / "base",
         )
-        for segments in source.segments.values()
-        for chunk in plan_chunks(segments, target_bytes=target_bytes)
-    ]
-    work.sort(key=lambda item: -sum(piece.end_byte - piece.start_byte for piece in item.chunk.pieces))  # longest first
-    engine.map("Replaying the log", work, _fold_chunk)
-    parts = sorted(source.segments)
-    merged = engine.map("Merging folds", parts, lambda part: _merge(folder, partial / str(part), part))
-    shutil.rmtree(partial, ignore_errors=True)
-    return merged
-
-
-def _fold_chunk(work: _FoldWork) -> None:
-    fs, _ = filesystem(work.uri)
-    fold = fold_chunk(
-        (_read(fs, piece) for piece in work.chunk.pieces),
-        chunk=work.chunk,
-        cap_bytes=work.cap_bytes,
-        as_of_ms=work.as_of_ms,
-        taken_at_ms=work.taken_at_ms,
-        profile=profile_of(work.profile),
+    merged = fold_log(
+        engine,
+        folder,
+        source,
+        as_of_ms=request.as_of_ms,
+        taken_at_ms=request.taken_at_ms,
+        profile=profile,
+        base=base,
     )
-    write_bytes(work.target, fold.to_bytes())
+    return merged, base, passed_over
 
 
-def _read(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
-    """The whole file of a piece: mapped when it is local, else read once."""
-    if piece.size_bytes == 0:
-        return np.zeros(0, dtype=np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        return np.memmap(piece.path, dtype=np.uint8, mode="r", shape=(piece.size_bytes,))
-    with fs.open_input_file(piece.path) as file:
-        return np.frombuffer(file.read_at(piece.size_bytes, 0), dtype=np.uint8)
+def _require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
+    """NoCoverage where nothing lies before the instant, or a log without timestamps cannot tell what does."""
+    if not any(part.records for part in merged):
+        raise NoCoverage(
+            f"no record was written before {_text(request.as_of_ms)}",
+            place=source.uri,
+            fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
+        )
+    newest_ms = max(part.max_commit_timestamp_ms for part in merged)
+    has_stamps = any(part.max_timestamp_ms >= 0 for part in merged)
+    if request.as_of_ms is not None and not has_stamps and request.as_of_ms <= newest_ms:
+        raise NoCoverage(
+            f"batches of record format 0 bear no timestamp, and offsets were committed up to {_text(newest_ms)}",
+            place=source.uri,
+            fix="choose a later as-of",
+        )
 
 
-def _merge(folder: RunFolder, partial: Path, log_partition: int) -> _Merged:
-    fold = merge_all(PartialFold.from_bytes(path.read_bytes()) for path in sorted(partial.glob("*.fold")))
-    fold.write_parquet(folder.fold_dir(log_partition))
-    return _Merged(
-        log_partition=log_partition,
-        cut=fold.end,
-        first_log_offset=fold.first_log_offset,
-        records=fold.counters["records"],
-        max_timestamp_ms=fold.max_timestamp_ms,
-        max_commit_timestamp_ms=fold.max_commit_timestamp_ms,
-        future_batches=fold.counters["future_batches"],
-        group_ids=fold.group_ids(limit=SAMPLED_GROUPS),
-        bytes=fold.counters["bytes"],
-        largest_batch_bytes=fold.counters["largest_batch_bytes"],
-        evidence=Evidence.of(fold),
-    )
-
-
-def _describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[_Merged]) -> RunRecord:
+def _describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[Merged]) -> RunRecord:
     as_of_ms = request.as_of_ms
     if as_of_ms is None:  # logs without timestamps (record format 0) know only when offsets were committed
         newest = max(part.max_timestamp_ms for part in merged)
@@ -245,7 +207,7 @@ def _describe(source: LogSource, request: ReplayRequest, choice: Choice, merged:
         )
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
     minutes, told_by = _retention(source, request)
-    whole = all(not part.first_log_offset for part in merged) and not missing
+    coverage = _coverage(source, merged, missing)
     return RunRecord(
         run_id=request.run_id,
         cluster_id=source.cluster_id,
@@ -261,13 +223,36 @@ def _describe(source: LogSource, request: ReplayRequest, choice: Choice, merged:
         log_partitions=parts,
         missing_log_partitions=missing,
         cuts={part.log_partition: part.cut for part in merged},
-        coverage="complete" if whole else "partial",
+        places=source.places,
+        coverage=coverage.value,
+        coverage_reason=coverage.reason,
+        inflated_cap_bytes=settings().inflated_cap_bytes,
         has_topics=source.topics is not None,
-        warnings=[*source.warnings, *choice.warnings, *_doubts(merged, count=count, missing=missing)],
+        warnings=[
+            *source.warnings,
+            *choice.warnings,
+            *_doubts(merged, count=count, missing=missing, is_archive=source.is_archive),
+        ],
     )
 
 
-def _doubts(merged: list[_Merged], *, count: int | None, missing: list[int]) -> list[str]:
+def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Coverage:
+    """Complete where the log is whole from its beginning to the cut; else the state is exact and its history is not."""
+    if missing:
+        return Coverage(value=PARTIAL, reason=f"log partitions not here: {', '.join(map(str, missing))}")
+    if source.coverage is not None and source.coverage.value != COMPLETE:
+        return source.coverage
+    if source.is_archive:
+        holes = {part.log_partition: part.cut - part.records for part in merged if part.records != part.cut}
+        told = {part: f"{count} log_offsets before the cut hold no record" for part, count in holes.items()}
+    else:
+        starts = {part.log_partition: part.first_log_offset for part in merged if part.first_log_offset}
+        told = {part: f"it begins at log_offset {start}" for part, start in starts.items()}
+    return worst((part, Coverage(value=PARTIAL, reason=reason)) for part, reason in told.items())
+
+
+def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_archive: bool) -> list[str]:
+    snapshot = "the snapshot that brought them" if is_archive else "the snapshot"
     found = []
     if count is None:
         found.append("the number of log partitions could not be told from the group ids: no stray verdicts")
@@ -277,7 +262,7 @@ def _doubts(merged: list[_Merged], *, count: int | None, missing: list[int]) -> 
         if part.future_batches:
             found.append(
                 f"log partition {part.log_partition}: {part.future_batches} batches are stamped more than an hour "
-                "after the snapshot and were passed over in the search for the cut"
+                f"after {snapshot} and were passed over in the search for the cut"
             )
     return found
 
@@ -321,7 +306,7 @@ def _finish(folder: RunFolder, record: RunRecord, log_partition: int, mean_bytes
     )
 
 
-def _oversized(merged: Iterable[_Merged], source: LogSource, profile: Profile) -> list[str]:
+def _oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> list[str]:
     """What a coordinator would say of batches that do not fit into its load buffer (offsets.load.buffer.size)."""
     buffer_bytes = source.load_buffer_bytes
     then = "would warn and load it" if profile.grows_load_buffer else "would never finish loading"

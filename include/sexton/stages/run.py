@@ -11,6 +11,7 @@ The folder is on a filesystem that driver and executors share.
 """
 
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
 from sexton.errors import UsageError
+from sexton.log.place import Place
 from sexton.tables import TABLES
 
 WHOLE_RUN = 0
@@ -47,7 +49,9 @@ class RunRecord(BaseModel):
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
+    places: dict[int, Place] = Field(default_factory=dict, description="log partition -> where that is in the archive")
     coverage: str = "complete"
+    coverage_reason: str = ""
     has_topics: bool = False
     stray_sources: dict[int, list[int]] = Field(
         default_factory=dict,
@@ -55,6 +59,10 @@ class RunRecord(BaseModel):
     )
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None
+    base_as_of_ms: int | None = Field(
+        default=None, description="of the checkpoint that the replay went on from"
+    )
+    inflated_cap_bytes: int | None = None
     plan_id: str | None = None
     policy_sha256: str | None = None
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
@@ -132,6 +140,16 @@ class RunFolder:
 
     def read_table(self, table: str, log_partition: int, columns: list[str] | None = None) -> pa.Table:
         return pq.read_table(self.table_file(table, log_partition), columns=columns, partitioning=None)
+
+
+def snapshot_cluster(run_dir: Path) -> str | None:
+    """The cluster that the run's own snapshot_log copied from, as that job's outcome tells; None without one."""
+    try:
+        outcome = json.loads((run_dir / "outcome" / "snapshot_log.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = outcome.get("cluster_id") if isinstance(outcome, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -1,13 +1,21 @@
 """Where a run's bytes come from, told in the same words: a broker's disk (`--segments`) or the archive."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow import fs as pafs
 
 from sexton.errors import NoCoverage, UsageError
-from sexton.log.archive import FactsRecord, list_archived, newest_facts, oldest_facts_after, topics_from_file
+from sexton.log.archive import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
+from sexton.log.coverage import Coverage
+from sexton.log.cut_search import segments_between
+from sexton.log.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
+from sexton.log.facts import the_cluster
+from sexton.log.lineage import ArchivedLineage, lineages
+from sexton.log.place import Place
 from sexton.log.segment import Segment, disk_identity, list_segments
+from sexton.settings import settings
 
 OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_RETENTION_MINUTES = 10_080
@@ -19,7 +27,11 @@ taken after it. Later ones do not: today's cluster never leaks into yesterday's 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """Segments of every log partition that is here, and what is known of the cluster beside them."""
+    """Segments of every log partition that is here, and what is known of the cluster beside them.
+
+    Of an archive, `places` says where reading stops in each log partition: `segments` end there, in the middle of a
+    file where need be. `taken_at_ms` is when the snapshot was taken that settled that.
+    """
 
     uri: str
     segments: dict[int, list[Segment]]
@@ -33,6 +45,16 @@ class LogSource:
     is_archive: bool = False
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
+    coverage: Coverage | None = None
+    places: dict[int, Place] = field(default_factory=dict)
+    histories: dict[int, ArchivedLineage] = field(default_factory=dict)
+
+    def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
+        """What an archive holds behind `places` and before its own; of log partitions without one, all."""
+        return {
+            part: segments_between(self.histories[part], place, after=places.get(part))
+            for part, place in self.places.items()
+        }
 
 
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -63,47 +85,95 @@ def open_segments(root: str, *, topics_file: str | None) -> LogSource:
     )
 
 
-def open_archive(root: str, *, as_of_ms: int | None, topics_file: str | None) -> LogSource:
-    """The newest lineage of every log partition in the archive, with the facts that speak for `as_of_ms`."""
+def open_archive(
+    root: str,
+    *,
+    as_of_ms: int | None,
+    topics_file: str | None,
+    cluster_id: str | None = None,
+    settle_ms: int | None = None,
+) -> LogSource:
+    """The archive at an instant, up to its settled cuts, with the facts that speak for it; for None all of it.
+
+    Without `cluster_id` the archive must hold one cluster only, else UsageError. `settle_ms` is by default that of the
+    settings. NoCoverage when the archive cannot answer for the instant.
+    """
     fs, path = filesystem(root)
-    newest = newest_facts(fs, path)
-    if as_of_ms is not None and newest is not None and newest.taken_at_ms < as_of_ms:
-        late_ms = as_of_ms - newest.taken_at_ms
-        fix = "run `sexton snapshot` first, or choose an earlier as-of"
-        raise NoCoverage(f"the newest snapshot was taken {late_ms} ms before as_of", place=root, fix=fix)
-    facts, warnings = _facts(fs, path, as_of_ms)
-    segments = list_archived(
-        fs,
-        path,
-        cluster_id=facts.cluster_id if facts else None,
-        topic_id=facts.offsets_topic["topic_id"] if facts else None,
-    )
-    if not segments:
+    cluster = the_cluster(fs, path, cluster_id)
+    if cluster is None:
         raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
+    settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
+    facts, no_facts = _facts(fs, path, cluster, as_of_ms)
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
-    settings = facts.settings if facts else {}
-    minutes = settings.get("offsets.retention.minutes")
+    told = facts.settings if facts else {}
+    minutes = told.get("offsets.retention.minutes")
+    histories = _histories(fs, path, settled)
     return LogSource(
         uri=root,
-        segments=segments,
-        cluster_id=facts.cluster_id if facts else "unknown",
-        topic_id=facts.offsets_topic["topic_id"] if facts else "unknown",
-        partition_count=facts.offsets_topic["partitions"] if facts else None,
+        segments={part: segments_between(histories[part], place) for part, place in settled.cuts.items()},
+        cluster_id=cluster,
+        topic_id=settled.topic_id,
+        partition_count=settled.partition_count,
         topics=topics,
         retention_minutes=int(minutes) if minutes else None,
-        load_buffer_bytes=int(settings.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
+        load_buffer_bytes=int(told.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
         is_archive=True,
-        taken_at_ms=newest.taken_at_ms if newest else None,
-        warnings=warnings,
+        taken_at_ms=settled.taken_at_ms,
+        warnings=[*no_facts, *unstored],
+        coverage=settled.coverage,
+        places=settled.cuts,
+        histories=histories,
     )
 
 
-def _facts(fs: pafs.FileSystem, root: str, as_of_ms: int | None) -> tuple[FactsRecord | None, list[str]]:
+def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
+    """UsageError unless every archived segment is there and of the size that its manifest says."""
+    wanted = list(segments)
+    for segment, info in zip(wanted, fs.get_file_info([segment.path for segment in wanted]), strict=True):
+        if info.type != pafs.FileType.File:
+            raise UsageError("the manifest is here, its segment is not", place=segment.path)
+        if info.size != segment.size_bytes:  # a shorter one would pass for a torn tail
+            raise UsageError(f"{info.size} bytes, its manifest says {segment.size_bytes}", place=segment.path)
+
+
+def _settled(
+    fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None, settle_ms: int
+) -> tuple[SettledCuts, list[str]]:
+    """The cuts of an instant, stored in the archive where that can be written; a warning where it cannot."""
+    if as_of_ms is None:
+        return newest_cuts(fs, root, cluster_id=cluster_id), []
+    settled = settled_cuts(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
+    try:
+        return store_cuts(fs, root, settled), []
+    except OSError as error:  # whoever may only read finds the same as long as the snapshots are kept
+        return settled, [f"the cuts could not be stored in the archive: {error}"]
+
+
+def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int, ArchivedLineage]:
+    """The lineage of each cut; UsageError when one is no longer there up to its cut."""
+    found = lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
+    histories = {}
+    for part, place in settled.cuts.items():
+        history = next((one for one in found.get(part, []) if one.lineage.name == place.lineage), None)
+        if history is None or history.next_log_offset < place.cut:
+            raise UsageError(
+                f"lineage {place.lineage} of log partition {part} is not here up to log_offset {place.cut}, where the "
+                f"cut of {settled.as_of_ms} ms was settled",
+                place=root,
+                fix="restore the archive's missing files",
+            )
+        histories[part] = history
+    return histories
+
+
+def _facts(
+    fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
+) -> tuple[FactsRecord | None, list[str]]:
     """The newest facts at or before `as_of_ms`, else those of the snapshot that settled it, else none and a warning."""
-    found = newest_facts(fs, root, cluster_id=None, at_ms=as_of_ms)
+    found = newest_facts(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
     if found is None and as_of_ms is not None:
-        found = oldest_facts_after(fs, root, cluster_id=None, at_ms=as_of_ms)
+        found = oldest_facts_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
         if found is not None and found.taken_at_ms - as_of_ms > FACTS_SLACK_MS:
             found = None
     return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]

@@ -42,7 +42,8 @@ class LogParts:
         self.profile = profile
         self.read: dict[int, Part] = {}
         self._source = source
-        self._as_of_ms = as_of_ms
+        self._is_cut = as_of_ms is not None
+        self._as_of_ms = None if source.is_archive else as_of_ms  # an archive's segments end where the cut is
         self._taken_at_ms = source.taken_at_ms or taken_at_ms
         self._fs, _ = filesystem(source.uri)
         self._cap_bytes = settings().inflated_cap_bytes
@@ -77,7 +78,7 @@ class LogParts:
                 yield from (record for record in found if isinstance(record, Record))
 
     def _part(self, log_partition: int) -> Part:
-        size_bytes = sum(segment.size_bytes for segment in self._segments(log_partition))
+        size_bytes = sum(segment.stop_byte for segment in self._segments(log_partition))
         if size_bytes == 0:
             return Part(held=Nothing())
         return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
@@ -88,7 +89,7 @@ class LogParts:
             held=PlainHeld(loaded),
             load_failure=loaded.failures[0] if loaded.failures else None,
             undecodable=len(loaded.undecodable),
-            is_covered=self._as_of_ms is None or loaded.first_log_offset is not None,
+            is_covered=not self._is_cut or loaded.first_log_offset is not None,
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
@@ -128,7 +129,7 @@ class LogParts:
             held=TablesHeld(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
             undecodable=tables["undecodable_records"].num_rows,
-            is_covered=self._as_of_ms is None or fold.first_log_offset is not None,
+            is_covered=not self._is_cut or fold.first_log_offset is not None,
             group_ids=tuple(fold.group_ids(limit=None)),
         )
 
@@ -137,7 +138,7 @@ class LogParts:
 
     def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
         """A segment's bytes, or as many as `most_bytes` of them: mapped when it is local, else read once."""
-        size_bytes = min(segment.size_bytes, most_bytes)
+        size_bytes = min(segment.stop_byte, most_bytes)
         if size_bytes == 0:
             return np.zeros(0, np.uint8)
         if isinstance(self._fs, pafs.LocalFileSystem):

@@ -1,0 +1,206 @@
+"""Checkpoints: the folds that published runs leave in the archive, from which later runs go on.
+
+    <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<log_partition>/<part of the fold>.parquet
+                                                                     /checkpoint.json, written last
+
+A checkpoint is believed only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
+partition, a cut that does not lie behind the one wanted, the profile, the form of a fold, the cap on inflated batches,
+and the SHA-256 of every file. Any other is passed over, with a warning, for the next one before it, and in the end for
+a full replay: the result is the same.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sexton import __version__
+from sexton.coordinator.profile import Profile
+from sexton.errors import SextonError, UsageError
+from sexton.kernels.fold import PartialFold
+from sexton.kernels.store import unpack
+from sexton.log.place import Place
+from sexton.log.store import child_folders, read_json, safe_name, write_whole
+from sexton.stages.run import RunFolder, RunRecord, tree_sha256
+from sexton.stages.source import LogSource, filesystem
+
+CHECKPOINTS_FOLDER = "checkpoints"
+MANIFEST = "checkpoint.json"
+RULES_OF_FOLDS = 1
+"""To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
+_MOST_TRIED = 50
+_NAME = re.compile(r"(\d{1,19})-(.+)")
+_LONGEST_NAME = 80
+
+
+class CheckpointManifest(BaseModel):
+    """What a checkpoint is of. `files` are SHA-256s by path below its folder, `sha256` is that of all of them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    fold_format: str
+    cluster_id: str
+    topic_id: str
+    as_of_ms: int
+    run_id: str
+    profile: str
+    inflated_cap_bytes: int
+    places: dict[int, Place]
+    files: dict[str, str]
+    sha256: str
+    code_version: str = __version__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A checkpoint to go on from: its files are in `folder`, checked, and `places` say up to where it reaches."""
+
+    as_of_ms: int
+    run_id: str
+    places: dict[int, Place]
+    folder: Path
+
+    def fold_dir(self, log_partition: int) -> Path | None:
+        """The fold of a log partition; None where it had none yet."""
+        return self.folder / str(log_partition) if log_partition in self.places else None
+
+
+def fold_format() -> str:
+    """What a fold looks like in this release: the columns of its tables, and the rules by which it is made."""
+    tables = unpack(PartialFold.empty(is_prefix=True).to_bytes())
+    columns = "\n".join(f"{name}: {table.schema.to_string()}" for name, table in sorted(tables.items()))
+    return f"{RULES_OF_FOLDS}-{hashlib.sha256(columns.encode()).hexdigest()[:16]}"
+
+
+def folder_of(root: str, cluster_id: str, topic_id: str) -> str:
+    """Where the checkpoints of a topic are; UsageError when an id cannot name a folder."""
+    cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
+    return f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}/{topic}"
+
+
+def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> list[tuple[int, str]]:
+    """(as_of_ms, folder) of everything that may be a checkpoint of a topic, newest instant first."""
+    place = folder_of(root, cluster_id, topic_id)
+    found = [
+        (int(name[1]), f"{place}/{name[0]}") for text in child_folders(fs, place) if (name := _NAME.fullmatch(text))
+    ]
+    return sorted(found, reverse=True)
+
+
+def read_manifest(fs: pafs.FileSystem, folder: str) -> CheckpointManifest:
+    """What the checkpoint in a folder is of; UsageError when it is none, as when its writer died."""
+    path = f"{folder}/{MANIFEST}"
+    try:
+        return CheckpointManifest.model_validate(read_json(fs, path))
+    except ValidationError as error:
+        raise UsageError(f"not a checkpoint: {error.errors()[0]['msg']}", place=path) from None
+
+
+def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> str:
+    """Keep the fold of a published run of an archive; its folder there. What is kept already is left as it is.
+
+    SextonError when the fold is not the one that the run was published with.
+    """
+    fs, root = filesystem(archive)
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", record.run_id)[:_LONGEST_NAME]
+    if name != record.run_id:
+        name = f"{name}-{hashlib.sha256(record.run_id.encode()).hexdigest()[:8]}"
+    target = f"{folder_of(root, record.cluster_id, record.topic_id)}/{record.as_of_ms}-{name}"
+    if fs.get_file_info(f"{target}/{MANIFEST}").type == pafs.FileType.File:
+        return target
+    own = folder.root / "fold"
+    if record.checkpoint_sha256 is None or tree_sha256(own) != record.checkpoint_sha256:
+        raise SextonError("the fold is not the one that the run was published with", place=own)
+    files = {}
+    for path in sorted(own.rglob("*.parquet")):
+        data, name = path.read_bytes(), path.relative_to(own).as_posix()
+        files[name] = hashlib.sha256(data).hexdigest()
+        fs.create_dir(f"{target}/{name}".rpartition("/")[0], recursive=True)
+        with fs.open_output_stream(f"{target}/{name}") as file:
+            file.write(data)
+    assert record.inflated_cap_bytes is not None, "a run of an archive says by which cap it was folded"
+    manifest = CheckpointManifest(
+        fold_format=fold_format(),
+        cluster_id=record.cluster_id,
+        topic_id=record.topic_id,
+        as_of_ms=record.as_of_ms,
+        run_id=record.run_id,
+        profile=record.profile,
+        inflated_cap_bytes=record.inflated_cap_bytes,
+        places=record.places,
+        files=files,
+        sha256=record.checkpoint_sha256,
+    )
+    write_whole(fs, f"{target}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+    return target
+
+
+def nearest(
+    source: LogSource, *, as_of_ms: int | None, profile: Profile, inflated_cap_bytes: int, target: Path
+) -> tuple[Base | None, list[str]]:
+    """The newest checkpoint at or before an instant from which `source` can be read on, copied to `target`; warnings.
+
+    None where there is none, or the profile does not go on from one.
+    """
+    warnings: list[str] = []
+    if not (source.is_archive and profile.folds_in_pieces):
+        return None, warnings
+    fs, root = filesystem(source.uri)
+    known = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
+    wanted = [folder for at, folder in known if as_of_ms is None or at <= as_of_ms]
+    for folder in wanted[:_MOST_TRIED]:
+        try:
+            manifest = read_manifest(fs, folder)
+            if (doubt := _doubt(manifest, source, profile, inflated_cap_bytes)) is None:
+                copy_files(fs, folder, manifest, target)
+                return Base(
+                    as_of_ms=manifest.as_of_ms, run_id=manifest.run_id, places=manifest.places, folder=target
+                ), warnings
+        except (UsageError, OSError, pa.ArrowException) as error:
+            doubt = str(error)
+        warnings.append(f"the checkpoint {folder.rpartition('/')[2]} was passed over: {doubt}")
+    return None, warnings
+
+
+def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, target: Path) -> None:
+    """Bring the files here, so that what is read is what was checked; UsageError when one is not as it was written."""
+    for name, sha256 in manifest.files.items():
+        if not re.fullmatch(r"\d{1,9}/[a-z_]+\.parquet", name):
+            raise UsageError(f"no file of a fold: {name!r}", place=folder)
+        with fs.open_input_stream(f"{folder}/{name}") as file:
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise UsageError("its SHA-256 is not the one that was written down", place=f"{folder}/{name}")
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
+    """Why a run of `source` cannot go on from a checkpoint; None when it can."""
+    told: Mapping[str, tuple[object, object]] = {
+        "cluster": (manifest.cluster_id, source.cluster_id),
+        "topic id": (manifest.topic_id, source.topic_id),
+        "profile": (manifest.profile, profile.text),
+        "form of folds": (manifest.fold_format, fold_format()),
+        "cap on inflated batches": (manifest.inflated_cap_bytes, cap_bytes),
+    }
+    for name, (own, wanted) in told.items():
+        if own != wanted:
+            return f"its {name} is {own}, not {wanted}"
+    for part, place in manifest.places.items():
+        goal = source.places.get(part)
+        if goal is None:
+            return f"log partition {part} is not here any more"
+        if place.lineage != goal.lineage:
+            return f"log partition {part} has left lineage {place.lineage}"
+        if place.order > goal.order:
+            return f"its cut of log partition {part} lies behind the one wanted"
+        if not {f"{part}/{name}.parquet" for name in ("keys", "counters", "profile")} <= manifest.files.keys():
+            return f"it has no fold of log partition {part}"
+    return None

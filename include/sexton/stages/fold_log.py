@@ -1,0 +1,191 @@
+"""From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
+
+Two maps, over Spark where the log is large. With a checkpoint only what lies behind its cuts is read, and the fold of
+that is merged with the checkpoint's. The folds end as the run's own checkpoint, `fold/<log_partition>` of its folder.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import fs as pafs
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import UsageError
+from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.log.manifest import Manifest
+from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
+from sexton.log.store import read_json
+from sexton.settings import settings
+from sexton.stages.checkpoint import Base
+from sexton.stages.choose_profile import Evidence
+from sexton.stages.run import RunFolder, write_bytes
+from sexton.stages.source import LogSource, check_files, filesystem
+from sexton.stages.spark import Engine
+
+SAMPLED_GROUPS = 2_000
+WHOLE_LOG = 1 << 62
+"""A chunk that holds any log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What the fold of one log partition tells of it as a whole. `cut` is the log_offset where reading stopped."""
+
+    log_partition: int
+    cut: int
+    first_log_offset: int | None
+    records: int
+    max_timestamp_ms: int
+    max_commit_timestamp_ms: int
+    future_batches: int
+    group_ids: list[str]
+    bytes: int
+    largest_batch_bytes: int
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoldWork:
+    uri: str
+    chunk: Chunk
+    as_of_ms: int | None
+    taken_at_ms: int
+    cap_bytes: int
+    profile: str
+    target: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MergeWork:
+    folder: RunFolder
+    log_partition: int
+    partial: Path
+    base: Path | None
+    cut: int | None
+    profile: str
+
+
+def fold_log(
+    engine: Engine,
+    folder: RunFolder,
+    source: LogSource,
+    *,
+    as_of_ms: int | None,
+    taken_at_ms: int,
+    profile: Profile,
+    base: Base | None = None,
+) -> list[Merged]:
+    """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
+
+    An archive is read up to its places. Of a broker's disk everything is read, or all before `as_of_ms`.
+    """
+    config = settings()
+    partial = folder.root / "partial"
+    segments = source.segments if base is None else source.segments_after(base.places)
+    if source.is_archive:
+        check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
+    work = [
+        _FoldWork(
+            uri=source.uri,
+            chunk=chunk,
+            as_of_ms=None if source.is_archive else as_of_ms,
+            taken_at_ms=source.taken_at_ms or taken_at_ms,
+            cap_bytes=config.inflated_cap_bytes,
+            profile=profile.text,
+            target=partial / str(chunk.log_partition) / f"{chunk.index:08d}.fold",
+        )
+        for chunk in _chunks(segments, base, config.chunk_bytes if profile.folds_in_pieces else WHOLE_LOG)
+    ]
+    work.sort(key=lambda item: -_size(item.chunk))  # longest first
+    log_bytes = sum(_size(item.chunk) for item in work)
+    engine.map("Replaying the log", work, _fold_chunk, work_bytes=log_bytes)
+    merges = [
+        _MergeWork(
+            folder=folder,
+            log_partition=part,
+            partial=partial / str(part),
+            base=base.fold_dir(part) if base else None,
+            cut=source.places[part].cut if part in source.places else None,
+            profile=profile.text,
+        )
+        for part in sorted(source.segments)
+    ]
+    folds_bytes = sum(path.stat().st_size for path in partial.rglob("*.*")) if partial.exists() else 0
+    merged = engine.map("Merging folds", merges, _merge, work_bytes=log_bytes + folds_bytes)
+    shutil.rmtree(partial, ignore_errors=True)
+    return merged
+
+
+def _chunks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[Chunk]:
+    """Chunks of every log partition; one that follows a checkpoint does not begin the log partition."""
+    return [
+        chunk
+        for part, some in segments.items()
+        for chunk in plan_chunks(some, target_bytes=target_bytes, first_index=1 if base and part in base.places else 0)
+    ]
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
+
+
+def _fold_chunk(work: _FoldWork) -> None:
+    fs, _ = filesystem(work.uri)
+    pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
+    fold = fold_chunk(
+        (_read(fs, piece) for piece in pieces),
+        chunk=replace(work.chunk, pieces=pieces),
+        cap_bytes=work.cap_bytes,
+        as_of_ms=work.as_of_ms,
+        taken_at_ms=work.taken_at_ms,
+        profile=profile_of(work.profile),
+    )
+    write_bytes(work.target, fold.to_bytes())
+
+
+def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
+    """When an archived piece was copied; None for one of a disk."""
+    if piece.manifest_path is None:
+        return None
+    try:
+        return Manifest.from_json(read_json(fs, piece.manifest_path)).taken_at_ms
+    except ValueError as error:
+        raise UsageError(f"not a manifest: {error}", place=piece.manifest_path) from None
+
+
+def _read(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
+    """The whole file of a piece: mapped when it is local, else read once."""
+    if piece.size_bytes == 0:
+        return np.zeros(0, dtype=np.uint8)
+    if isinstance(fs, pafs.LocalFileSystem):
+        return np.memmap(piece.path, dtype=np.uint8, mode="r", shape=(piece.size_bytes,))
+    with fs.open_input_file(piece.path) as file:
+        return np.frombuffer(file.read_at(piece.size_bytes, 0), dtype=np.uint8)
+
+
+def _merge(work: _MergeWork) -> Merged:
+    folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
+    if work.base is not None:
+        folds.insert(0, replace(PartialFold.read_parquet(work.base), cut=None))
+    fold = merge_all(folds or [PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)])
+    if work.cut is not None:
+        fold = replace(fold, cut=work.cut)
+    fold.write_parquet(work.folder.fold_dir(work.log_partition))
+    return Merged(
+        log_partition=work.log_partition,
+        cut=fold.end,
+        first_log_offset=fold.first_log_offset,
+        records=fold.counters["records"],
+        max_timestamp_ms=fold.max_timestamp_ms,
+        max_commit_timestamp_ms=fold.max_commit_timestamp_ms,
+        future_batches=fold.counters["future_batches"],
+        group_ids=fold.group_ids(limit=SAMPLED_GROUPS),
+        bytes=fold.counters["bytes"],
+        largest_batch_bytes=fold.counters["largest_batch_bytes"],
+        evidence=Evidence.of(fold),
+    )

@@ -152,6 +152,8 @@ def test_json_is_all_that_stdout_gets(run: Run, audited: Callable[[Any], list[An
         (["--segments", "a", "--out", "o", "--profile", "coordinator"], "--profile: unknown profile 'coordinator'"),
         (["--segments", "a", "--out", "o", "--profile", "offset_manager:"], "--profile: not a release: ''"),
         (["--segments", "a", "--out", "o", "--topics", "absent"], "absent: no such file"),
+        (["--segments", "a", "--out", "o", "--full"], "--full: only an archive has clusters and checkpoints"),
+        (["--segments", "a", "--out", "o", "--cluster-id", "x"], "--cluster-id: only an archive has clusters"),
         (["--segments", "a", "--out", "o", "--nope"], "No such option"),
         (["--segments", "a", "--out", "o", "more"], "unexpected extra argument"),
         (["--segments", "same", "--out", "same"], "same: overlaps the input"),

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from sexton.cli.options import DEFAULT_PROFILE, PROFILE_HELP, Debug, Json, check_profile, output, parse_instant
+from sexton.cli.options import (
+    DEFAULT_PROFILE,
+    PROFILE_HELP,
+    ClusterId,
+    Debug,
+    Full,
+    Json,
+    check_profile,
+    output,
+    parse_instant,
+)
 from sexton.errors import UsageError
 
 EXAMPLES = """\
@@ -48,6 +58,8 @@ def audit(
             metavar="URI", rich_help_panel=_INPUT, help="Sexton's archive of segments: a folder or s3://, gs://, ..."
         ),
     ] = None,
+    cluster_id: ClusterId = None,
+    full: Full = False,
     topics: Annotated[
         Path | None,
         typer.Option(
@@ -106,6 +118,9 @@ def audit(
     """
     if (segments is None) == (archive is None):
         raise UsageError("give --segments DIR or --archive URI, one of the two", fix="see `sexton audit --help`")
+    if archive is None and (cluster_id is not None or full):
+        option = "--full" if full else "--cluster-id"
+        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
     if policy is not None:
         raise UsageError(
             "policies come with a later release",
@@ -142,6 +157,8 @@ def audit(
             retention_minutes=retention_minutes,
             profile=profile,
             topics_file=None if topics is None else str(topics),
+            cluster_id=cluster_id,
+            is_full=full,
         )
         run_audit(engine, AuditRequest(replay=request, out=out), validate=checker.validate)
     summary = write_report(out)

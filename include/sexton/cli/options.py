@@ -46,6 +46,13 @@ Debug = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print machine output on stdout, and nothing else.")]
 
+ClusterId = Annotated[
+    str | None, typer.Option(metavar="ID", help="Which cluster of an archive that holds several (see `archive ls`).")
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Replay the archive from its beginning, from no published checkpoint on.")
+]
+
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster, by some of its brokers.")
 ]

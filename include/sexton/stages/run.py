@@ -59,9 +59,7 @@ class RunRecord(BaseModel):
     )
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None
-    base_as_of_ms: int | None = Field(
-        default=None, description="of the checkpoint that the replay went on from"
-    )
+    base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
     inflated_cap_bytes: int | None = None
     plan_id: str | None = None
     policy_sha256: str | None = None

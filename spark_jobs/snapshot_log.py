@@ -5,14 +5,17 @@ principal needs READ and DESCRIBE on the topic, and DESCRIBE_CONFIGS on the clus
 """
 
 import argparse
+import json
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sexton.kafka.client import client_config, read_properties
 from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.stages import job, snapshot_log
+from sexton.stages.run import write_bytes
 from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.spark import Engine
 
@@ -40,6 +43,9 @@ def options() -> argparse.ArgumentParser:
         metavar="MS",
         help="how long after --as-of late appends may still come (default: %(default)s)",
     )
+    parser.add_argument(
+        "--bytes-per-second", type=int, metavar="N", help="read no faster than this (default: as brokers allow)"
+    )
     parser.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
     return parser
 
@@ -52,10 +58,24 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         topic=arguments.topic,
         as_of_ms=arguments.as_of,
         settle_ms=arguments.settle_ms,
+        bytes_per_second=arguments.bytes_per_second or None,
     )
+    kept = arguments.run_dir / "alerts" / "snapshot_log.json"
+    alerts = _kept(kept)
+
+    def tell(lines: Sequence[str]) -> None:
+        alerts.extend(line for line in lines if line not in alerts)
+        write_bytes(kept, json.dumps(alerts).encode())
+
     with Engine("snapshot_log") as engine:
-        snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)
-    return {"fetched": "nothing new" if snapshot.segments == 0 else "new batches", **asdict(snapshot)}
+        snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, tell=tell)
+    told = asdict(replace(snapshot, alerts=alerts))
+    return {"fetched": "nothing new" if snapshot.segments == 0 else "new batches", **told}
+
+
+def _kept(file: Path) -> list[str]:
+    """The alerts of an earlier attempt of this run, which may have died before anybody heard of them."""
+    return [str(line) for line in json.loads(file.read_bytes())] if file.exists() else []
 
 
 if __name__ == "__main__":

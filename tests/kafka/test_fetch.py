@@ -17,30 +17,30 @@ from sexton.kafka.fetch import Frames, frame
 from sexton.kafka.session import ClusterSession
 
 
-def batch(base_offset: int, last_delta: int = 0, *, body: int = 61, magic: int = 2) -> bytes:
+def batch(base_offset: int, last_delta: int = 0, *, body: int = 61, magic: int = 2, epoch: int = 4) -> bytes:
     """The frame of a batch; what is inside does not matter here."""
-    head = struct.pack(">qiib", base_offset, body - 12, 0, magic)
+    head = struct.pack(">qiib", base_offset, body - 12, epoch, magic)
     return (head + bytes(6) + struct.pack(">i", last_delta)).ljust(body, b"x")
 
 
-LOG = [batch(10, 4), batch(15), batch(20, 9, body=200)]
+LOG = [batch(10, 4, epoch=3), batch(15), batch(20, 9, body=200, epoch=6)]
 DATA = b"".join(LOG)
 
 
 @pytest.mark.parametrize(
     "data, start, end, framed",
     [
-        (DATA, 10, 30, (0, len(DATA), 10, 30, False)),
-        (DATA, 10, 20, (0, 122, 10, 16, True)),
-        (DATA, 12, 30, (61, len(DATA), 15, 30, False)),
-        (DATA, 16, 18, (122, 122, 0, 16, True)),
-        (DATA[:-1], 10, 30, (0, 122, 10, 16, False)),
-        (DATA[:62], 10, 30, (0, 61, 10, 15, False)),
-        (DATA[:60], 10, 30, (0, 0, 0, None, False)),
-        (b"", 10, 30, (0, 0, 0, None, False)),
-        (LOG[0], 12, 30, (61, 61, 0, 15, False)),
-        (batch(3, magic=1) + batch(4, magic=0), 3, 9, (0, 122, 3, 5, False)),
-        (struct.pack(">qi", 3, -7) + bytes(60), 3, 9, (0, 0, 0, None, False)),
+        (DATA, 10, 30, (0, len(DATA), 10, 30, False, 6)),
+        (DATA, 10, 20, (0, 122, 10, 16, True, 4)),
+        (DATA, 12, 30, (61, len(DATA), 15, 30, False, 6)),
+        (DATA, 16, 18, (122, 122, 0, 16, True, -1)),
+        (DATA[:-1], 10, 30, (0, 122, 10, 16, False, 4)),
+        (DATA[:62], 10, 30, (0, 61, 10, 15, False, 3)),
+        (DATA[:60], 10, 30, (0, 0, 0, None, False, -1)),
+        (b"", 10, 30, (0, 0, 0, None, False, -1)),
+        (LOG[0], 12, 30, (61, 61, 0, 15, False, -1)),
+        (batch(3, magic=1) + batch(4, magic=0), 3, 9, (0, 122, 3, 5, False, -1)),
+        (struct.pack(">qi", 3, -7) + bytes(60), 3, 9, (0, 0, 0, None, False, -1)),
     ],
     ids=[
         "all",
@@ -56,10 +56,10 @@ DATA = b"".join(LOG)
         "nonsense",
     ],
 )
-def test_frames(data: bytes, start: int, end: int, framed: tuple[int, int, int, int | None, bool]) -> None:
-    first, stop, base, following, last = framed
+def test_frames(data: bytes, start: int, end: int, framed: tuple[int, int, int, int | None, bool, int]) -> None:
+    first, stop, base, following, last, epoch = framed
     assert frame(data, start=start, end=end) == Frames(
-        start_byte=first, end_byte=stop, base_offset=base, next_offset=following, is_last=last
+        start_byte=first, end_byte=stop, base_offset=base, next_offset=following, is_last=last, leader_epoch=epoch
     )
 
 

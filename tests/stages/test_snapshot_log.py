@@ -1,4 +1,4 @@
-"""Where a snapshot goes on, and how long it waits."""
+"""How a snapshot cuts its work, and how long it waits."""
 
 from itertools import pairwise
 
@@ -8,66 +8,9 @@ from hypothesis import strategies as st
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import LogEnds
-from sexton.log.archive import ArchiveEnd, Lineage
 from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import SnapshotRequest, continuation, ranges
+from sexton.stages.snapshot_log import SnapshotRequest, ranges
 from sexton.stages.spark import Engine
-
-FIRST = Lineage(ordinal=0, start_log_offset=0)
-
-
-def log(start: int, end: int) -> LogEnds:
-    return LogEnds(log_partition=3, leader_epoch=9, log_start_offset=start, high_watermark=end, last_stable_offset=end)
-
-
-def archived(reached: int) -> ArchiveEnd:
-    return ArchiveEnd(log_partition=3, lineage=FIRST, next_log_offset=reached, leader_epoch=5)
-
-
-@pytest.mark.parametrize(
-    "now, archive, left_epoch_at, lineage, start, said",
-    [
-        (log(0, 10), None, None, (0, 0), 0, None),
-        (log(4, 10), None, None, (0, 4), 4, None),
-        (log(0, 10), archived(7), 7, (0, 0), 7, None),
-        (log(0, 10), archived(7), 9, (0, 0), 7, None),
-        (log(0, 10), archived(7), None, (0, 0), 7, None),
-        (log(7, 10), archived(7), None, (0, 0), 7, None),
-        (log(0, 7), archived(7), 7, (0, 0), 7, None),
-        (log(8, 10), archived(7), None, (1, 8), 8, r"\[7, 8\) were deleted before they were archived"),
-        (log(0, 6), archived(7), 6, (1, 0), 0, "ends at 6, below the archived 7"),
-        (log(2, 10), archived(7), 6, (1, 2), 2, "left leader epoch 5 at 6, below the archived 7"),
-    ],
-    ids=[
-        "new",
-        "new-later-start",
-        "same-epoch",
-        "epoch-later",
-        "epoch-unknown",
-        "start-at-end",
-        "nothing-new",
-        "gap",
-        "truncated",
-        "diverged",
-    ],
-)
-def test_continuation(
-    now: LogEnds,
-    archive: ArchiveEnd | None,
-    left_epoch_at: int | None,
-    lineage: tuple[int, int],
-    start: int,
-    said: str | None,
-) -> None:
-    found, first, warning = continuation(now, archive, left_epoch_at)
-    assert (found.ordinal, found.start_log_offset) == lineage
-    assert first == start
-    if said is None:
-        assert warning is None
-    else:
-        with pytest.raises(ValueError, match=f"log partition 3: .*{said}"):
-            raise ValueError(warning)
 
 
 @given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))

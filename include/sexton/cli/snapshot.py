@@ -57,6 +57,7 @@ def snapshot(
         archive=archive or settings().archive_uri,
         as_of_ms=as_of_ms,
         settle_ms=settings().settle_ms,
+        bytes_per_second=settings().fetch_bytes_per_second or None,
     )
     with Engine("sexton snapshot", quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)

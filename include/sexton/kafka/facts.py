@@ -17,7 +17,8 @@ from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic
 from sexton.log.archive import FactsRecord
 
 OFFSETS_TOPIC = "__consumer_offsets"
-BROKER_RESOURCE = 4
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+DELETE_RETENTION = "delete.retention.ms"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"
 """Topics have ids since Kafka 2.8."""
@@ -31,6 +32,7 @@ class LogEnds:
     """Where one log partition begins and ends, and who leads it."""
 
     log_partition: int
+    leader: int
     leader_epoch: int
     log_start_offset: int
     high_watermark: int
@@ -60,7 +62,7 @@ class CommittedOffset:
 def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
-    settings, warnings = offsets_settings(session)
+    settings, delete_retention_ms, warnings = offsets_settings(session, offsets_topic.name)
     record = FactsRecord(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
@@ -68,26 +70,34 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
         settings=settings,
         offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
         topics=_topic_rows(session, cluster),
+        delete_retention_ms=delete_retention_ms,
     )
     return record, warnings
 
 
-def offsets_settings(session: ClusterSession) -> tuple[dict[str, str], list[str]]:
-    """The `offsets.*` settings of one broker (they are the cluster's in practice), and a warning when not allowed."""
+def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str], int | None, list[str]]:
+    """The `offsets.*` settings of one broker (they are the cluster's in practice) and the topic's delete.retention.ms.
+
+    None for what is not told, and a warning when the broker's settings are not allowed to be seen.
+    """
     broker = str(session.broker_ids[0])
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=broker, configuration_keys=None
-    )
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
-    (result,) = session.call(request, node_id=int(broker)).results
-    if result.error_code:
-        error = kafka_errors.for_code(result.error_code)
-        name = error.__name__.removesuffix("Error")
-        return {}, [
-            f"the broker's settings are not known ({name}): allow this principal DESCRIBE_CONFIGS on the cluster"
-        ]
-    settings = {item.name: item.value for item in result.configs if item.name.startswith("offsets.") and item.value}
-    return dict(sorted(settings.items())), []
+    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
+    resources = [
+        Resource(resource_type=BROKER_RESOURCE, resource_name=broker, configuration_keys=None),
+        Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[DELETE_RETENTION]),
+    ]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+    results = {result.resource_type: result for result in session.call(request, node_id=int(broker)).results}
+    of_topic = {item.name: item.value for item in results[TOPIC_RESOURCE].configs or []}
+    told = of_topic.get(DELETE_RETENTION)
+    delete_retention_ms = int(told) if told else None
+    of_broker = results[BROKER_RESOURCE]
+    if of_broker.error_code:
+        name = kafka_errors.for_code(of_broker.error_code).__name__.removesuffix("Error")
+        warning = f"the broker's settings are not known ({name}): allow this principal DESCRIBE_CONFIGS on the cluster"
+        return {}, delete_retention_ms, [warning]
+    settings = {item.name: item.value for item in of_broker.configs if item.name.startswith("offsets.") and item.value}
+    return dict(sorted(settings.items())), delete_retention_ms, []
 
 
 def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
@@ -98,6 +108,7 @@ def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
     return [
         LogEnds(
             log_partition=partition,
+            leader=leader.node_id,
             leader_epoch=leader.epoch,
             log_start_offset=starts[topic.name, partition],
             high_watermark=ends[topic.name, partition],

@@ -1,14 +1,15 @@
 """Raw record batches of a partition, byte for byte as the broker keeps them (Fetch, read_uncommitted, codec kept).
 
-Nothing is decoded here but each batch's frame: where it begins, its base offset and its last one. Consumers and Spark's
-Kafka source hide batch headers, producer ids and control batches, without which the coordinator's replay is not exact.
+Nothing is decoded here but each batch's frame: where it begins, its base offset, its last one and its leader epoch.
+Consumers and Spark's Kafka source hide batch headers, producer ids and control batches, without which the coordinator's
+replay is not exact.
 
 Not here: what to fetch and where to put it (stages/snapshot_log.py), and what is inside a batch (log/).
 """
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +18,47 @@ from kafka.protocol.consumer import FetchRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.session import ClusterSession, TransientError, check
-from sexton.kafka.topics import NO_LEADER, READ_UNCOMMITTED, describe_topic
+from sexton.kafka.topics import (
+    NO_LEADER,
+    READ_UNCOMMITTED,
+    PartitionLeader,
+    Topic,
+    describe_topic,
+    end_of_epoch,
+)
+from sexton.records import ZERO_UUID, parse_kafka_uuid
 
 LAST_VERSION_BY_NAME = 12
-"""From version 13 on Fetch names topics by id only; 12 has all that is needed here."""
+FIRST_VERSION_BY_ID = 13
+"""By id (Kafka 3.1) no byte of a topic that was made anew under the name can come between; later versions add nothing
+that is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
+NO_EPOCH = -1
+"""Of batches before record format 2, and where nothing was read yet."""
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
+_INT32 = struct.Struct(">i")
+_LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _LAST_OFFSET_DELTA_AT = 23
 _LEGACY_HEADER_BYTES = 17
 
 
-class OutOfRangeError(BrokerError):
+class LogChangedError(BrokerError):
+    """The log is not, or may not be, what it was when it was looked at: look again before reading on."""
+
+
+class OutOfRangeError(LogChangedError):
     """The log begins above the offset that was asked for, or ends below it."""
+
+
+class DivergedError(LogChangedError):
+    """An election cut off what was read already: from here on this is another log (KIP-320)."""
+
+
+class LeaderMovedError(LogChangedError):
+    """Another leader was elected, and what comes before these batches was not read here: nobody can vouch for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +82,7 @@ class Frames:
 
     `next_offset` is the one behind the last whole batch, also behind batches that belong to an earlier range; None when
     the answer holds no whole batch below the range's end. `is_last` when a batch at or above the range's end follows.
+    `leader_epoch` is that of the last batch in the range, -1 when there is none or it does not tell.
     """
 
     start_byte: int
@@ -63,6 +90,28 @@ class Frames:
     base_offset: int
     next_offset: int | None
     is_last: bool
+    leader_epoch: int = NO_EPOCH
+
+
+class Pace:
+    """Keeps a reader to a number of bytes a second, one answer of at most a second's worth at a time."""
+
+    def __init__(
+        self,
+        bytes_per_second: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock, self._sleep = clock, sleep
+        self._free_at = clock()
+
+    def spend(self, size_bytes: int) -> None:
+        """Wait until these bytes and all before them fit in."""
+        self._free_at = max(self._free_at, self._clock()) + size_bytes / self.bytes_per_second
+        while (left := self._free_at - self._clock()) > 0:
+            self._sleep(left)
 
 
 def fetch_range(
@@ -74,36 +123,146 @@ def fetch_range(
     end: int,
     response_bytes: int = RESPONSE_BYTES,
 ) -> Iterator[Batches]:
-    """The batches whose base offset is in [start, end), in order, one answer of the leader at a time.
+    """The batches whose base offset is in [start, end), in order, as a LogReader of its own gives them."""
+    return LogReader(session, topic, partition, response_bytes=response_bytes).read(start=start, end=end)
 
-    `response_bytes` bounds the memory of one step; a single larger batch still comes whole. Raises OutOfRangeError when
-    the log does not hold `start` any more, UsageError when the topic is absent or may not be read, BrokerError when the
-    leader cannot be reached for a minute.
+
+class LogReader:
+    """Reads one partition from whoever leads it, and does not read over a break.
+
+    Every request names the leader epoch that this reader knows. When another leader has been elected the broker says so
+    instead of answering, and the new leader is asked where the epoch of the last batch read ends: below the place where
+    this reader stands, the log was cut off there, and DivergedError is raised. `after_epoch` is the epoch of the batch
+    before the first one to be read, -1 when there is none or it is unknown; None when others read what comes before at
+    the same time: then an election raises LeaderMovedError, since nobody can tell here whether theirs still holds.
+
+    With `topic_id` given, a topic that was made anew under the name raises LogChangedError. `response_bytes` bounds the
+    memory of one step; a single larger batch still comes whole.
     """
-    leader = _Leader(session, topic, partition, response_bytes=response_bytes)
-    position, empty_answers = start, 0
-    while position < end and empty_answers < 2:
-        answer = leader.fetch(position)
-        data = answer.records or b""
-        frames = frame(data, start=start, end=end)
-        if frames.end_byte > frames.start_byte:
-            yield Batches(
-                data=data[frames.start_byte : frames.end_byte],
-                base_offset=frames.base_offset,
-                next_offset=frames.next_offset or 0,
-                log_start_offset=answer.log_start_offset,
-                high_watermark=answer.high_watermark,
-                last_stable_offset=answer.last_stable_offset,
-            )
-        if frames.is_last:
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        topic: str,
+        partition: int,
+        *,
+        topic_id: str | None = None,
+        leader: PartitionLeader | None = None,
+        after_epoch: int | None = NO_EPOCH,
+        response_bytes: int = RESPONSE_BYTES,
+        pace: Pace | None = None,
+    ) -> None:
+        self.place = f"{topic}-{partition} on {session.config.bootstrap_servers}"
+        self._session, self._topic, self._partition = session, topic, partition
+        self._topic_id = topic_id
+        self._response_bytes = min(response_bytes, pace.bytes_per_second) if pace else response_bytes
+        self._pace = pace
+        self._leader = leader
+        self._is_sure = leader is not None
+        self._after_epoch = after_epoch
+
+    def read(self, *, start: int, end: int) -> Iterator[Batches]:
+        """The batches whose base offset is in [start, end), in order, one answer of the leader at a time.
+
+        Ranges are read in the order of the log. Raises LogChangedError as the class says and when the log does not
+        hold `start` any more or ends below `end`, UsageError when the topic is absent or may not be read, BrokerError
+        when the leader cannot be reached for a minute.
+        """
+        position, empty_answers = start, 0
+        while position < end and empty_answers < 2:
+            answer, is_throttled = self._fetch(position, end)
+            data = answer.records or b""
+            frames = frame(data, start=start, end=end)
+            if frames.leader_epoch != NO_EPOCH and self._after_epoch is not None:
+                self._after_epoch = frames.leader_epoch
+            if frames.end_byte > frames.start_byte:
+                yield Batches(
+                    data=data[frames.start_byte : frames.end_byte],
+                    base_offset=frames.base_offset,
+                    next_offset=frames.next_offset or 0,
+                    log_start_offset=answer.log_start_offset,
+                    high_watermark=answer.high_watermark,
+                    last_stable_offset=answer.last_stable_offset,
+                )
+            if self._pace:
+                self._pace.spend(len(data))
+            if frames.is_last:
+                return
+            if frames.next_offset is not None:
+                position, empty_answers = frames.next_offset, 0
+            elif data:
+                raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=self.place)
+            elif not is_throttled:
+                # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
+                empty_answers += 1
+
+    def _fetch(self, position: int, end: int) -> tuple[Any, bool]:
+        """The partition's part of one Fetch answer, and whether a quota kept it empty; asks anew while leaders move."""
+        return self._session.retrying(lambda: self._fetch_once(position, end))
+
+    def _fetch_once(self, position: int, end: int) -> tuple[Any, bool]:
+        if self._leader is None or not self._is_sure:
+            self._leader = self._find(position)
+        leader, self._is_sure = self._leader, False  # until this has worked
+        answer = self._session.call(self._request(leader, position), node_id=leader.node_id)
+        check(answer.error_code, place=self.place, topic=self._topic)
+        found = answer.responses[0].partitions[0]
+        if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
+            raise OutOfRangeError(f"the log does not hold offset {position}", place=self.place)
+        if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
+            # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
+            raise TransientError("the broker does not know the partition", place=self.place)
+        check(found.error_code, place=self.place, topic=self._topic)
+        if not found.records and found.high_watermark < end:
+            # What is missing was cut off, or the new leader has to learn that it is committed: no empty range at all.
+            told = f"the log was committed up to {end}, now to {found.high_watermark}"
+            raise LogChangedError(told, place=self.place)
+        self._is_sure = True
+        return found, answer.throttle_time_ms > 0
+
+    def _find(self, position: int) -> PartitionLeader:
+        """Who leads now; raises when what was read before `position` is not part of that one's log."""
+        topic = describe_topic(self._session, self._topic)
+        if self._topic_id not in (None, topic.topic_id):
+            told = f"its id was {self._topic_id} and is {topic.topic_id}"
+            raise LogChangedError(f"the topic was made anew: {told}", place=self.place)
+        if self._partition not in topic.leaders:
+            raise BrokerError(f"there is no such partition: the topic has {len(topic.leaders)}", place=self.place)
+        leader = topic.leaders[self._partition]
+        if leader.node_id == NO_LEADER:
+            raise TransientError("the partition has no leader", place=self.place)
+        if self._leader and (leader.epoch != self._leader.epoch or leader.epoch == NO_EPOCH):
+            self._vouch(topic, position)
+        return leader
+
+    def _vouch(self, topic: Topic, position: int) -> None:
+        if self._after_epoch is None:
+            raise LeaderMovedError("another leader was elected while its log was read side by side", place=self.place)
+        if self._after_epoch == NO_EPOCH:
             return
-        if frames.next_offset is not None:
-            position, empty_answers = frames.next_offset, 0
-        elif data:
-            raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=leader.place)
-        else:
-            # Compaction can have taken all that was left below `end`; but a throttled answer is empty too: ask twice.
-            empty_answers += 1
+        epoch, end_offset = end_of_epoch(self._session, topic, {self._partition: self._after_epoch})[self._partition]
+        if epoch != self._after_epoch or end_offset < position:
+            told = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
+            raise DivergedError(f"an election cut the log off: {told}", place=self.place)
+
+    def _request(self, leader: PartitionLeader, position: int) -> FetchRequest:
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=self._partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=position,
+            partition_max_bytes=self._response_bytes,
+        )
+        topic_id = parse_kafka_uuid(self._topic_id) if self._topic_id else ZERO_UUID
+        return FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._response_bytes,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=0,
+            session_epoch=-1,  # no fetch session: every request is complete
+            topics=[FetchRequest.FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[wanted])],
+            max_version=LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else FIRST_VERSION_BY_ID,
+        )
 
 
 def frame(data: bytes, *, start: int, end: int) -> Frames:
@@ -115,6 +274,7 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
     at = start_byte = 0
     first: int | None = None
     next_offset: int | None = None
+    epoch = NO_EPOCH
     while at + _LEGACY_HEADER_BYTES <= len(data):
         base_offset, size = _OFFSET_AND_SIZE.unpack_from(data, at)
         stop = at + _OFFSET_AND_SIZE.size + size
@@ -122,69 +282,28 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
             break
         if base_offset >= end:
             return Frames(
-                start_byte=start_byte, end_byte=at, base_offset=first or 0, next_offset=next_offset, is_last=True
+                start_byte=start_byte,
+                end_byte=at,
+                base_offset=first or 0,
+                next_offset=next_offset,
+                is_last=True,
+                leader_epoch=epoch,
             )
         if base_offset < start:
             start_byte = stop
         elif first is None:
             first = base_offset
-        delta = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)[0] if data[at + _MAGIC_AT] >= 2 else 0
+        is_modern = data[at + _MAGIC_AT] >= 2
+        delta = _INT32.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)[0] if is_modern else 0
+        if base_offset >= start:
+            epoch = _INT32.unpack_from(data, at + _LEADER_EPOCH_AT)[0] if is_modern else NO_EPOCH
         next_offset = base_offset + delta + 1
         at = stop
-    return Frames(start_byte=start_byte, end_byte=at, base_offset=first or 0, next_offset=next_offset, is_last=False)
-
-
-class _Leader:
-    """Fetches from whoever leads the partition, finding the new leader when it has moved."""
-
-    def __init__(self, session: ClusterSession, topic: str, partition: int, *, response_bytes: int) -> None:
-        self.place = f"{topic}-{partition} on {session.config.bootstrap_servers}"
-        self._session, self._topic, self._partition = session, topic, partition
-        self._response_bytes = response_bytes
-        self._node_id: int | None = None
-
-    def fetch(self, position: int) -> Any:
-        """The partition's part of one Fetch answer from `position` on; waits and asks anew while the leader moves."""
-        return self._session.retrying(lambda: self._fetch(position))
-
-    def _fetch(self, position: int) -> Any:
-        node_id = self._node_id if self._node_id is not None else self._find()
-        self._node_id = None  # until this has worked
-        answer = self._session.call(self._request(position), node_id=node_id)
-        if answer.throttle_time_ms:
-            time.sleep(answer.throttle_time_ms / 1000)  # the connection refuses requests until then
-        check(answer.error_code, place=self.place, topic=self._topic)
-        found = answer.responses[0].partitions[0]
-        if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
-            raise OutOfRangeError(f"the log does not hold offset {position}", place=self.place)
-        if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
-            # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
-            raise TransientError("the broker does not know the partition", place=self.place)
-        check(found.error_code, place=self.place, topic=self._topic)
-        self._node_id = node_id
-        return found
-
-    def _find(self) -> int:
-        leaders = describe_topic(self._session, self._topic).leaders
-        if self._partition not in leaders:
-            raise BrokerError(f"there is no such partition: the topic has {len(leaders)}", place=self.place)
-        if leaders[self._partition].node_id == NO_LEADER:
-            raise TransientError("the partition has no leader", place=self.place)
-        return leaders[self._partition].node_id
-
-    def _request(self, position: int) -> FetchRequest:
-        wanted = FetchRequest.FetchTopic.FetchPartition(
-            partition=self._partition,
-            fetch_offset=position,
-            partition_max_bytes=self._response_bytes,
-        )
-        return FetchRequest(
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._response_bytes,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=0,
-            session_epoch=-1,  # no fetch session: every request is complete
-            topics=[FetchRequest.FetchTopic(topic=self._topic, partitions=[wanted])],
-            max_version=LAST_VERSION_BY_NAME,
-        )
+    return Frames(
+        start_byte=start_byte,
+        end_byte=at,
+        base_offset=first or 0,
+        next_offset=next_offset,
+        is_last=False,
+        leader_epoch=epoch,
+    )

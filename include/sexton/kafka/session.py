@@ -24,6 +24,8 @@ from sexton.kafka.client import ClientConfig
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_FOR_S = 60
+THROTTLE_LIMIT_MS = 60_000
+"""The longest wait that a broker's quota may ask for: with Kafka's default windows it is 11 seconds at most."""
 RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
 
 T = TypeVar("T")
@@ -95,13 +97,28 @@ class ClusterSession:
         return ".".join(str(part) for part in version) if version else None
 
     def call(self, request: Any, *, node_id: int | None = None) -> Any:
-        """Send one request (to any broker, or to `node_id`); error codes inside the response are the caller's."""
+        """Send one request (to any broker, or to `node_id`); error codes inside the response are the caller's.
+
+        When the broker says that a quota is used up, this waits as long as it asks for. Raises BrokerError when that is
+        longer than THROTTLE_LIMIT_MS: no call may take for ever.
+        """
 
         async def send() -> Any:
             future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
             return await self._manager.wait_for(future, self._request_timeout_ms)
 
-        return self._run(send)
+        answer = self._run(send)
+        throttle_ms = getattr(answer, "throttle_time_ms", None) or 0
+        if throttle_ms > THROTTLE_LIMIT_MS:
+            raise BrokerError(
+                f"a quota holds this client back for {throttle_ms / 1000:.0f} s",
+                place=self.config.bootstrap_servers,
+                fix=f"raise the quota of client id {self.config.client_id}, or read more slowly",
+            )
+        if throttle_ms:
+            # In its own loop: until then the connection refuses requests, and only there it learns that it is over.
+            self._run(lambda: self._net.sleep(throttle_ms / 1000))
+        return answer
 
     def refresh(self) -> None:
         """Learn the brokers anew: addresses change when they restart."""

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sexton.kafka.session import ClusterSession, check
+from sexton.kafka.session import ClusterSession, TransientError, check
 from sexton.records import kafka_uuid
 
 NO_LEADER = -1
@@ -89,15 +89,16 @@ def list_offsets(
 def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Where the log leaves a leader epoch: for each partition and epoch given, (epoch, end log_offset) (KIP-320).
 
-    The epoch answered is the largest that the log holds, not above the given one; (-1, -1) when the broker cannot tell.
-    Partitions whose leader cannot answer just now are left out.
+    The epoch answered is the largest that the log holds, not above the given one; (-1, -1) when the
+    leader cannot place the given one. Raises TransientError while a partition has no leader that answers.
     """
     AskedTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
+    place = session.config.bootstrap_servers
     ends = {}
     for node_id, partitions in _by_leader([topic]).items():
         asked = [
             AskedTopic.OffsetForLeaderPartition(
-                partition=partition, current_leader_epoch=-1, leader_epoch=epochs[partition]
+                partition=partition, current_leader_epoch=topic.leaders[partition].epoch, leader_epoch=epochs[partition]
             )
             for _, partition in partitions
             if partition in epochs
@@ -106,8 +107,10 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
             replica_id=ORDINARY_CONSUMER, topics=[AskedTopic(topic=topic.name, partitions=asked)]
         )
         for answer in session.call(request, node_id=node_id).topics[0].partitions if asked else []:
-            if answer.error_code == 0:
-                ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
+            check(answer.error_code, place=f"{topic.name}-{answer.partition} on {place}", topic=topic.name)
+            ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
+    if missing := sorted(set(epochs) - set(ends)):
+        raise TransientError(f"log partitions {missing} have no leader", place=place)
     return ends
 
 

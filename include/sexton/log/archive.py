@@ -7,8 +7,8 @@
 
 A segment answers for the log_offsets [first, next): all batches with a base offset in that range, also where
 compaction left none. A lineage is one unbroken history, named `<ordinal %06d>-<start log_offset %020d>`: the chain of
-segments from its start on, each beginning where the one before ends. What lies behind a gap (a writer that died while
-its neighbours went on) is not read until the gap is closed. A segment without a manifest does not exist: nothing reads
+segments from its start on, each beginning where the one before ends. What lies behind a gap (a manifest got lost) is
+not read until the gap is closed. A segment without a manifest does not exist: nothing reads
 it, and it may be overwritten. Names tell all that a listing needs, so that no manifest is opened to plan a run.
 
 What a finished snapshot had is told by the facts, which it writes last.
@@ -63,7 +63,9 @@ __all__ = [
     "read_manifest",
     "topics_from_file",
     "verify_segment",
+    "write_batches",
     "write_facts",
+    "write_manifest",
     "write_origin",
     "write_segment",
 ]
@@ -76,7 +78,8 @@ class ArchiveEnd:
     """Where the newest lineage of a log partition ends: the next snapshot goes on at `next_log_offset`.
 
     `leader_epoch` is that of the last archived batch, -1 when unknown; `taken_at_ms` when the last segment was taken,
-    None when there is none yet; `origin` None where an early release wrote it.
+    None when there is none yet; `origin` None where an early release wrote it. `next_segment` is the log_offset of the
+    first segment behind a gap, None when there is none: up to there it goes on, and then it may end elsewhere.
     """
 
     log_partition: int
@@ -85,6 +88,7 @@ class ArchiveEnd:
     leader_epoch: int
     taken_at_ms: int | None = None
     origin: Origin | None = None
+    next_segment: int | None = None
 
 
 def write_segment(
@@ -104,18 +108,56 @@ def write_segment(
 ) -> Manifest:
     """Archive the batches with a base offset in [first_log_offset, end_log_offset), then their manifest.
 
-    `chunks` are whole raw batches in log order, taken as they are, one chunk in memory at a time; none make an empty
-    segment, which still answers for its range. Where a segment with a manifest begins at `first_log_offset` already, it
-    stays as it is, `chunks` are not read and its manifest is returned: its end may be another one.
+    Arguments as of `write_batches`. Where a segment with a manifest begins at `first_log_offset` already, it stays as
+    it is, `chunks` are not read and its manifest is returned: its end may be another one.
     """
-    if not 0 <= first_log_offset < end_log_offset:
-        raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
     folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
     present = [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]
     if present:
         return read_link(fs, present[0])
-    contents = Contents()
+    manifest = write_batches(
+        fs,
+        root,
+        chunks,
+        cluster_id=cluster_id,
+        topic_id=topic_id,
+        log_partition=log_partition,
+        lineage=lineage,
+        first_log_offset=first_log_offset,
+        end_log_offset=end_log_offset,
+        taken_at_ms=taken_at_ms,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+    )
+    write_manifest(fs, root, manifest)
+    return manifest
+
+
+def write_batches(
+    fs: pafs.FileSystem,
+    root: str,
+    chunks: Iterable[bytes],
+    *,
+    cluster_id: str,
+    topic_id: str,
+    log_partition: int,
+    lineage: Lineage,
+    first_log_offset: int,
+    end_log_offset: int,
+    taken_at_ms: int,
+    high_watermark: int,
+    last_stable_offset: int,
+) -> Manifest:
+    """Write a segment that does not exist until `write_manifest` has written the manifest returned.
+
+    `chunks` are whole raw batches in log order, taken as they are, one chunk in memory at a time; none make an empty
+    segment, which still answers for its range.
+    """
+    if not 0 <= first_log_offset < end_log_offset:
+        raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
+    folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
     path = f"{folder}/{first_log_offset:020d}.log"
+    contents = Contents()
     make_folder(fs, folder)
     reach("segment.before")
     with fs.open_output_stream(path) as file:
@@ -125,7 +167,7 @@ def write_segment(
             reach("segment.half")
     settle(fs, path)
     reach("segment.after")
-    manifest = Manifest(
+    return Manifest(
         cluster_id=cluster_id,
         topic_id=topic_id,
         log_partition=log_partition,
@@ -142,14 +184,18 @@ def write_segment(
         high_watermark=high_watermark,
         last_stable_offset=last_stable_offset,
     )
+
+
+def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
+    """Make a segment exist. Of one lineage they are written in the order of the log: what follows a gap is not read."""
+    topic = topic_folder(root, manifest.cluster_id, manifest.topic_id)
     link = Link(
-        folder=folder,
-        first_log_offset=first_log_offset,
-        next_log_offset=end_log_offset,
-        size_bytes=contents.size_bytes,
+        folder=f"{topic}/{manifest.log_partition}/{manifest.lineage}",
+        first_log_offset=manifest.first_log_offset,
+        next_log_offset=manifest.next_log_offset,
+        size_bytes=manifest.size_bytes,
     )
     write_whole(fs, link.manifest_path, manifest.to_json(), what="manifest")
-    return manifest
 
 
 def list_archived(
@@ -205,6 +251,10 @@ def _end_of(fs: pafs.FileSystem, newest: ArchivedLineage) -> ArchiveEnd:
         leader_epoch=leader_epoch,
         taken_at_ms=taken_at_ms,
         origin=newest.origin,
+        next_segment=min(
+            (link.first_log_offset for link in newest.unlinked if link.first_log_offset >= newest.next_log_offset),
+            default=None,
+        ),
     )
 
 

@@ -105,9 +105,8 @@ class Link:
 class ArchivedLineage:
     """One lineage of a log partition.
 
-    `chain` are its segments from its start on, each beginning where the one before ends; `unlinked` the others, which
-    dead writers left behind a gap (until it is closed) or across the chain, and nobody reads. `origin` is None where an
-    early release wrote the archive.
+    `chain` are its segments from its start on, each beginning where the one before ends; `unlinked` the others, behind
+    a gap or across the chain, which nobody reads. `origin` is None where an early release wrote the archive.
     """
 
     cluster_id: str

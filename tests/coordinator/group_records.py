@@ -39,9 +39,9 @@ def consumer_member(member_id="m", topics=("t",)):
     )
 
 
-def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0):
+def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0, assigned=None, pending=None):
     def parts(numbers):
-        return [{"topic_id": TOPIC_ID, "partitions": list(numbers)}] if numbers else []
+        return [{"topic_id": TOPIC_ID, "partitions": list(numbers), "assignment_epochs": []}] if numbers else []
 
     return record(
         8,
@@ -49,8 +49,8 @@ def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0):
         member_epoch=epoch,
         previous_member_epoch=0,
         state=state,
-        assigned_partitions=parts(partitions),
-        partitions_pending_revocation=parts(revoking),
+        assigned_partitions=parts(partitions) if assigned is None else assigned,
+        partitions_pending_revocation=parts(revoking) if pending is None else pending,
     )
 
 

@@ -1,12 +1,14 @@
 """Transitions of groups: states after a load, what throws and with which words, and that a throw changes nothing."""
 
 import copy
+from uuid import UUID
 
 import pytest
 
 from sexton.coordinator.groups import GROUP_RECORD_TYPES
+from sexton.coordinator.questions.held import HeldMember
 from sexton.errors import LogError, TransitionError
-from sexton.records import RECORD_TYPES
+from sexton.records import RECORD_TYPES, kafka_uuid
 from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
@@ -288,9 +290,32 @@ def test_member_rows():
         "member_epoch": 1,
         "subscribed_topics": ["t", "u"],
         "assignment": ["AAAAAAAAAAAAAAAAAAAABw-0", "AAAAAAAAAAAAAAAAAAAABw-1"],
+        "assignment_epochs": ["AAAAAAAAAAAAAAAAAAAABw-0@1", "AAAAAAAAAAAAAAAAAAAABw-1@1"],
     }
     (row,) = replay(classic(("m", subscription("t")))).by_id["g"].to_member_rows()
     assert row["assignment"] == ["t-0"]
     assert (row["session_timeout_ms"], row["rebalance_timeout_ms"], row["member_epoch"]) == (45_000, 45_000, None)
     (row,) = replay(streams_member(), streams_task()).by_id["g"].to_member_rows()
     assert row["assignment"] == ["0-0", "0-1", "0 (standby)-0", "0 (standby)-1"]
+
+
+def parts(number, *partitions, epochs):
+    return {"topic_id": UUID(int=number), "partitions": list(partitions), "assignment_epochs": epochs}
+
+
+@pytest.mark.parametrize(
+    "assigned, pending, epochs",
+    [
+        ([parts(7, 0, 1, epochs=[3, 4])], [parts(7, 2, epochs=[2])], {(7, 0): 3, (7, 1): 4, (7, 2): 2}),
+        ([parts(7, 0, 1, epochs=[3])], [], {(7, 0): 5, (7, 1): 5}),
+        ([parts(7, 0, epochs=[])], [parts(8, 0, epochs=None)], {(7, 0): 5, (8, 0): 5}),
+        ([], [], {}),
+    ],
+    ids=["told", "one too few", "not told", "nothing"],
+)
+def test_since_when_a_member_has_its_partitions(assigned, pending, epochs):
+    """Utils.assignmentFromTopicPartitions and ConsumerGroup.createAssignmentEpochValidator of Kafka 4.3."""
+    entry = owns(epoch=5, assigned=assigned, pending=pending)
+    (row,) = replay(entry).by_id["g"].to_member_rows()
+    member = HeldMember.from_row(row)
+    assert member.assignment_epochs == {(kafka_uuid(UUID(int=topic)), part): n for (topic, part), n in epochs.items()}

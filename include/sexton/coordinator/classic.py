@@ -177,6 +177,7 @@ class ClassicGroup(Group):
                 "member_epoch": None,
                 "subscribed_topics": None if member.subscribed_topics is None else sorted(member.subscribed_topics),
                 "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
+                "assignment_epochs": None,
             }
             for _, member in sorted(self.members.items())
         ]

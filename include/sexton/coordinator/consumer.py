@@ -9,6 +9,7 @@ from sexton.coordinator.group import (
     GroupTombstone,
     Member,
     ModernGroup,
+    epochs_by_partition,
     partitions_by_topic,
     refuse_bad_topics,
     refuse_duplicates,
@@ -116,12 +117,19 @@ class ConsumerGroup(ModernGroup):
                 state=value["state"],
                 assigned=partitions_by_topic(value["assigned_partitions"]),
                 revoking=partitions_by_topic(value["partitions_pending_revocation"]),
+                assignment_epochs={
+                    **epochs_by_partition(value["partitions_pending_revocation"], value["member_epoch"]),
+                    **epochs_by_partition(value["assigned_partitions"], value["member_epoch"]),
+                },
             )
         )
 
     def _delete_assignment(self, member_id: str) -> None:
         if member_id in self.members:
-            self._update(replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={}, revoking={}))
+            gone = replace(
+                self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={}, revoking={}, assignment_epochs={}
+            )
+            self._update(gone)
 
     def _member(self, member_id: str) -> Member:
         return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)

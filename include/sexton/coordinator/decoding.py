@@ -51,7 +51,7 @@ class Undecodable:
 
     @property
     def fails_load(self) -> bool:
-        """Whether a coordinator would fail its load here: it checks no CRC, and reads on where the next segment begins."""
+        """Whether a coordinator would fail its load here: it checks no CRC, and goes on with the next segment."""
         return self.reason not in (BAD_CRC, TORN_SEGMENT)
 
     @property

@@ -116,6 +116,8 @@ class Member:
     subscribed_topics: frozenset[str] | None = frozenset()
     assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
+    assignment_epochs: Mapping[tuple[UUID, int], int] | None = None
+    """Since which member epoch it has each partition, those that it has yet to give up too; None where none is kept."""
 
 
 class ModernGroup(Group):
@@ -268,7 +270,7 @@ class ModernGroup(Group):
         return [self._member_row(member) for _, member in sorted(self.members.items())]
 
     def _member_row(self, member: Member) -> dict[str, Any]:
-        topics = member.subscribed_topics
+        topics, epochs = member.subscribed_topics, member.assignment_epochs
         return {
             "group_id": self.group_id,
             "member_id": member.member_id,
@@ -281,6 +283,9 @@ class ModernGroup(Group):
             "member_epoch": member.member_epoch,
             "subscribed_topics": None if topics is None else sorted(topics),
             "assignment": assignment_text(member.assigned),
+            "assignment_epochs": None
+            if epochs is None
+            else [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in sorted(epochs.items())],
         }
 
 
@@ -307,6 +312,16 @@ def refuse_bad_topics(topics: Iterable[Fields]) -> None:
 def partitions_by_topic(parts: Iterable[Fields]) -> dict[UUID, frozenset[int]]:
     """Topic partitions of a record by topic id; of a topic that comes twice the last holds."""
     return {part["topic_id"]: frozenset(part["partitions"]) for part in parts}
+
+
+def epochs_by_partition(parts: Iterable[Fields], member_epoch: int) -> dict[tuple[UUID, int], int]:
+    """Since which epoch a member has each partition; where the record does not tell, since its own (KIP-1251)."""
+    found = {}
+    for part in {part["topic_id"]: part for part in parts}.values():
+        numbers, epochs = part["partitions"], part["assignment_epochs"] or ()
+        told = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
+        found.update({(part["topic_id"], number): epoch for number, epoch in zip(numbers, told, strict=True)})
+    return found
 
 
 def assignment_text(assigned: Mapping[Any, Collection[int]]) -> list[str]:

@@ -111,6 +111,7 @@ _MEMBER_SCHEMA = pa.schema(
         ("member_epoch", pa.int32()),
         ("subscribed_topics", TEXT_LIST),
         ("assignment", TEXT_LIST),
+        ("assignment_epochs", TEXT_LIST),
         ("log_partition", pa.int32()),
     ]
 )

@@ -142,6 +142,13 @@ MEMBERS = Table(
             doc="`<topic, topic id or subtopology>-<partition>` each; NULL when unreadable",
             nullable=True,
         ),
+        Column(
+            name="assignment_epochs",
+            type=TEXTS,
+            doc="of consumer groups, `<topic id>-<partition>@<member epoch since which it has it>` each, also what it has "
+            "yet to give up (KIP-1251)",
+            nullable=True,
+        ),
         LOG_PARTITION,
     ),
 )

@@ -227,7 +227,7 @@ def test_partitions_that_do_not_exist():
 
 
 class OneMember(Nothing):
-    """A consumer group of the member m at epoch 5 that has t-0 since epoch 3 and t-1 since it does not say when."""
+    """A consumer group of the member m at epoch 5 that has t-0 since epoch 3 and t-1 since 5."""
 
     def group(self, group_id):
         fields = {"group_type": "Consumer", "state": "Stable", "protocol_type": "consumer", "member_count": 1}
@@ -244,7 +244,7 @@ class OneMember(Nothing):
                 session_timeout_ms=None,
                 member_epoch=5,
                 assignment=(f"{TOPIC_ID}-0", f"{TOPIC_ID}-1"),
-                assignment_epochs={(TOPIC_ID, 0): 3},
+                assignment_epochs={(TOPIC_ID, 0): 3, (TOPIC_ID, 1): 5},
             ),
         )
 

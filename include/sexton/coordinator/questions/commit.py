@@ -200,11 +200,11 @@ def _modern_error(
 
 
 def _assigned_since(member: HeldMember, partition: CommitPartition) -> int | None:
-    """The member epoch since which it has the partition; its own where the record does not tell, None if it has not."""
+    """The member epoch since which it has the partition; None if it has not."""
     if partition.topic_id is None:
         return None
     key = partition.topic_id, partition.partition
-    return member.assignment_epochs.get(key, member.member_epoch if key in member.assigned else None)
+    return member.assignment_epochs.get(key)
 
 
 def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup | None) -> Error:

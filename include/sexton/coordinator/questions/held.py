@@ -55,8 +55,9 @@ class HeldMember:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "HeldMember":
-        """Of a row of the table `members`, or of `Group.to_member_rows`; neither knows assignment epochs yet."""
+        """Of a row of the table `members`, or of `Group.to_member_rows`."""
         assignment = row["assignment"]
+        epochs = (text.rpartition("@") for text in row["assignment_epochs"] or ())
         return cls(
             member_id=row["member_id"],
             group_instance_id=row["group_instance_id"],
@@ -65,13 +66,18 @@ class HeldMember:
             session_timeout_ms=row["session_timeout_ms"],
             member_epoch=row["member_epoch"],
             assignment=None if assignment is None else tuple(assignment),
+            assignment_epochs={_topic_partition(partition): int(epoch) for partition, _, epoch in epochs},
         )
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
         """`assignment` in parts; nothing where it is not known."""
-        parts = (text.rpartition("-") for text in self.assignment or ())
-        return tuple((owner, int(number)) for owner, _, number in parts)
+        return tuple(map(_topic_partition, self.assignment or ()))
+
+
+def _topic_partition(text: str) -> TopicPartition:
+    owner, _, number = text.rpartition("-")
+    return owner, int(number)
 
 
 class Held(Protocol):

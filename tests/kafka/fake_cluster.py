@@ -58,7 +58,7 @@ class FakeLog:
 
     def append_raw(self, batch: bytes) -> None:
         self.batches.append(batch)
-        self.history[self.end] = batch
+        self.history[int.from_bytes(batch[:8], "big")] = batch
         self.end = _next_offset(batch)
         epoch = int.from_bytes(batch[12:16], "big", signed=True)
         self._written[epoch] = max(self._written.get(epoch, 0), self.end)

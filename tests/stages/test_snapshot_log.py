@@ -1,15 +1,19 @@
 """How a snapshot cuts its work, and how long it waits."""
 
+import json
+import runpy
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.errors import UsageError
+from sexton.errors import BrokerError, UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import SnapshotRequest, ranges
+from sexton.stages import job, snapshot_log
+from sexton.stages.snapshot_log import Snapshot, SnapshotRequest, ranges
 from sexton.stages.spark import Engine
 
 
@@ -50,3 +54,33 @@ def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Connected):
         snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: clock[0], sleep=sleep)
     assert slept == [4.5, 0.001]
+
+
+def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job_file = Path(__file__).parents[2] / "spark_jobs" / "snapshot_log.py"
+    main = runpy.run_path(str(job_file))
+    deaths = iter([True, False])
+
+    def run(*_: object, tell: Callable[[list[str]], None], **__: object) -> Snapshot:
+        if next(deaths):
+            tell(["the log ends at 5", "made anew"])
+            raise BrokerError("and then it died")
+        return Snapshot(
+            cluster_id="c",
+            topic_id="t",
+            taken_at_ms=1,
+            log_partitions=1,
+            segments=0,
+            batches=0,
+            size_bytes=0,
+            log_offsets=0,
+        )
+
+    monkeypatch.setattr(snapshot_log, "run", run)
+    options = ["--bootstrap-servers=b:1", f"--archive={tmp_path}", f"--run-dir={tmp_path / 'run'}"]
+    codes = [job.main("snapshot_log", main["options"](), main["run"], options) for _ in range(2)]
+    assert codes == [1, 0]
+    outcome = json.loads((tmp_path / "run" / "outcome" / "snapshot_log.json").read_text())
+    assert outcome["alerts"] == ["the log ends at 5", "made anew"]

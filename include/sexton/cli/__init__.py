@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from sexton import __version__
-from sexton.cli import audit, broker, doctor, fetch, groups, snapshot
+from sexton.cli import archive, audit, broker, diff, doctor, explain, fetch, groups, snapshot
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
 from sexton.report.names import harmless
@@ -52,6 +52,9 @@ app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("snapshot", epilog=snapshot.EXAMPLES)(snapshot.snapshot)
 app.command("fetch", epilog=fetch.EXAMPLES)(fetch.fetch)
 app.add_typer(groups.app, name="groups")
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
+app.add_typer(archive.app, name="archive")
 app.add_typer(broker.app, name="broker")
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 

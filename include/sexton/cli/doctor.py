@@ -2,7 +2,9 @@
 
 import json as jsonlib
 import sys
+from typing import Annotated
 
+import typer
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +27,9 @@ def doctor(
     *,
     bootstrap_servers: BootstrapServers = None,
     client_config_file: ClientConfigFile = None,
+    kill_points: Annotated[
+        bool, typer.Option("--kill-points", help="List the places where tests kill a process, and check nothing.")
+    ] = False,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -32,6 +37,9 @@ def doctor(
 
     With a cluster given, also whether it answers. Exit code 0 when nothing has to be mended, else 2.
     """
+    if kill_points:
+        return _list_kill_points(json)
+
     from sexton.doctor import examine
     from sexton.settings import settings
 
@@ -55,3 +63,16 @@ def doctor(
     problems = sum(check.state == "problem" for check in checks)
     console.print(Text("This machine is fit." if fit else f"{problems} to mend.", style="bold"))
     return 0 if fit else 2
+
+
+def _list_kill_points(json: bool) -> int:
+    from sexton.kill_points import KILL_POINTS
+
+    if json:
+        sys.stdout.write(jsonlib.dumps(dict(KILL_POINTS), indent=2) + "\n")
+        return 0
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for name, what in KILL_POINTS.items():
+        table.add_row(name, what)
+    output().print(table)
+    return 0

@@ -1,0 +1,233 @@
+"""A log partition on a broker's disk or in a backup of one, as far as the archive must know it to take it in.
+
+Beside the segments a broker leaves `leader-epoch-checkpoint` in the folder of the partition and, in the one above,
+`log-start-offset-checkpoint`. They are used where they are; without them the batches tell the same, but for epochs of
+which compaction left no batch. What lies above the high watermark is taken as well: a disk alone does not tell whether
+the last of it was replicated, and a snapshot that finds it gone starts a new lineage.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import fs as pafs
+
+from sexton.log.crc import U8Array
+from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, SIZE, TORN, frames
+from sexton.log.segment import Segment, list_segments
+
+TOPIC = "__consumer_offsets"
+_CHECKPOINT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """Bytes [start_byte, end_byte) of one segment file, all batches with a base offset in [first, next)."""
+
+    segment: Segment
+    start_byte: int
+    end_byte: int
+    first_log_offset: int
+    next_log_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskLog:
+    """One log partition, [start, end) without a torn tail.
+
+    `epochs` are (leader epoch, its first log_offset) in log order, `knows_epochs` whether they are the broker's own.
+    """
+
+    log_partition: int
+    segments: Sequence[Segment]
+    start: int
+    end: int
+    epochs: Sequence[tuple[int, int]]
+    knows_epochs: bool
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch of this log that is not above `epoch`, and where the next one begins or the log ends.
+
+        (-1, -1) when that is not known; as a broker answers OffsetForLeaderEpoch.
+        """
+        floor = [known for known, _ in self.epochs if known <= epoch]
+        later = [at for known, at in self.epochs if known > epoch]
+        if not floor:
+            return (epoch, later[0]) if later and self.knows_epochs else (-1, -1)
+        return floor[-1], (later[0] if later else self.end)
+
+
+def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
+    """Every log partition under `root`; UsageError when there is none."""
+    starts = _checkpoint(fs, f"{root}/log-start-offset-checkpoint")
+    return {
+        log_partition: _disk_log(fs, log_partition, segments, starts.get(log_partition, 0))
+        for log_partition, segments in list_segments(fs, root).items()
+    }
+
+
+def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: int) -> Iterator[Pieces]:
+    """All of a log from log_offset `start` on, in pieces of about `target_bytes` that never cross a file's border."""
+    for number, segment in enumerate(log.segments):
+        is_last = number == len(log.segments) - 1
+        stop = log.end if is_last else log.segments[number + 1].base_offset
+        first = max(start, segment.base_offset, log.start)
+        if first >= stop:
+            continue
+        base, at, end_byte = _batches(fs, segment, is_last=is_last)
+        borders = np.append(at, end_byte)
+        borders[0] = 0  # what lies before the first batch goes with it
+        begin = int(np.searchsorted(base, first))
+        while first < stop:
+            after = min(max(int(np.searchsorted(borders, borders[begin] + target_bytes)), begin + 1), len(base))
+            next_offset = int(base[after]) if after < len(base) else stop
+            yield Pieces(
+                segment=segment,
+                start_byte=int(borders[begin]),
+                end_byte=int(borders[after]),
+                first_log_offset=first,
+                next_log_offset=next_offset,
+            )
+            first, begin = next_offset, after
+
+
+def read_pieces(fs: pafs.FileSystem, pieces: Pieces) -> bytes:
+    """The bytes of a piece."""
+    if pieces.end_byte == pieces.start_byte:
+        return b""
+    with fs.open_input_file(pieces.segment.path) as file:
+        data: bytes = file.read_at(pieces.end_byte - pieces.start_byte, pieces.start_byte)
+    return data
+
+
+def batch_at(fs: pafs.FileSystem, segments: Sequence[Segment], log_offset: int) -> bytes | None:
+    """The bytes of the batch whose base offset is `log_offset`, None when no segment holds it."""
+    holding = [segment for segment in segments if segment.base_offset <= log_offset]
+    found = last_batch_below(fs, holding[-1:], log_offset + 1)
+    return found if found and int.from_bytes(found[:8], "big") == log_offset else None
+
+
+def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offset: int) -> bytes | None:
+    """The bytes of the last batch with a base offset below `log_offset`, None when no segment holds one."""
+    for segment in reversed(segments):
+        if segment.base_offset >= log_offset:
+            continue
+        data, last = _bytes(fs, segment), None
+        for rows in frames(data):
+            rows = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
+            below = rows[_int64(data, rows[:, POSITION]) < log_offset]
+            last = below[-1].tolist() if len(below) else last
+        if last is not None:
+            return data[last[POSITION] : last[POSITION] + last[SIZE]].tobytes()
+    return None
+
+
+def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segment], start: int) -> DiskLog:
+    folder = segments[0].path.rpartition("/")[0]
+    told = _epoch_checkpoint(fs, f"{folder}/leader-epoch-checkpoint")
+    begin = max(segments[0].base_offset, start)
+    return DiskLog(
+        log_partition=log_partition,
+        segments=segments,
+        start=begin,
+        end=max(_end(fs, segments), begin),
+        epochs=told or _epochs(fs, segments),
+        knows_epochs=bool(told),
+    )
+
+
+def _end(fs: pafs.FileSystem, segments: Sequence[Segment]) -> int:
+    """Behind the last whole batch; a last segment without any ends where it begins."""
+    last = segments[-1]
+    data = _bytes(fs, last)
+    end = last.base_offset
+    for rows in frames(data, floor_offset=last.base_offset):
+        at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
+        if len(at):
+            base = int(_int64(data, at[-1:])[0])
+            delta = int(_int32(data, at[-1:] + 23)[0]) if data[at[-1] + 16] == 2 else 0
+            end = base + delta + 1
+    return end
+
+
+def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """Where each leader epoch begins, by the batches that are left."""
+    found: list[tuple[int, int]] = []
+    for segment in segments:
+        data = _bytes(fs, segment)
+        for rows in frames(data, floor_offset=segment.base_offset):
+            at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
+            at = at[data[at + 16] == 2]
+            epochs, base = _int32(data, at + 12), _int64(data, at)
+            for k in np.flatnonzero(np.diff(epochs, prepend=found[-1][0] if found else -1)):
+                if not found or int(epochs[k]) > found[-1][0]:
+                    found.append((int(epochs[k]), int(base[k])))
+    return found
+
+
+def _batches(
+    fs: pafs.FileSystem, segment: Segment, *, is_last: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Base offsets and places of the batches of a file, by place, and the byte where it ends (before a torn tail of the
+    last file). Bytes that are no batch go with the batch before them."""
+    data = _bytes(fs, segment)
+    base: list[npt.NDArray[np.int64]] = []
+    places: list[npt.NDArray[np.int64]] = []
+    end_byte = len(data)
+    for rows in frames(data, floor_offset=segment.base_offset):
+        at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
+        base.append(_int64(data, at))
+        places.append(at.copy())
+        if is_last and len(rows) and rows[-1, KIND] == TORN:
+            end_byte = int(rows[-1, POSITION])
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *base]), np.concatenate([nothing, *places]), end_byte
+
+
+def _bytes(fs: pafs.FileSystem, segment: Segment) -> U8Array:
+    """A file's bytes: mapped where it is local, else read once."""
+    if segment.size_bytes == 0:
+        return np.zeros(0, np.uint8)
+    if isinstance(fs, pafs.LocalFileSystem):
+        return np.memmap(segment.path, dtype=np.uint8, mode="r", shape=(segment.size_bytes,)).view(np.ndarray)
+    with fs.open_input_file(segment.path) as file:
+        return np.frombuffer(file.read_at(segment.size_bytes, 0), np.uint8)
+
+
+def _int64(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.ascontiguousarray(data[at[:, None] + np.arange(8)]).view(">i8").reshape(-1).astype(np.int64)
+
+
+def _int32(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.ascontiguousarray(data[at[:, None] + np.arange(4)]).view(">i4").reshape(-1).astype(np.int64)
+
+
+def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
+    """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty when there is none."""
+    found = {}
+    for line in _lines(fs, path):
+        words = line.split()
+        if len(words) == 3 and words[0] == TOPIC and words[1].isdecimal() and words[2].isdecimal():
+            found[int(words[1])] = int(words[2])
+    return found
+
+
+def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:
+    """The entries of a LeaderEpochCheckpointFile (version, count, then lines `epoch offset`); empty when it is none."""
+    lines = _lines(fs, path)
+    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
+        return []
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if len(entries) != int(lines[1]) or not all(
+        len(words) == 2 and all(map(str.isdecimal, words)) for words in entries
+    ):
+        return []
+    return [(int(epoch), int(offset)) for epoch, offset in entries]
+
+
+def _lines(fs: pafs.FileSystem, path: str) -> list[str]:
+    if fs.get_file_info(path).type != pafs.FileType.File:
+        return []
+    with fs.open_input_stream(path) as file:
+        return str(file.read(_CHECKPOINT_BYTES), "utf-8", errors="replace").splitlines()

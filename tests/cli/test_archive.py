@@ -1,0 +1,165 @@
+"""`sexton archive`: what it prints, for people and for machines, and its exit codes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sexton import cli
+from tests.faults.snapshots import START_MS, Archivist, disk_of, topics_of
+from tests.kafka.fake_cluster import FakeCluster
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*argv: object) -> tuple[int, str, str]:
+        code = cli.main(["archive", *(str(word) for word in argv)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """An archive with a gap in log partition 0."""
+    cluster = FakeCluster(1)
+    archivist = Archivist(cluster, tmp_path / "archive")
+    for log in cluster.logs:
+        log.append(10)
+    archivist.snapshot()
+    cluster.logs[0].append(10)
+    cluster.logs[0].delete_below(cluster.logs[0].end - 1)
+    archivist.snapshot()
+    return tmp_path / "archive"
+
+
+def test_ls(run: Run, kept: Path) -> None:
+    code, out, err = run("ls", "--archive", kept)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("cluster fake: 2 snapshots, 3 segments, ")
+    assert any(line.split()[:3] == ["0", "000000-00000000000000000000", "first"] for line in lines)
+    assert any(line.split()[0] == "0" and "gap" in line.split() for line in lines if line.split())
+    assert any(word in out for word in ("complete", "partial", "none"))
+    assert "are missing before 000001-" in err
+
+
+def test_ls_for_machines(run: Run, kept: Path) -> None:
+    code, out, err = run("ls", "--archive", kept, "--json")
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    (cluster,) = told["clusters"]
+    assert (cluster["cluster_id"], cluster["snapshots"], cluster["broker_version"]) == ("fake", 2, "4.3")
+    gap = next(line for line in cluster["lineages"] if line["reason"] == "gap")
+    first = next(line for line in cluster["lineages"] if line["log_partition"] == 0 and line["reason"] == "first")
+    assert gap["missing"] == [first["end"], gap["start"]]
+    assert gap["previous"] == first["lineage"]
+    assert first["first_timestamp_ms"] < first["last_timestamp_ms"]
+    assert (first["last_taken_at_ms"], cluster["first_snapshot_ms"]) == (START_MS + 3_600_000,) * 2
+    assert {span["coverage"]["value"] for span in cluster["coverage"]} >= {"none"}
+
+
+def test_nothing_there(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("ls", "--archive", tmp_path / "none")
+    assert code == 0
+    assert "holds nothing" in out
+    assert json.loads(run("ls", "--archive", tmp_path / "none", "--json")[1])["clusters"] == []
+    assert run("verify", "--archive", tmp_path / "none")[0] == 0
+
+
+def test_verify(run: Run, kept: Path) -> None:
+    code, out, err = run("verify", "--archive", kept)
+    assert (code, err) == (0, "")
+    assert out.startswith("3 of 3 segments read (")
+    assert out.endswith(": 0 findings\n")
+    segment = next(kept.rglob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[12] ^= 1
+    segment.write_bytes(data)
+    code, out, err = run("verify", "--archive", kept)
+    assert code == 3
+    assert f"rotten  {segment}: SHA-256 is" in out
+    assert err.startswith("error: ")
+    code, out, err = run("verify", "--archive", kept, "--json")
+    told = json.loads(out)
+    assert (code, told["exit_code"], err) == (3, 3, "")
+    assert [finding["kind"] for finding in told["findings"]] == ["rotten"]
+
+
+def test_verify_of_damaged_input(run: Run, tmp_path: Path) -> None:
+    cluster = FakeCluster(1)
+    for log in cluster.logs:
+        log.append(3)
+    batch = bytearray(cluster.logs[0].batches[1])
+    batch[-1] ^= 1
+    cluster.logs[0].batches[1] = bytes(batch)
+    Archivist(cluster, tmp_path).snapshot()
+    code, out, _ = run("verify", "--archive", tmp_path)
+    assert code == 5
+    assert "damaged" in out
+
+
+@pytest.mark.parametrize("subset", ["0/3", "4/3", "1", "a/b", "1/3/5", "-1/3"])
+def test_no_such_subset(run: Run, kept: Path, subset: str) -> None:
+    code, _, err = run("verify", "--archive", kept, "--subset", subset)
+    assert code == 2
+    assert "--subset: no part" in err
+
+
+def test_subset(run: Run, kept: Path) -> None:
+    read = [json.loads(run("verify", "--archive", kept, "--subset", f"{n}/2", "--json")[1])["read"] for n in (1, 2)]
+    assert sum(read) == 3
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_no_such_cluster(run: Run, kept: Path, command: str) -> None:
+    code, _, err = run(command, "--archive", kept, "--cluster-id", "other")
+    assert code == 2
+    assert "no cluster other (there is fake)" in err
+
+
+def test_import(run: Run, tmp_path: Path) -> None:
+    cluster = FakeCluster(1)
+    for log in cluster.logs:
+        log.append(10)
+    disk_of(cluster, tmp_path / "disk")
+    options = ["--archive", tmp_path / "archive", "--topics", topics_of(cluster, tmp_path)]
+    code, out, err = run("import", tmp_path / "disk", *options, "--taken-at", "2027-01-15T08:00:00Z")
+    assert (code, err) == (0, "")
+    assert "from 2 log partitions of cluster fake" in out
+    code, out, _ = run("import", tmp_path / "disk", *options, "--json")
+    assert (code, json.loads(out)["segments"]) == (0, 0)
+    cluster.logs[0].elect(cut_at=3)
+    cluster.logs[0].append(20)
+    disk_of(cluster, tmp_path / "disk")
+    code, _, err = run("import", tmp_path / "disk", *options[:2])
+    assert code == 6
+    assert "not the same log: log partition 0" in err
+    assert run("import", tmp_path / "disk", *options[:2], "--new-lineage")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        ([], "DIR"),
+        (["absent"], "no such folder"),
+        (["absent", "--topics", "none"], "none: no such file"),
+        (["absent", "--taken-at", "soon"], "--taken-at: no instant"),
+    ],
+)
+def test_import_refuses(run: Run, argv: list[str], said: str) -> None:
+    code, _, err = run("import", *argv)
+    assert code == 2
+    assert said in err
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "import"])
+def test_help_has_examples(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"sexton archive {command}" in out
+    assert "Examples" in out

@@ -1,0 +1,133 @@
+"""Stores that fail: a filesystem that raises at a given call, and an S3 server that answers one with 503."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from moto.server import DomainDispatcherApplication, create_backend_app
+from pyarrow import fs as pafs
+from werkzeug.serving import make_server
+
+
+@dataclass
+class Fault:
+    """Fails the `at`-th call that changes the store, and all after it, with `code`; `calls` counts them all."""
+
+    at: int | None = None
+    code: int = errno.ENOSPC
+    calls: int = 0
+
+    def pass_by(self, path: str) -> None:
+        self.calls += 1
+        if self.at is not None and self.calls >= self.at:
+            raise OSError(self.code, os.strerror(self.code), path)
+
+
+class FaultyFile:
+    """A file that is written through a Fault."""
+
+    def __init__(self, path: str, fault: Fault) -> None:
+        self._path, self._fault = path, fault
+        fault.pass_by(path)
+        self._file = open(path, "wb")  # noqa: SIM115, PTH123 (closed by close)
+
+    def write(self, data: Any) -> int:
+        self._fault.pass_by(self._path)
+        return self._file.write(bytes(data))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+
+class FaultyHandler(pafs.FileSystemHandler):
+    """The local filesystem, with every change through a Fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+        self._local = pafs.LocalFileSystem()
+
+    def get_type_name(self) -> str:
+        return "faulty"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
+        return self._local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        return self._local.get_file_info(selector)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self._fault.pass_by(path)
+        self._local.create_dir(path, recursive=recursive)
+
+    def move(self, src: str, dest: str) -> None:
+        self._fault.pass_by(dest)
+        self._local.move(src, dest)
+
+    def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
+        return pa.PythonFile(FaultyFile(path, self._fault), mode="w")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self._local.open_input_stream(path)
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        return self._local.open_input_file(path)
+
+    def _never(self, *_: Any) -> Any:
+        raise AssertionError("the archive only ever adds")
+
+    copy_file = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _never
+    open_append_stream = _never
+
+
+@dataclass
+class Unavailable:
+    """Makes an S3 server answer the `at`-th request that changes something, and all after it, with 503 SlowDown."""
+
+    at: int | None = None
+    calls: int = 0
+
+    def is_next(self, method: str) -> bool:
+        if method in ("PUT", "POST"):
+            self.calls += 1
+        return self.at is not None and self.calls >= self.at and method in ("PUT", "POST")
+
+
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+@contextmanager
+def s3_server(trouble: Unavailable | None = None) -> Iterator[str]:
+    """A server that speaks S3 (moto) on a port of 127.0.0.1; the query that a pyarrow URI needs to reach it."""
+    application = DomainDispatcherApplication(create_backend_app)
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if trouble and trouble.is_next(environ["REQUEST_METHOD"]):
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("503 Slow Down", [("Content-Type", "application/xml")])
+            return [SLOW_DOWN]
+        return application(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"endpoint_override=127.0.0.1:{server.port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

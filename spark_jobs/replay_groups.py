@@ -24,6 +24,7 @@ def options() -> argparse.ArgumentParser:
     source.add_argument("--archive", metavar="URI", help="archive that snapshot_log fills")
     source.add_argument("--segments", metavar="DIR", help="a broker's log directory, or a backup of one")
     parser.add_argument("--as-of", type=int, metavar="MS", help="instant that it describes (default: the log's end)")
+    parser.add_argument("--since", type=int, metavar="MS", help="tell what changed from here to --as-of, too")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")
     parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: what the broker said, else 10080")
     parser.add_argument(
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         cluster_id=arguments.cluster_id or snapshot_cluster(arguments.run_dir),
         settle_ms=arguments.settle_ms,
         is_full=arguments.full,
+        since_ms=arguments.since,
     )
     with Engine("replay_groups") as engine:
         if arguments.check:

@@ -34,6 +34,16 @@ KILL_POINTS = MappingProxyType(
         "import.checked": "a broker's disk continues the archive, nothing is copied",
         "import.between": "a log partition is copied, another is not",
         "import.copied": "every segment is archived, the facts are not",
+        "replay.settled": "the cuts of an instant are stored, nothing is folded",
+        "replay.folded": "every log partition has its fold, no table is written",
+        "replay.done": "every table is written, nobody was told",
+        "cuts.half": "the cuts of an instant are written under another name",
+        "cuts.after": "the cuts of an instant are stored",
+        "publish.named": "a run is in `runs`, its checkpoint is not kept",
+        "checkpoint.between": "a file of a checkpoint is written, another is not",
+        "checkpoint.copied": "every file of a checkpoint is written, it has no manifest",
+        "checkpoint.half": "the manifest of a checkpoint is written under another name",
+        "checkpoint.after": "a checkpoint has its manifest",
     }
 )
 """Name -> what is true there."""

@@ -2,91 +2,40 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, SextonError, UsageError
 from sexton.log.batch import Batch, read_batches
-from sexton.stages import fold_log, replay_groups
-from sexton.stages.checkpoint import checkpoint_folders, publish_checkpoint
+from sexton.stages import fold_log
+from sexton.stages.checkpoint import checkpoint_folders
 from sexton.stages.checkpoint_check import check_checkpoint
-from sexton.stages.replay_groups import STATE_TABLES, ReplayRequest
-from sexton.stages.run import RunFolder, RunRecord, tree_sha256
+from sexton.stages.run import RunFolder, tree_sha256
 from sexton.stages.spark import Engine
 from tests.archived import Archive, next_offset
 from tests.coordinator.golden import GOLDEN, RELEASES, segments
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, tombstone
-
-MINUTE_MS = 60_000
-SETTLE_MS = 1_000
-LATER_MS = BASE_MS + 100 * MINUTE_MS
-
-
-@pytest.fixture(scope="module")
-def small() -> Iterator[Engine]:
-    """An engine that never needs Spark for what is here."""
-    with Engine("tests", quiet=True) as engine:
-        yield engine
-        assert engine._session is None
-
-
-def run(engine: Engine, out: Path, archive: Archive, as_of_ms: int | None, **options: Any) -> RunRecord:
-    told = {"run_id": out.name, "taken_at_ms": LATER_MS, "settle_ms": SETTLE_MS, **options}
-    return replay_groups.run(engine, RunFolder(out), ReplayRequest(archive=archive.root, as_of_ms=as_of_ms, **told))
-
-
-def publish(out: Path, record: RunRecord, archive: Archive) -> Path:
-    return Path(publish_checkpoint(RunFolder(out), record, archive.root))
-
-
-def passed_over(record: RunRecord) -> list[str]:
-    """Warnings about checkpoints."""
-    return [warning for warning in record.warnings if "passed over" in warning]
-
-
-def tables(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Every row of every table of a run, but for which attempt it was."""
-    return {
-        f"{name}/{file.name}": pq.read_table(file, partitioning=None).drop_columns(["run_id"]).to_pylist()
-        for name in (*STATE_TABLES, "topic_partitions")
-        for file in sorted((out / name).glob("*.parquet"))
-    }
-
-
-def told(record: RunRecord) -> dict[str, Any]:
-    """What a run says of itself, but for which attempt it was and how it came there."""
-    left_out = {"run_id", "base_as_of_ms", "warnings"}
-    return {name: value for name, value in record.model_dump().items() if name not in left_out}
-
-
-def minute(number: int, *entries: Any, first: int, **fields: Any) -> bytes:
-    """A log of one batch per entry, stamped in the minute before the `number`-th instant."""
-    stamp_ms = BASE_MS + number * MINUTE_MS - 10_000
-    specs = [BatchSpec(entries=(entry,), timestamp_ms=stamp_ms, **fields) for entry in entries]
-    return encode_log(specs, base_offset=first)
-
-
-def instant(number: int) -> int:
-    return BASE_MS + number * MINUTE_MS
+from tests.stages.archive_runs import (
+    LATER_MS,
+    SETTLE_MS,
+    instant,
+    minute,
+    passed_over,
+    publish,
+    run,
+    tables,
+    three_minutes,
+    told,
+)
+from tests.strategies import commit
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """Three minutes of two log partitions."""
-    archive = Archive(tmp_path / "archive", partitions=3)
-    archive.snapshot(
-        instant(1) + 2_000,
-        {0: minute(1, commit("a"), commit("b", topic="u"), first=0), 1: minute(1, commit("c"), first=0)},
-    )
-    archive.snapshot(instant(2) + 2_000, {0: minute(2, commit("a", 7), tombstone("b", "u"), first=2)})
-    archive.snapshot(instant(3) + 2_000, {0: minute(3, commit("a", 8), first=4), 1: minute(3, commit("c", 9), first=1)})
-    return archive
+    return three_minutes(tmp_path / "archive")
 
 
 def test_an_increment_is_the_full_replay(small: Engine, tmp_path: Path, archive: Archive) -> None:
@@ -360,6 +309,20 @@ def test_run_ids_have_checkpoints_of_their_own(small: Engine, tmp_path: Path, ar
     known = checkpoint_folders(archive.fs, archive.root, cluster_id="cluster", topic_id="topic")
     assert {at for at, _ in known} == {instant(1)}
     assert len(known) == len(names)
+
+
+def test_another_attempt_by_the_same_name_has_a_checkpoint_of_its_own(
+    small: Engine, tmp_path: Path, archive: Archive
+) -> None:
+    profiles = ("group_coordinator", "group_coordinator:4.1", "group_coordinator")
+    folders = [
+        publish(tmp_path / "manual", run(small, tmp_path / "manual", archive, instant(1), profile=profile), archive)
+        for profile in profiles
+    ]
+    assert folders[0] == folders[2] != folders[1]
+    for profile in profiles:
+        record = run(small, tmp_path / "r2", archive, instant(2), profile=profile)
+        assert record.base_as_of_ms == instant(1)
 
 
 # --- the weekly check

@@ -86,7 +86,7 @@ def store_cuts(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> SettledC
     """Store the cuts of an instant, once for all; those that are stored, which may be somebody else's."""
     path = _path(root, settled.cluster_id, settled.topic_id, settled.as_of_ms)
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
-        write_whole(fs, path, settled.to_json())
+        write_whole(fs, path, settled.to_json(), what="cuts")
     return _read(fs, path)
 
 

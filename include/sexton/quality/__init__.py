@@ -8,7 +8,7 @@ check.py         all of it, for a run
 """
 
 from sexton.quality.check import measure_piece, results_table, total_of
-from sexton.quality.expectation import CHECKED_TABLES, Expectation
+from sexton.quality.expectation import CHECKED_TABLES, Expectation, checked_tables
 from sexton.quality.measure import Measures, RunFacts
 from sexton.quality.suites import EXPECTATIONS, Result, Validate, load_library, validate
 
@@ -20,6 +20,7 @@ __all__ = [
     "Result",
     "RunFacts",
     "Validate",
+    "checked_tables",
     "load_library",
     "measure_piece",
     "results_table",

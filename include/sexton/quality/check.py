@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.quality.expectation import CHECKED_TABLES
+from sexton.quality.changes import NEEDS, measure_changes
+from sexton.quality.expectation import MISSING, checked_tables
 from sexton.quality.laws import measure_laws
 from sexton.quality.measure import Measures, Rows, RunFacts, measure_table, read_whole
 from sexton.quality.suites import Result
-from sexton.tables import TABLES
+from sexton.tables import INTERVAL_TABLES, TABLES
 
 
 def measure_piece(
@@ -23,7 +24,7 @@ def measure_piece(
     run = replace(run, cuts={part: cut for part, cut in run.cuts.items() if part in kept})
     found = Measures()
     sound: dict[str, pa.Table] = {}
-    for table in CHECKED_TABLES:
+    for table in checked_tables(tells_changes=run.tells_changes):
         if table.name not in files:
             continue
         of_table = rows.get(table.name, ())
@@ -31,12 +32,17 @@ def measure_piece(
         whole = read_whole(table, of_table)
         if of_table and whole is not None:
             sound[table.name] = whole
+    if run.tells_changes and sound.keys() >= {*NEEDS}:
+        measure_changes(found, sound)
     return found.add([measure_laws(sound, run)])
 
 
 def total_of(measures: Iterable[Measures], run: RunFacts) -> Measures:
     """The measures of a whole run."""
     total = Measures().add(measures)
+    if run.tells_changes:
+        for table in INTERVAL_TABLES:
+            total.put(table.name, MISSING, 0)  # it is expected, whatever was found of it
     total.put("runs", "coverage", 0 if run.is_complete else 1, "the log does not reach back to its beginning")
     return total
 

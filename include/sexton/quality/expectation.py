@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table
+from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, Column, Severity, Table
 from sexton.tables.outcome import DQ_RESULTS
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """All that a run writes before it is checked."""
+
+
+def checked_tables(*, tells_changes: bool) -> tuple[Table, ...]:
+    """The same of one run: some tell what an interval changed, too."""
+    return (*CHECKED_TABLES, *INTERVAL_TABLES) if tells_changes else CHECKED_TABLES
+
 
 MISSING = "missing"
 TYPES = "types"

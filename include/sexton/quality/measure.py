@@ -32,6 +32,8 @@ class RunFacts:
     partition_count: int | None = None
     is_complete: bool = True
     profile: Profile = NEWEST
+    tells_changes: bool = False
+    """Whether it tells what an interval changed, too."""
 
 
 @dataclass(slots=True)

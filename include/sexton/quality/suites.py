@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from sexton.quality.changes import CHANGE_LAWS
 from sexton.quality.expectation import CHECKED_TABLES, Expectation, expectations_of
 from sexton.quality.laws import LAWS
 from sexton.quality.measure import Measures
 from sexton.settings import set_variables
-from sexton.tables import TABLES, Severity
+from sexton.tables import INTERVAL_TABLES, TABLES, Severity
 
 EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     name: found
@@ -26,7 +27,13 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         )
     )
 }
-"""Everything that is expected of a run, by table."""
+"""Everything that is expected of every run, by table."""
+
+INTERVAL_EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
+    table.name: (*expectations_of(table), *(law for law in CHANGE_LAWS if law.table == table.name))
+    for table in INTERVAL_TABLES
+}
+"""The same of a run that tells what an interval changed; of another it has no measure."""
 
 _SITE = "sexton"
 _UNUSED_STATIC = ("images/glossary_scroller.gif", "images/validation_failed_unexpected_values.gif")
@@ -68,7 +75,7 @@ def validate(measures: Measures, *, docs: Path | None) -> list[Result]:
     context = gx.get_context(mode="ephemeral", project_config=_config(docs))
     source = context.data_sources.add_pandas("measures")
     results = []
-    for table, expectations in EXPECTATIONS.items():
+    for table, expectations in expected_of(measures).items():
         batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("run")
         suite = context.suites.add(gx.ExpectationSuite(name=table, expectations=[_gx(gx, e) for e in expectations]))
         definition = gx.ValidationDefinition(name=table, data=batch, suite=suite)
@@ -79,6 +86,12 @@ def validate(measures: Measures, *, docs: Path | None) -> list[Result]:
     if docs is not None:
         _write_docs(context, docs)
     return results
+
+
+def expected_of(measures: Measures) -> dict[str, tuple[Expectation, ...]]:
+    """What is expected of the run that was measured."""
+    measured = {table for table, _ in measures.counts}
+    return {**EXPECTATIONS, **{name: some for name, some in INTERVAL_EXPECTATIONS.items() if name in measured}}
 
 
 def _config(docs: Path | None) -> Any:

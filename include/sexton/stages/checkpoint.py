@@ -24,8 +24,9 @@ from sexton.coordinator.profile import Profile
 from sexton.errors import SextonError, UsageError
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.store import unpack
+from sexton.kill_points import reach
 from sexton.log.place import Place
-from sexton.log.store import child_folders, read_json, safe_name, write_whole
+from sexton.log.store import child_folders, make_folder, read_json, safe_name, settle, write_whole
 from sexton.stages.run import RunFolder, RunRecord, tree_sha256
 from sexton.stages.source import LogSource, filesystem
 
@@ -107,23 +108,28 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     SextonError when the fold is not the one that the run was published with.
     """
     fs, root = filesystem(archive)
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", record.run_id)[:_LONGEST_NAME]
-    if name != record.run_id:
-        name = f"{name}-{hashlib.sha256(record.run_id.encode()).hexdigest()[:8]}"
-    target = f"{folder_of(root, record.cluster_id, record.topic_id)}/{record.as_of_ms}-{name}"
-    if fs.get_file_info(f"{target}/{MANIFEST}").type == pafs.FileType.File:
-        return target
+    assert record.checkpoint_sha256 is not None, "a replay hashes what it leaves"
+    assert record.inflated_cap_bytes is not None, "and says by which cap it was folded"
+    target = f"{folder_of(root, record.cluster_id, record.topic_id)}/{record.as_of_ms}-{_name_of(record.run_id)}"
+    if _is_there(fs, target):
+        if read_manifest(fs, target).sha256 == record.checkpoint_sha256:
+            return target
+        target += f".{record.checkpoint_sha256[:8]}"  # another attempt by the same name, such as `manual`
+        if _is_there(fs, target):
+            return target
     own = folder.root / "fold"
-    if record.checkpoint_sha256 is None or tree_sha256(own) != record.checkpoint_sha256:
+    if tree_sha256(own) != record.checkpoint_sha256:
         raise SextonError("the fold is not the one that the run was published with", place=own)
     files = {}
     for path in sorted(own.rglob("*.parquet")):
         data, name = path.read_bytes(), path.relative_to(own).as_posix()
         files[name] = hashlib.sha256(data).hexdigest()
-        fs.create_dir(f"{target}/{name}".rpartition("/")[0], recursive=True)
+        make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)
-    assert record.inflated_cap_bytes is not None, "a run of an archive says by which cap it was folded"
+        settle(fs, f"{target}/{name}")
+        reach("checkpoint.between")
+    reach("checkpoint.copied")
     manifest = CheckpointManifest(
         fold_format=fold_format(),
         cluster_id=record.cluster_id,
@@ -136,7 +142,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
         files=files,
         sha256=record.checkpoint_sha256,
     )
-    write_whole(fs, f"{target}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+    write_whole(fs, f"{target}/{MANIFEST}", manifest.model_dump_json(indent=1).encode(), what="checkpoint")
     return target
 
 
@@ -179,6 +185,16 @@ def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, t
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+
+def _name_of(run_id: str) -> str:
+    """A run id as part of a folder's name; no two share one."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:_LONGEST_NAME]
+    return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def _is_there(fs: pafs.FileSystem, folder: str) -> bool:
+    return bool(fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File)
 
 
 def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.kill_points import reach
 from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
@@ -18,7 +19,7 @@ from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
 from sexton.stages.validate_tables import TABLE as DQ_RESULTS
 from sexton.stages.validate_tables import key_of
-from sexton.tables import SNAPSHOT_TABLES, TABLES
+from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, TABLES
 
 
 def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
@@ -30,7 +31,10 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
     record = folder.read_run()
     _require_pass(folder, record)
     names = [table.name for table in SNAPSHOT_TABLES]
+    if record.changes_since_ms is not None:
+        names += [table.name for table in INTERVAL_TABLES]
     published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+    reach("publish.named")
     if record.places:
         publish_checkpoint(folder, record, archive or record.source)
     return published

@@ -61,6 +61,7 @@ class RunRecord(BaseModel):
     checkpoint_sha256: str | None = None
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
     inflated_cap_bytes: int | None = None
+    changes_since_ms: int | None = Field(default=None, description="beginning of the interval of offset_changes")
     plan_id: str | None = None
     policy_sha256: str | None = None
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")

@@ -17,11 +17,11 @@ from sexton.lake.branch import RunKey, ensure_tables, write_branch
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import load, read_branch
 from sexton.quality import (
-    CHECKED_TABLES,
     Measures,
     Result,
     RunFacts,
     Validate,
+    checked_tables,
     measure_piece,
     results_table,
     total_of,
@@ -78,7 +78,13 @@ def facts_of(record: RunRecord) -> RunFacts:
         partition_count=record.partition_count,
         is_complete=record.coverage == "complete",
         profile=profile_of(record.profile),
+        tells_changes=record.changes_since_ms is not None,
     )
+
+
+def tables_of(record: RunRecord) -> tuple[Table, ...]:
+    """What the run has written, to be checked."""
+    return checked_tables(tells_changes=record.changes_since_ms is not None)
 
 
 def files_of(folder: RunFolder, table: Table, log_partitions: Iterable[int]) -> list[Path]:
@@ -97,7 +103,7 @@ def pieces_of(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL
     pieces: list[list[int]] = []
     room = 0
     for part in record.log_partitions:
-        files = [path for table in CHECKED_TABLES for path in files_of(folder, table, [part])]
+        files = [path for table in tables_of(record) for path in files_of(folder, table, [part])]
         size = sum(path.stat().st_size for path in files if path.exists())
         if not pieces or (room < size and is_split):
             pieces.append([])
@@ -113,7 +119,7 @@ def _write_branch(engine: Engine, folder: RunFolder, record: RunRecord, lake: La
     What is not there, or not as declared, stays away from the lake: the checks will miss it.
     """
     ensure_tables(engine.session, lake)
-    expected = {table: files_of(folder, table, record.log_partitions) for table in CHECKED_TABLES}
+    expected = {table: files_of(folder, table, record.log_partitions) for table in tables_of(record)}
     sound = {table.name: files for table, files in expected.items() if _are_sound(table, files)}
     write_branch(engine.session, lake, key_of(record), sound)
     return {name: load(lake, name).metadata_location for name in sound}
@@ -138,7 +144,7 @@ def _measure(
     properties = None if lake is None else lake.storage_properties()
 
     def measure(piece: list[int]) -> Measures:
-        tables = [table for table in CHECKED_TABLES if table.per_log_partition or piece == pieces[0]]
+        tables = [table for table in tables_of(record) if table.per_log_partition or piece == pieces[0]]
         if locations is None:
             rows = {table.name: _read_files(files_of(folder, table, piece)) for table in tables}
             files = {table.name: len(files_of(folder, table, piece)) for table in tables}

@@ -45,8 +45,12 @@ TABLES: dict[str, Table] = {
 SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
 """What every run writes anew, in its run folder and in the lake."""
 
+INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "interval")
+"""What a run writes beside them that tells what changed since an earlier instant."""
+
 __all__ = [
     "FATES",
+    "INTERVAL_TABLES",
     "PARTITION_COLUMNS",
     "RUN_COLUMNS",
     "SNAPSHOT_TABLES",

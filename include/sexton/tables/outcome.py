@@ -299,6 +299,13 @@ RUNS = Table(
             doc="log_offset per log partition where reading stopped",
         ),
         Column(name="coverage", type=pa.string(), doc="complete or partial"),
+        Column(
+            name="changes_since_ms",
+            type=pa.int64(),
+            doc="beginning of the interval that offset_changes tells of; NULL where it tells of none",
+            nullable=True,
+            unit="ms",
+        ),
         Column(name="missing_log_partitions", type=pa.list_(pa.int32()), doc="log partitions that were not there"),
         Column(
             name="snapshots",

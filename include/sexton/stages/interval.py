@@ -1,0 +1,155 @@
+"""The interval that a run tells the changes of: from the cuts of its beginning to the run's own.
+
+Both are settled like any other (log.cuts), so that an interval has the same changes whenever it runs. Its beginning is
+a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sexton.coordinator.changes import Known
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import NoCoverage, UsageError
+from sexton.kernels.partial import PartialFold
+from sexton.log.archive import newest_facts, oldest_facts_after
+from sexton.log.cut_search import segments_between
+from sexton.log.segment import Segment
+from sexton.settings import settings
+from sexton.stages import checkpoint
+from sexton.stages.changes import TABLE, changes_of, known_of
+from sexton.stages.checkpoint import Base
+from sexton.stages.fold_log import fold_log
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.source import LogSource, check_files, filesystem, open_archive
+from sexton.stages.spark import Engine
+from sexton.tables import TABLES
+
+_FOLDER = ("internal", "start")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where an interval begins in each log partition, with the folds up to there; `broken` are those whose history is
+    not one between the two ends, so that nothing can be said of it."""
+
+    since_ms: int
+    start: Base
+    broken: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChangesWork:
+    folder: RunFolder
+    record: RunRecord
+    uri: str
+    log_partition: int
+    segments: tuple[Segment, ...]
+    start: Path | None
+    known: Known
+    is_told: bool
+
+
+def open_interval(
+    engine: Engine,
+    folder: RunFolder,
+    source: LogSource,
+    *,
+    since_ms: int,
+    as_of_ms: int,
+    profile: Profile,
+    settle_ms: int | None,
+    is_full: bool,
+) -> tuple[Interval | None, list[str]]:
+    """The interval of a run of an archive, and what there is to say; None where its beginning has no coverage."""
+    if since_ms >= as_of_ms:
+        raise UsageError(f"the interval would begin at {since_ms} ms, and end at {as_of_ms} ms", place="--since")
+    try:
+        begin = open_archive(
+            source.uri, as_of_ms=since_ms, topics_file=None, cluster_id=source.cluster_id, settle_ms=settle_ms
+        )
+    except NoCoverage as error:
+        return None, [f"what the interval changed is not told: its beginning has no coverage: {error.message}"]
+    broken = tuple(sorted(_broken(begin, source)))
+    if begin.topic_id != source.topic_id:
+        return None, ["what the interval changed is not told: the topic was made anew in between"]
+    told = [f"what the interval changed is not told of log partition {part}: its log broke" for part in broken]
+    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER))
+    if base is None or base.places != begin.places:
+        own = RunFolder(folder.root.joinpath(*_FOLDER, "own"))
+        fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
+        base = Base(as_of_ms=since_ms, run_id=folder.root.name, places=begin.places, folder=own.root / "fold")
+    return Interval(since_ms=since_ms, start=base, broken=broken), [*told, *warnings]
+
+
+def write_changes(
+    engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, interval: Interval, *, asked_ms: int | None
+) -> int:
+    """Write offset_changes for every log partition of the run; how many rows. `asked_ms` is a retention asked for."""
+    fs, root = filesystem(source.uri)
+    known = known_of(
+        newest_facts(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),
+        oldest_facts_after(fs, root, cluster_id=source.cluster_id, at_ms=record.as_of_ms - 1),
+        retention_ms=asked_ms,
+    )
+    work = []
+    for part in record.log_partitions:
+        after = interval.start.places.get(part)
+        is_told = part not in interval.broken
+        segments = segments_between(source.histories[part], source.places[part], after=after) if is_told else []
+        work.append(
+            _ChangesWork(
+                folder=folder,
+                record=record,
+                uri=source.uri,
+                log_partition=part,
+                segments=tuple(segments),
+                start=interval.start.fold_dir(part),
+                known=known,
+                is_told=is_told,
+            )
+        )
+    check_files(fs, [segment for item in work for segment in item.segments])
+    size_bytes = sum(segment.stop_byte - segment.start_byte for item in work for segment in item.segments)
+    return sum(engine.map("Telling changes", work, _write, work_bytes=size_bytes))
+
+
+def _nearest(begin: LogSource, since_ms: int, profile: Profile, folder: Path) -> tuple[Base | None, list[str]]:
+    return checkpoint.nearest(
+        begin,
+        as_of_ms=since_ms,
+        profile=profile,
+        inflated_cap_bytes=settings().inflated_cap_bytes,
+        target=folder / "base",
+    )
+
+
+def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
+    for part, place in end.places.items():
+        before = begin.places.get(part)
+        if before is None:
+            if end.histories[part].lineage.start_log_offset > 0:
+                yield part
+        elif before.lineage != place.lineage or before.order > place.order:
+            yield part
+
+
+def _write(work: _ChangesWork) -> int:
+    rows = TABLES[TABLE].arrow_schema(with_run=False).empty_table() if not work.is_told else _rows(work)
+    return work.folder.write_table(work.record, TABLE, rows, work.log_partition)
+
+
+def _rows(work: _ChangesWork) -> pa.Table:
+    fs, _ = filesystem(work.uri)
+    return changes_of(
+        fs,
+        work.segments,
+        log_partition=work.log_partition,
+        start=None if work.start is None else PartialFold.read_parquet(work.start),
+        cut=work.record.cuts[work.log_partition],
+        known=work.known,
+        profile=profile_of(work.record.profile),
+    )

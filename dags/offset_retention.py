@@ -10,8 +10,10 @@ it loads, *judge* each committed offset, *plan* the tombstones of the next sweep
 | parameter | meaning | default |
 |---|---|---|
 | `as_of` | the instant to describe, ISO 8601 or epoch milliseconds | end of the data interval |
+| `since` | tell what changed from this instant on | start of the data interval |
 | `retention_minutes` | judge with this retention | what the broker says |
 | `profile` | whose rules | `group_coordinator` (Kafka 4.x) |
+| `full` | read the whole log, from no checkpoint on | no: only what is new since the nearest one |
 
 Example: `{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}`
 

@@ -77,7 +77,7 @@ def test_pools(dag) -> None:
 def test_outlets_are_the_published_tables(dag) -> None:
     from sexton.tables import TABLES
 
-    assert set(PUBLISHED_TABLES) == set(TABLES) - {"offset_changes", "apply_ledger"}
+    assert set(PUBLISHED_TABLES) == set(TABLES) - {"apply_ledger"}
     outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets}
     assert set(outlets) == {f"sexton.{table}" for table in PUBLISHED_TABLES}
     assert all(uri.endswith(name.removeprefix("sexton.")) and "://" in uri for name, uri in outlets.items())
@@ -89,9 +89,11 @@ def test_outlets_are_the_published_tables(dag) -> None:
     [
         {"as_of": "yesterday"},
         {"as_of": 5},
+        {"since": "before"},
         {"retention_minutes": 0},
         {"retention_minutes": "7"},
         {"profile": "mine"},
+        {"full": "yes"},
     ],
 )
 def test_the_form_refuses(dag, conf) -> None:
@@ -105,11 +107,13 @@ def test_the_form_refuses(dag, conf) -> None:
     [
         {"as_of": ""},
         {"as_of": "1795228111458"},
+        {"since": "2026-11-21T05:00:00Z"},
         {"as_of": "2026-11-21"},
         {"as_of": "2026-11-21T06:00:00Z"},
         {"as_of": "2026-11-21 06:00:00.123+02:00"},
         {"retention_minutes": None},
         {"retention_minutes": 10080},
+        {"full": True},
     ],
 )
 def test_the_form_takes(dag, conf) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from jinja2 import Template
 
 from sexton.airflow import alerts, brokers, runs, tasks
 from sexton.airflow.alerts import AlertOnFailure
@@ -75,6 +76,21 @@ def execute(stage: str, *, arguments: list[str] | None = None, **options):
     return context
 
 
+@pytest.mark.parametrize("code", [0, 5])
+def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: int) -> None:
+    submit_that(home, monkeypatch, code, outcome={"exit_code": code, "alerts": ["the log ends at 5", "made anew"]})
+    execute("find_expired")
+    told = [json.loads(file.read_text()) for file in (home / "var" / "alerts").glob("*.json")]
+    lines = sorted(alert["message"] for alert in told if "decoded" not in alert["message"])
+    assert lines == ["made anew", "the log ends at 5"]
+    assert {alert["severity"] for alert in told} == {"warning"}
+
+
+@pytest.mark.parametrize("outcome", [{}, {"alerts": None}, {"alerts": "text"}, {"alerts": []}])
+def test_nothing_to_know(outcome: dict) -> None:
+    assert tasks.told_alerts(outcome) == []
+
+
 @pytest.mark.parametrize(
     "code, raises",
     [
@@ -128,6 +144,24 @@ def test_empty_options_are_not_passed(home, monkeypatch) -> None:
     submitted = json.loads(log.read_text())
     assert submitted[-3:] == [str(home / "spark_jobs" / "replay_groups.py"), "--as-of=5", "--run-dir=x"]
     assert submitted[submitted.index("--master") + 1] == "local[1]"
+
+
+@pytest.mark.parametrize("full, passed", [(False, []), (True, ["--full"])])
+def test_a_full_replay_is_asked_for_by_a_flag(home, monkeypatch, full: bool, passed: list[str]) -> None:
+    log = submit_that(home, monkeypatch, 0, stage="replay_groups")
+    template = next(text for text in tasks.ARGUMENTS["replay_groups"] if "full" in text)
+    rendered = Template(template).render(params=SimpleNamespace(full=full))
+    execute("replay_groups", arguments=["--as-of=5", rendered, "--run-dir=x"])
+    submitted = json.loads(log.read_text())
+    assert submitted[-2 - len(passed) :] == ["--as-of=5", *passed, "--run-dir=x"]
+
+
+def test_no_coverage_skips_and_says_why(home, monkeypatch) -> None:
+    outcome = {"exit_code": 4, "error": "archive: no coverage for 5 ms: the log was truncated"}
+    submit_that(home, monkeypatch, 1, stage="replay_groups", outcome=outcome)
+    with pytest.raises(AirflowSkipException, match="no coverage: archive: no coverage for 5 ms: the log was truncated"):
+        execute("replay_groups")
+    assert not (home / "var" / "alerts").exists()
 
 
 def test_secrets_go_by_a_private_file(home, monkeypatch) -> None:
@@ -192,6 +226,28 @@ def test_assets_say_which_instant(home, monkeypatch) -> None:
 )
 def test_as_of(params, fields, expected) -> None:
     assert as_of_ms(dag_run(**fields), params) == expected
+
+
+INTERVAL = {
+    "data_interval_start": datetime(2026, 11, 21, 5, tzinfo=UTC),
+    "data_interval_end": datetime(2026, 11, 21, 6, tzinfo=UTC),
+}
+
+
+@pytest.mark.parametrize(
+    "params, fields, expected",
+    [
+        ({}, INTERVAL, 1795237200000),
+        ({"as_of": "2026-11-21T06:00Z"}, INTERVAL, 1795237200000),
+        ({"as_of": "2026-11-21T05:30Z"}, INTERVAL, ""),
+        ({"as_of": "2026-11-21T05:30Z", "since": "1795228111458"}, INTERVAL, 1795228111458),
+        ({"since": "2026-11-21T05:00"}, {}, 1795237200000),
+        ({}, {}, ""),
+        ({}, {**INTERVAL, "data_interval_start": INTERVAL["data_interval_end"]}, ""),
+    ],
+)
+def test_since(params, fields, expected) -> None:
+    assert tasks.since_ms(dag_run(**fields), params) == expected
 
 
 def test_an_as_of_that_is_none_fails_for_good() -> None:

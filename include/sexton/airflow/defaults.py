@@ -25,6 +25,7 @@ PUBLISHED_TABLES = (
     "open_transactions",
     "undecodable_records",
     "load_profile",
+    "offset_changes",
     "topic_partitions",
     "dq_results",
     "runs",
@@ -64,6 +65,15 @@ def retention_params() -> dict[str, Param]:
             "Empty: the end of the run's data interval, or the time of triggering when it has none.",
             section="What to describe",
         ),
+        "since": Param(
+            "",
+            type="string",
+            pattern=ISO_OR_MS,
+            title="Changes since",
+            description="Tell in offset_changes what happened from this instant to the one described. Empty: from the "
+            "start of the run's data interval, or not at all when another instant than its end is described.",
+            section="What to describe",
+        ),
         "retention_minutes": Param(
             settings().retention_minutes,
             type=["null", "integer"],
@@ -80,6 +90,14 @@ def retention_params() -> dict[str, Param]:
             description="Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or "
             "offset_manager (0.8.2 to 0.10.0), each with `:RELEASE` or without; auto: what something proves.",
             section="How to judge",
+        ),
+        "full": Param(
+            False,
+            type="boolean",
+            title="Replay in full",
+            description="Read the whole log up to the instant instead of going on from the nearest published "
+            "checkpoint. The result is the same.",
+            section="How to replay",
         ),
     }
 

@@ -8,6 +8,7 @@
 
 A job leaves its code and its error in `<run-dir>/outcome/<stage>.json`, because what spark-submit ends with differs
 between masters and deploy modes. A job that died before it could write one counts as what spark-submit ended with.
+The `alerts` that it leaves there are raised, one each, when it did its work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,18 +48,38 @@ def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
     A manual run may have neither logical date nor data interval; `run_after` is always there and never moves, so that
     a retry describes the same instant.
     """
-    asked = str(params.get("as_of") or "").strip()
+    asked = _instant("as_of", params)
+    return _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
+
+
+def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:
+    """Where the interval begins whose changes a run tells: its parameter, else the start of its data interval.
+
+    Empty where there is none, as of a run that was asked for another instant than its interval's end.
+    """
+    asked = _instant("since", params)
+    if asked is not None:
+        return asked
+    start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
+    if start is None or end is None or not start < end or as_of_ms(dag_run, params) != _ms(end):
+        return ""
+    return _ms(start)
+
+
+def _instant(name: str, params: Mapping[str, Any]) -> int | None:
+    """The epoch milliseconds of a field of the form; None where it is empty."""
+    asked = str(params.get(name) or "").strip()
+    if not asked:
+        return None
     if asked.isdecimal():
         return int(asked)
-    if not asked:
-        return _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after)
     try:
         return _ms(datetime.fromisoformat(asked.upper()))
     except ValueError:
-        raise AirflowFailException(f"as_of {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
+        raise AirflowFailException(f"{name} {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
 
 
-MACROS: dict[str, Any] = {"as_of_ms": as_of_ms, "run_folder": run_folder}
+MACROS: dict[str, Any] = {"as_of_ms": as_of_ms, "run_folder": run_folder, "since_ms": since_ms}
 """What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
 
 ARGUMENTS: dict[str, list[str]] = {
@@ -66,32 +87,45 @@ ARGUMENTS: dict[str, list[str]] = {
         f"--archive={settings().archive_uri}",
         AS_OF,
         f"--settle-ms={settings().settle_ms}",
+        f"--bytes-per-second={settings().fetch_bytes_per_second or ''}",
         "--topic=__consumer_offsets",
         RUN_DIR,
     ],
     "replay_groups": [
         f"--archive={settings().archive_uri}",
         AS_OF,
+        "--since={{ since_ms(dag_run, params) }}",
+        f"--settle-ms={settings().settle_ms}",
         "--profile={{ params.profile }}",
         "--retention-minutes={{ params.retention_minutes or '' }}",
+        "{{ '--full' if params.full else '' }}",
         "--run-id={{ run_id }}.{{ ti.try_number }}",
         RUN_DIR,
     ],
+    "publish_tables": [f"--archive={settings().archive_uri}", RUN_DIR],
 }
 """Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""
+
+
+def told_alerts(outcome: Mapping[str, Any]) -> list[str]:
+    """What a job that did its work wants people to know, such as a break in the history of a log."""
+    alerts = outcome.get("alerts")
+    return [str(line) for line in alerts] if isinstance(alerts, list) else []
 
 
 class SparkStage(SparkSubmitOperator):
     """Runs `spark_jobs/<task_id>.py` of this project and turns its exit code into what Airflow should do."""
 
     def execute(self, context: Any) -> None:
-        self.application_args = [text for text in self.application_args or [] if not text.endswith("=")]
+        self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
         outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
         try:
             super().execute(context)
         except AirflowException as error:
             self._settle(context, error, read_outcome(folder, self.task_id))
+        for line in told_alerts(read_outcome(folder, self.task_id)):
+            raise_alert(context, severity="warning", message=line)
         self._describe(context["outlet_events"], context)
 
     def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@ For every log (see `sets`), one at a time, in a scratch folder that is removed:
 - the compiled kernels replay it on one core, loaded before (see `kernel`),
 - `sexton audit` runs on it, its start, checks and report included.
 
+One log is archived, too, and replayed in full and from a checkpoint on (see `increment`; `--increment` for that alone).
+
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records are repeated, and the fastest counts, for both alike. Prints
 tables; a full run writes figures.json and figures.svg to docs/bench and the README's section of figures, a partial one
@@ -34,15 +36,18 @@ from tests.bench.chart import DUMPED_SET, chart
 from tests.bench.figures import (
     MILLION,
     Figures,
+    Increment,
     as_json,
     figures_table,
     from_json,
+    increment_of,
     millions,
     targets,
     targets_table,
     this_machine,
 )
 from tests.bench.generate import Shape, write
+from tests.bench.increment import measure_increment
 from tests.bench.segments import Written
 from tests.bench.sets import LOG_PARTITIONS, QUICK_RECORDS, SETS, LogSet
 from tests.bench.watch import run_watched
@@ -51,6 +56,7 @@ REPEATED_BELOW = 10 * MILLION
 BYTES_PER_RECORD = 120
 TABLE_WIDTH = 170
 READ_BYTES = 8 << 20
+INCREMENT_SET, INCREMENT_RECORDS = "plain", 30 * MILLION
 DOCS = PROJECT_ROOT / "docs" / "bench"
 
 
@@ -146,45 +152,51 @@ def main() -> None:
     parser.add_argument("--sets", default="", help=f"of {', '.join(log_set.name for log_set in SETS)}")
     parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
+    parser.add_argument("--increment", action="store_true", help="nothing but a delta of 1 %% of a log")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
     parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
     parser.add_argument("--render", action="store_true", help="measure nothing: draw what docs/bench/figures.json says")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
-    is_partial = bool(options.sets or options.records or options.quick)
+    is_partial = bool(options.sets or options.records or options.quick or options.increment)
     out = options.out or (settings().var / "bench" if is_partial else DOCS)
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    if options.increment:
+        measure_only_increment(options, console)
+        return
     if options.render:
-        figures, rate, machine = from_json(json.loads((DOCS / "figures.json").read_text(encoding="utf-8")))
+        told = json.loads((DOCS / "figures.json").read_text(encoding="utf-8"))
+        (figures, rate, machine), increment = from_json(told), increment_of(told)
     else:
         logs = list(chosen_logs(options))
         with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
             _require_room(Path(scratch), max(records for _, records in logs))
-            figures, rate = _measure_all(logs, Path(scratch), console)
+            figures, rate, increment = _measure_all(logs, Path(scratch), console)
         machine = this_machine()
     console.print(figures_table(figures))
     if rate:
         console.print(f"kafka-dump-log --offsets-decoder: {rate:,.0f} records a second")
-    if wanted := targets(figures, rate):
+    if wanted := targets(figures, rate, increment):
         console.print(targets_table(wanted))
     out.mkdir(parents=True, exist_ok=True)
-    told = json.dumps(as_json(figures, rate, machine), indent=2)
-    (out / "figures.json").write_text(told + "\n", encoding="utf-8")
+    text = json.dumps(as_json(figures, rate, machine, increment), indent=2)
+    (out / "figures.json").write_text(text + "\n", encoding="utf-8")
     (out / "figures.svg").write_text(chart(figures, rate), encoding="utf-8")
     if out == DOCS:
-        readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine))
+        readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine, increment))
     console.print(f"written to {out}")
 
 
 def _measure_all(
     logs: Sequence[tuple[LogSet, int]], scratch: Path, console: Console
-) -> tuple[list[Figures], float | None]:
+) -> tuple[list[Figures], float | None, Increment | None]:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     classes = jars.ensure(settings().cache, "kafka")
     cluster = Cluster(scratch / "cluster", java=java, jars=classes, log_partitions=LOG_PARTITIONS)
     kafka = Kafka(java=java, jars=classes, cluster=cluster)
     figures: list[Figures] = []
     rate: float | None = None
+    increment: Increment | None = None
     for log_set, records in logs:
         name = f"{log_set.name} {millions(records)}"
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -194,12 +206,28 @@ def _measure_all(
                 if rate is None and log_set.name == DUMPED_SET:
                     rate = dump_rate(kafka, Path(folder) / "log", written.records)
                 figures.append(measure(kafka, log_set.at(records), written, log_set.name, Path(folder)))
+                if (log_set.name, records) == (INCREMENT_SET, INCREMENT_RECORDS):
+                    increment = measure_increment(log_set.at(records), Path(folder) / "log", Path(folder))
         one = figures[-1]
         console.print(
             f"{name}: broker {one.broker_started_s:.1f} / {one.broker_warm_s:.1f} s, kernel {one.kernel_s:.2f} s, "
             f"audit {one.audit_s:.1f} s"
         )
-    return figures, rate
+    return figures, rate, increment
+
+
+def measure_only_increment(options: argparse.Namespace, console: Console) -> None:
+    """What `--increment` asks for, at the records asked for; prints it."""
+    records = QUICK_RECORDS if options.quick else int(options.records or INCREMENT_RECORDS)
+    shape = next(log_set for log_set in SETS if log_set.name == INCREMENT_SET).at(records)
+    with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
+        _require_room(Path(scratch), 2 * records)
+        with console.status("generating"):
+            write(shape, Path(scratch) / "log")
+        with console.status("measuring"):
+            one = measure_increment(shape, Path(scratch) / "log", Path(scratch))
+    console.print(f"{one.label}: {one.increment_s:.2f} s, all of it {one.full_s:.2f} s")
+    console.print(targets_table(targets([], None, one)))
 
 
 def _require_room(scratch: Path, records: int) -> None:

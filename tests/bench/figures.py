@@ -65,6 +65,24 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Increment:
+    """A log in an archive: replayed from its beginning, and from the checkpoint before its last `delta_records` on."""
+
+    records: int
+    delta_records: int
+    full_s: float
+    increment_s: float
+
+    @property
+    def label(self) -> str:
+        return f"a delta of {100 * self.delta_records / self.records:.1f} % of {millions(self.records)}"
+
+    @property
+    def ratio(self) -> float:
+        return self.increment_s / self.full_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What is wanted of a ratio and what it is; `is_ceiling` when it should not be above `bar`."""
 
@@ -78,10 +96,16 @@ class Target:
         return self.value <= self.bar if self.is_ceiling else self.value >= self.bar
 
 
-def targets(all_figures: Sequence[Figures], dump_rate: float | None) -> list[Target]:
+def targets(
+    all_figures: Sequence[Figures], dump_rate: float | None, increment: Increment | None = None
+) -> list[Target]:
     """Every target that the measured logs can tell of; the broker is the one just started, unless said otherwise."""
     by_place = {(one.name, one.commits // MILLION): one for one in all_figures}
-    return list(_targets(by_place, dump_rate))
+    found = list(_targets(by_place, dump_rate))
+    if increment:
+        text = f"replay of {increment.label} / of all of it"
+        found.append(Target(text=text, bar=0.1, value=increment.ratio, is_ceiling=True))
+    return found
 
 
 def _targets(by_place: dict[tuple[str, int], Figures], dump_rate: float | None) -> Iterator[Target]:
@@ -155,7 +179,9 @@ def this_machine() -> Machine:
     return Machine(cores=os.cpu_count() or 1, processor=_processor(), python=platform.python_version())
 
 
-def as_json(all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine) -> dict[str, Any]:
+def as_json(
+    all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine, increment: Increment | None = None
+) -> dict[str, Any]:
     """Everything measured and derived, and the machine that it was measured on."""
     return {
         "machine": asdict(machine),
@@ -170,7 +196,8 @@ def as_json(all_figures: Sequence[Figures], dump_rate: float | None, machine: Ma
             }
             for one in all_figures
         ],
-        "targets": [asdict(t) | {"is_reached": t.is_reached} for t in targets(all_figures, dump_rate)],
+        "increment": None if increment is None else asdict(increment) | {"ratio": increment.ratio},
+        "targets": [asdict(t) | {"is_reached": t.is_reached} for t in targets(all_figures, dump_rate, increment)],
     }
 
 
@@ -179,6 +206,12 @@ def from_json(told: dict[str, Any]) -> tuple[list[Figures], float | None, Machin
     names = [field.name for field in fields(Figures)]
     logs = [Figures(**{name: log[name] for name in names}) for log in told["logs"]]
     return logs, told["dump_log_records_per_second"], Machine(**told["machine"])
+
+
+def increment_of(told: dict[str, Any]) -> Increment | None:
+    """The increment that `as_json` was told of; None where none was measured."""
+    found = told.get("increment")
+    return None if found is None else Increment(**{field.name: found[field.name] for field in fields(Increment)})
 
 
 def _processor() -> str:

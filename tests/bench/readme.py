@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.figures import MIB, Figures, Machine
+from tests.bench.figures import MIB, Figures, Increment, Machine
 from tests.bench.sets import SETS
 
 BEGIN = "<!-- figures: written by `make bench` -->"
@@ -20,7 +20,9 @@ in the same JVM (its own loading times, one thread); the compiled kernels replay
 """
 
 
-def section(all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine) -> str:
+def section(
+    all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine, increment: Increment | None = None
+) -> str:
     """Markdown between the marks, which are part of it."""
     rows = [
         f"| {one.label} | {one.size_bytes / 1e6:,.0f} | {one.broker_started_s:.1f} / {one.broker_warm_s:.1f} "
@@ -32,6 +34,11 @@ def section(all_figures: Sequence[Figures], dump_rate: float | None, machine: Ma
     tail = f"\nMillions of records of 4 log partitions. {about[0].upper()}{about[1:]}.\n"
     if dump_rate:
         tail += f"`kafka-dump-log --offsets-decoder` reads {dump_rate / 1000:,.0f} thousand records a second.\n"
+    if increment:
+        tail += (
+            f"From the archive, {increment.label} on top of a checkpoint is replayed in {increment.increment_s:.2f} s, "
+            f"{100 * increment.ratio:.0f} % of the {increment.full_s:.1f} s that all of it takes.\n"
+        )
     tail += "`make bench` makes the logs and measures again (`python -m tests.bench --help` for a part of it).\n"
     return f"{BEGIN}\n{_HEAD.format(cores=machine.cores, processor=machine.processor)}{''.join(rows)}{tail}{END}"
 

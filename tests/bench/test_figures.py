@@ -9,7 +9,18 @@ import pytest
 from rich.console import Console
 
 from tests.bench.chart import chart
-from tests.bench.figures import MILLION, Figures, Machine, as_json, figures_table, from_json, targets, targets_table
+from tests.bench.figures import (
+    MILLION,
+    Figures,
+    Increment,
+    Machine,
+    as_json,
+    figures_table,
+    from_json,
+    increment_of,
+    targets,
+    targets_table,
+)
 from tests.bench.readme import BEGIN, END, section, update
 
 PLAIN = Figures(
@@ -99,3 +110,14 @@ def test_the_readme_gets_the_figures_and_keeps_the_rest(tmp_path: Path) -> None:
     other.write_text("no marks")
     with pytest.raises(ValueError, match="no place for figures"):
         update(other, "x")
+
+
+@pytest.mark.parametrize("increment_s, is_reached", [(0.3, True), (0.31, False)])
+def test_an_increment_costs_at_most_a_tenth(increment_s: float, is_reached: bool) -> None:
+    one = Increment(records=30 * MILLION, delta_records=300_000, full_s=3.0, increment_s=increment_s)
+    (target,) = targets([], None, one)
+    assert target.text == "replay of a delta of 1.0 % of 30 M / of all of it"
+    assert target.is_reached == is_reached
+    assert increment_of(json.loads(json.dumps(as_json([], None, MACHINE, one)))) == one
+    assert increment_of(as_json([], None, MACHINE)) is None
+    assert "a delta of 1.0 % of 30 M on top of a checkpoint" in section([PLAIN], None, MACHINE, one)

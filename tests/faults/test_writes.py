@@ -1,0 +1,133 @@
+"""A store that fails in the middle of a snapshot: full disk, quota, read-only, a slow object store.
+
+The snapshot fails in the open, what was archived before is whole, and run again where the store works it ends in the
+same files as one that was never disturbed.
+"""
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton.log.verify import verify
+from sexton.stages import snapshot_log
+from tests.faults.snapshots import LOCAL, START_MS, Story, files
+from tests.faults.stores import Fault, FaultyHandler, Unavailable, s3_server
+
+CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 400)
+    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 11)
+
+
+def story(seed: int, folder: Path, *, disturbed: int, disturb: Callable[[Story], None]) -> Story:
+    """Two snapshots of a cluster; `disturb` is called in the place of one, before it is taken after all."""
+    made = Story(seed, folder)
+    for number in range(2):
+        made.chapter(number)
+        made.archivist.now_ms = START_MS + number * 3_600_000
+        if number == disturbed:
+            disturb(made)
+        made.snapshot()
+    return made
+
+
+def test_a_fault_at_every_write(
+    full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = Fault()
+    faulty = pafs.PyFileSystem(FaultyHandler(fault))
+    monkeypatch.setattr(snapshot_log, "filesystem", lambda uri: (faulty, uri))
+    whole = story(seed, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
+    rng, faults = Random(seed), 0
+    calls = fault.calls
+    assert calls > 60
+    places = range(1, calls // 2) if full else sorted(rng.sample(range(1, calls // 2), 25))
+    for at in places:
+        for disturbed in (0, 1) if full else (rng.randrange(2),):
+
+            def disturb(made: Story, at: int = at) -> None:
+                nonlocal faults
+                before = files(made.archivist.archive)
+                fault.at, fault.calls, fault.code = at, 0, rng.choice(CODES)
+                with pytest.raises(OSError, match=r"\[Errno|Errno"):
+                    made.snapshot()
+                fault.at = None
+                faults += 1
+                now = files(made.archivist.archive)
+                assert before.items() <= now.items()  # nothing that was there is changed
+                assert {name for name in now if "/facts/" in name and name.endswith(".json")} <= set(before)
+                assert verify(LOCAL, str(made.archivist.archive)).findings == []
+
+            again = story(seed, tmp_path / f"{at}-{disturbed}", disturbed=disturbed, disturb=disturb)
+            assert files(again.archivist.archive) == files(whole.archivist.archive)
+            again.archivist.assert_is_the_log()
+    tell(f"{faults} faults at {len(places)} of {calls // 2} places")
+
+
+def test_files_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operating system's own refusal, in the middle of a segment."""
+    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 1 << 20)
+    whole = story(3, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
+
+    def disturb(made: Story) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+                made.snapshot()
+            except OSError as error:
+                os._exit(7 if error.errno == errno.EFBIG else 8)
+            finally:
+                os._exit(9)
+        assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
+        assert verify(LOCAL, str(made.archivist.archive)).findings == []
+
+    again = story(3, tmp_path / "again", disturbed=1, disturb=disturb)
+    assert files(again.archivist.archive) == files(whole.archivist.archive)
+
+
+def test_an_object_store_that_has_no_time(
+    full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 at every request that writes: the client asks again a few times, then the snapshot fails."""
+    whole = story(seed, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
+    trouble = Unavailable()
+    with s3_server(trouble) as query:
+        store, _ = pafs.FileSystem.from_uri(f"s3://key:secret@archive/?{query}")
+        monkeypatch.setattr(snapshot_log, "filesystem", lambda uri: (store, f"archive{uri}"))
+        story(seed, tmp_path / "counted", disturbed=-1, disturb=lambda made: None)
+        calls = trouble.calls // 2
+        places = range(1, calls) if full else sorted(Random(seed).sample(range(1, calls), 3))
+        for at in places:
+
+            def disturb(made: Story, at: int = at) -> None:
+                trouble.at, trouble.calls = at, 0
+                with pytest.raises(OSError, match=r"(?i)slow.?down|503"):
+                    made.snapshot()
+                trouble.at = None
+                assert verify(store, f"archive{made.archivist.archive}").findings == []
+
+            again = story(seed, tmp_path / str(at), disturbed=0, disturb=disturb)
+            assert objects(store, f"archive{again.archivist.archive}") == files(whole.archivist.archive)
+        tell(f"{len(places)} of {calls} places")
+
+
+def objects(store: pafs.FileSystem, root: str) -> dict[str, bytes]:
+    """As `files`, of an object store."""
+    found = {}
+    for info in store.get_file_info(pafs.FileSelector(root, recursive=True)):
+        if info.type == pafs.FileType.File:
+            with store.open_input_stream(info.path) as file:
+                found[info.path.removeprefix(f"{root}/")] = file.read()
+    return found

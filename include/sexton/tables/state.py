@@ -145,8 +145,8 @@ MEMBERS = Table(
         Column(
             name="assignment_epochs",
             type=TEXTS,
-            doc="of consumer groups, `<topic id>-<partition>@<member epoch since which it has it>` each, also what it has"
-            " yet to give up (KIP-1251)",
+            doc="of consumer groups, `<topic id>-<partition>@<member epoch since which it has it>` each, also what it "
+            "has yet to give up (KIP-1251)",
             nullable=True,
         ),
         LOG_PARTITION,

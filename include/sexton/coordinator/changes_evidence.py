@@ -11,11 +11,13 @@ def evidence_of(case: Case, told: Sequence[Kind], scene: Scene, *, fits: bool) -
     """What the log shows, as a sentence."""
     write, count = scene.write, len(case.removed)
     total = count + len(case.kept)
-    parts = [f"{count} of the group's {total} offsets" if case.kept else f"all {count} offsets of the group"]
+    whole = "the only offset of the group" if count == 1 else f"all {count} offsets of the group"
+    parts = [f"{count} of the group's {total} offsets" if case.kept else whole]
     if case.has_group_tombstone:
         parts[0] += " and the group itself"
     if len(scene.cases) > 1:
-        parts.append(f"in one write with {len(scene.cases) - 1} other groups")
+        others = len(scene.cases) - 1
+        parts.append(f"in one write with {others} other group{'s' if others > 1 else ''}")
     if write.producer_id != NO_PRODUCER_ID:
         parts.append(f"written by producer {write.producer_id}: no coordinator writes tombstones so")
     elif not fits:
@@ -47,5 +49,5 @@ def _dueness(case: Case, scene: Scene) -> str:
         all(is_due(key, offset, case, group, scene, retention_ms, at_ms) for retention_ms in retentions)
         for key, offset in case.kept.items()
     )
-    told = "all were due" if due == len(case.removed) else f"{due or 'none'} of them due"
+    told = "due" if due == len(case.removed) else f"{due} of them due" if due else "not due"
     return f"{told}, and {left} more that stayed" if left else told

@@ -1,0 +1,128 @@
+"""`sexton diff`: what differs between two instants."""
+
+import json as jsonlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.asking import UNDECODABLE, Archive, Profile, Segments, TopicsFile, tell_aside, tell_line, tell_table
+from sexton.cli.options import AUTO_PROFILE, DEFAULT_PROFILE, Debug, Json, check_profile, parse_instant
+from sexton.errors import NoCoverage, UsageError
+from sexton.report import figures
+
+if TYPE_CHECKING:
+    from sexton.stages.changes_diff import Difference, Side
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# what changed overnight[/dim]
+sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --archive s3://keep/offsets
+
+[dim]# two audits[/dim]
+sexton diff run-before run-after
+
+[dim]# two published runs, those at or before the instants[/dim]
+sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
+"""
+GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER")
+OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
+DEFAULT_ROWS = 50
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="An instant (ISO 8601 or ms), or a run folder.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another one of the same kind.")],
+    *,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Show up to N groups and N offsets; 0: all. --json has all.")
+    ] = DEFAULT_ROWS,
+    segments: Segments = None,
+    archive: Archive = None,
+    topics: TopicsFile = None,
+    profile: Profile = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Compare two instants: groups and offsets that appeared, changed and disappeared.
+
+    The instants are of --segments or --archive, else of the published runs at or before them. Two run folders are
+    compared as they are.
+    """
+    if segments is not None and archive is not None:
+        raise UsageError("give --segments DIR or --archive URI, not both", fix="see `sexton diff --help`")
+    if profile is not None:
+        check_profile(profile)
+
+    from sexton.stages.changes_diff import difference
+
+    sides = [
+        _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
+    ]
+    found = difference(*sides)
+    for text, side in zip((before, after), sides, strict=True):
+        if not getattr(side, "is_covered", True):
+            raise NoCoverage("no record was written before that instant", place=text, fix="choose a later one")
+    undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
+    if json:
+        told = {
+            "operation": "diff",
+            "before": before,
+            "after": after,
+            "counts": found.counts(),
+            "groups": found.groups.to_pylist(),
+            "offsets": found.offsets.to_pylist(),
+        }
+        sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
+    else:
+        _print(found, limit)
+    if undecodable:
+        tell_aside(f"! {undecodable} undecodable records")
+    return UNDECODABLE if undecodable else 0
+
+
+def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
+    """What an argument names; UsageError for what is neither an instant nor a run folder."""
+    from sexton.coordinator.profiles import profile_of
+    from sexton.stages.changes_diff import LogSide, PublishedSide, RunSide
+    from sexton.stages.run import RunFolder
+
+    if segments is None and archive is None and Path(text).is_dir():
+        return RunSide(RunFolder(text))
+    at_ms = parse_instant(text, "diff")
+    if segments is None and archive is None:
+        from sexton.lake.catalog import open_lake
+        from sexton.lake.read import published_at
+
+        lake = open_lake()
+        return PublishedSide(lake, published_at(lake, at_ms))
+    from sexton.stages.choose_profile import of_version
+    from sexton.stages.source import open_archive, open_segments
+
+    topics_file = None if topics is None else str(topics)
+    if segments is not None:
+        source = open_segments(str(segments), topics_file=topics_file)
+    else:
+        source = open_archive(str(archive), as_of_ms=at_ms, topics_file=topics_file)
+    if profile == AUTO_PROFILE:
+        if source.broker_version is None:
+            raise UsageError("nothing recorded says which", place="--profile auto", fix="name the profile")
+        profile = of_version(source.broker_version).profile.text
+    return LogSide(source, profile_of(profile or DEFAULT_PROFILE), at_ms, time.time_ns() // 1_000_000)
+
+
+def _print(found: "Difference", limit: int) -> None:
+    for name, counts in found.counts().items():
+        tell_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
+    for columns, rows in ((GROUP_COLUMNS, found.groups), (OFFSET_COLUMNS, found.offsets)):
+        if not rows.num_rows:
+            continue
+        names = ["group_id", "topic", "partition"] if "topic" in rows.column_names else ["group_id"]
+        shown = rows.select([*names, "change", "before", "after"]).slice(0, limit or None)
+        tell_line("")
+        tell_table(columns, (tuple(row.values()) for row in shown.to_pylist()))
+        if shown.num_rows < rows.num_rows:
+            tell_aside(f"{figures.count(rows.num_rows - shown.num_rows)} more (--limit 0 shows all)")

@@ -1,0 +1,264 @@
+"""`sexton explain`: the story of a group, and what its offsets come to."""
+
+import json as jsonlib
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sexton.cli.asking import (
+    Archive,
+    AsOf,
+    Profile,
+    Segments,
+    TopicsFile,
+    desk_of,
+    exit_code,
+    tell_json,
+    tell_line,
+    tell_notes,
+    tell_table,
+)
+from sexton.cli.options import Debug, Json, parse_instant
+from sexton.errors import UsageError
+from sexton.report import figures
+from sexton.report.names import short
+
+if TYPE_CHECKING:
+    from sexton.stages.changes_events import Event
+    from sexton.stages.changes_story import Next, Story, Teller
+    from sexton.stages.questions.desk import Desk
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# why did this group lose its offsets, and what goes next?[/dim]
+sexton explain my-group --archive s3://keep/offsets
+
+[dim]# one partition, and what happened to it in those hours[/dim]
+sexton explain my-group orders:0 --segments backup --from 2026-11-21T00:00:00Z --to 2026-11-21T04:00:00Z
+
+[dim]# from the published tables of this deployment[/dim]
+sexton explain my-group
+"""
+OPERATION = "explain"
+EVENT_COLUMNS = ("WHEN", "LOG-OFFSET", "WHAT", "DETAIL")
+NEXT_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "REASON")
+DEFAULT_RETENTION_MINUTES = 10_080
+MINUTE_MS = 60_000
+_RULES = "Rules"
+_QUESTION = "Question"
+
+
+def explain(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")],
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or one partition of it.")
+    ] = None,
+    *,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="ISO|MS", rich_help_panel=_QUESTION, help="Events from then on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="ISO|MS", rich_help_panel=_QUESTION, help="Events before then.")
+    ] = None,
+    retention_minutes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=_RULES,
+            help="offsets.retention.minutes. Default: as archived beside the log; to judge what is next, else 10080.",
+        ),
+    ] = None,
+    segments: Segments = None,
+    archive: Archive = None,
+    topics: TopicsFile = None,
+    as_of: AsOf = None,
+    profile: Profile = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Tell the story of a group: when it appeared, what it became, what it lost and why, and what expires next.
+
+    Without --segments and --archive the published tables are asked, which tell of instants and intervals.
+    """
+    topic, partition = topic_partition(target)
+    span = (_instant(since, "--from"), _instant(until, "--to"))
+    if segments is None and archive is None:
+        return _from_tables(group, topic, partition, span, as_of=_instant(as_of, "--as-of"), json=json)
+    from sexton.stages.changes_events import describe
+    from sexton.stages.changes_story import what_is_next
+
+    desk = desk_of(segments, archive, None, topics=topics, as_of=as_of, profile=profile)
+    desk.check_coverage([group])
+    home, story, teller = _read(desk, group, topic, partition, segments, archive, retention_minutes)
+    held = None if home is None else desk.coordinator.shards[home].held
+    if story is None or teller is None or held is None:
+        return _tell(json, desk, group, home, "", [], [])
+    is_there = held.group(group) is not None
+    known_ms = teller.known.retentions_ms
+    upcoming = what_is_next(
+        story.group if is_there else None,
+        {key: offset for key, offset in held.offsets(group).items() if teller.asks_for(*key)},
+        held.pending(group),
+        retention_ms=known_ms[-1] if known_ms else DEFAULT_RETENTION_MINUTES * MINUTE_MS,
+        now_ms=desk.as_of_ms or story.last_timestamp_ms + 1,
+        profile=desk.coordinator.profile,
+    )
+    state = describe(story.group) if is_there and story.group is not None else ""
+    return _tell(json, desk, group, home, state, _between(story.events, span), upcoming)
+
+
+def topic_partition(text: str | None) -> tuple[str | None, int | None]:
+    """The topic of `TOPIC[:PARTITION]`, and the partition where one is named."""
+    if text is None:
+        return None, None
+    topic, colon, partition = text.partition(":")
+    if not topic or (colon and not (partition.isascii() and partition.isdigit())):
+        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", place="explain", fix="such as orders or orders:0")
+    return topic, int(partition) if colon else None
+
+
+def _instant(text: str | None, option: str) -> int | None:
+    return None if text is None else parse_instant(text, option)
+
+
+def _between(events: "Iterable[Event]", span: tuple[int | None, int | None]) -> "list[Event]":
+    """The events in [from, to); what has no timestamp is in every span."""
+    since, until = span
+    return [
+        event
+        for event in events
+        if event.timestamp_ms is None
+        or ((since is None or event.timestamp_ms >= since) and (until is None or event.timestamp_ms < until))
+    ]
+
+
+def _read(
+    desk: "Desk",
+    group: str,
+    topic: str | None,
+    partition: int | None,
+    segments: Path | None,
+    archive: str | None,
+    retention_minutes: int | None,
+) -> "tuple[int | None, Story | None, Teller | None]":
+    """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
+    from sexton.log.facts import newest_facts, oldest_facts_after
+    from sexton.stages.changes import known_of
+    from sexton.stages.changes_story import Teller
+    from sexton.stages.source import filesystem, open_archive, open_segments
+
+    place = str(segments) if segments is not None else str(archive)
+    fs, path = filesystem(place)
+    if segments is not None:
+        source, before, after = open_segments(place, topics_file=None), None, None
+    else:
+        source = open_archive(place, as_of_ms=desk.as_of_ms, topics_file=None)
+        before = oldest_facts_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
+        after = newest_facts(fs, path, cluster_id=source.cluster_id)
+    home = desk.coordinator.log_partition_of(group)
+    for log_partition in sorted(source.segments) if home is None else [home]:
+        if not source.segments.get(log_partition):
+            continue
+        teller = Teller(
+            fs=fs,
+            segments=source.segments[log_partition],
+            group_id=group,
+            topic=topic,
+            partition=partition,
+            profile=desk.coordinator.profile,
+            known=known_of(
+                before, after, retention_ms=None if retention_minutes is None else retention_minutes * MINUTE_MS
+            ),
+            as_of_ms=None if source.is_archive else desk.as_of_ms,
+            taken_at_ms=time.time_ns() // 1_000_000,
+        )
+        story = teller.tell()
+        if home is not None or story.events:
+            return log_partition, story, teller
+    return home, None, None
+
+
+def _tell(
+    json: bool,
+    desk: "Desk",
+    group: str,
+    log_partition: int | None,
+    state: str,
+    events: "list[Event]",
+    upcoming: "list[Next]",
+) -> int:
+    if json:
+        told = {"group_id": group, "log_partition": log_partition, "state": state or None}
+        tell_json(desk, OPERATION, {**told, **_fields(events, upcoming)})
+        return exit_code(desk)
+    where = "" if log_partition is None else f" (log partition {log_partition})"
+    _print(f"{short(group)}{where}", state, events, upcoming)
+    tell_notes(desk)
+    return exit_code(desk)
+
+
+def _fields(events: "list[Event]", upcoming: "list[Next]") -> dict[str, Any]:
+    return {"events": [asdict(event) for event in events], "next": [asdict(one) for one in upcoming]}
+
+
+def _print(name: str, state: str, events: "list[Event]", upcoming: "list[Next]") -> None:
+    tell_line(f"{name}: {state or ('no such group now' if events else 'no trace of it')}")
+    if events:
+        tell_line("")
+        tell_table(
+            EVENT_COLUMNS,
+            (
+                (
+                    _when(event.timestamp_ms),
+                    None if event.log_offset < 0 else event.log_offset,
+                    event.what,
+                    event.detail,
+                )
+                for event in events
+            ),
+        )
+    if upcoming:
+        tell_line("")
+        tell_table(
+            NEXT_COLUMNS,
+            (
+                (one.topic, one.partition, one.committed_offset, _when(one.expires_at_ms), one.reason)
+                for one in upcoming
+            ),
+        )
+
+
+def _when(at_ms: int | None) -> str | None:
+    return None if at_ms is None else figures.instant(at_ms)
+
+
+def _from_tables(
+    group: str,
+    topic: str | None,
+    partition: int | None,
+    span: tuple[int | None, int | None],
+    *,
+    as_of: int | None,
+    json: bool,
+) -> int:
+    """The story by the published tables."""
+    from sexton.lake.catalog import open_lake
+    from sexton.stages.changes_published import published_story
+
+    story = published_story(open_lake(), group, topic=topic, partition=partition, as_of_ms=as_of)
+    events = _between(story.events, span)
+    if json:
+        run = story.run.key
+        told = {"operation": OPERATION, "cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "group_id": group}
+        told |= {"state": story.state or None, **_fields(events, story.next_ones)}
+        sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
+    else:
+        _print(f"{short(group)} (published tables)", story.state, events, story.next_ones)
+    return 0

@@ -1,0 +1,187 @@
+"""What happened to a group, as events: commits summed up, what it became, and what it lost between them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from sexton.coordinator.changes import TopicPartition
+from sexton.coordinator.changes_replay import simple_group
+from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
+from sexton.coordinator.group import Group
+from sexton.coordinator.groups import Groups
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import new_groups
+from sexton.errors import LogError, TransitionError
+from sexton.log.batch import Record
+
+GONE = frozenset({"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"})
+"""The kinds of offset_changes that are disappearances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a group. `what` is appeared, committed, became, removed, or a kind of change.
+
+    `offsets` are rows of offset_changes for a disappearance; a run of commits has its partitions in `detail` alone.
+    """
+
+    timestamp_ms: int | None
+    log_offset: int
+    what: str
+    detail: str
+    offsets: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(slots=True)
+class _Commits:
+    """Commits that follow each other without anything else between them."""
+
+    count: int = 0
+    first: tuple[int, int] = (0, 0)
+    partitions: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class Reader:
+    """Makes events of the group's records, in log order, and of its disappearances between them."""
+
+    def __init__(
+        self,
+        group_id: str,
+        profile: Profile,
+        gone: Sequence[Mapping[str, object]],
+        asks_for: Callable[[str, int], bool],
+    ) -> None:
+        self._group_id = group_id
+        self._profile = profile
+        self._asks_for = asks_for
+        self._gone = [
+            (log_offset, list(rows)) for log_offset, rows in groupby(_with_write(gone), key=lambda pair: pair[0])
+        ]
+        self._groups: Groups = new_groups(profile)
+        self._told = ""
+        self._commits = _Commits()
+        self.last_timestamp_ms = -1
+        self._has_appeared = False
+        self.events: list[Event] = []
+
+    def take(self, records: Sequence[tuple[Record, Decoded]]) -> None:
+        """The group's records of one batch."""
+        for record, found in records:
+            self._tell_gone(below=record.log_offset)
+            self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
+            if not self._has_appeared:
+                self._has_appeared = True
+                self._add(record, "appeared", "its first record in this log")
+            if found.record_type in OFFSET_TYPES:
+                self._take_offset(record, found)
+            else:
+                self._take_group_record(found)
+        self._tell_state(records)
+
+    def _take_offset(self, record: Record, found: Decoded) -> None:
+        if found.value is None:
+            return
+        self._groups.touch(self._group_id)
+        topic, partition = found.key["topic"], found.key["partition"]
+        if not self._asks_for(topic, partition):
+            return
+        commits = self._commits
+        if not commits.count:
+            commits.first = (record.log_offset, record.timestamp_ms)
+        commits.count += 1
+        commits.partitions[topic, partition] = found.value["committed_offset"]
+
+    def _take_group_record(self, found: Decoded) -> None:
+        try:
+            self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
+        except (TransitionError, LogError):
+            return  # a coordinator's load would fail here; `sexton audit` tells where and why
+
+    def _tell_state(self, records: Sequence[tuple[Record, Decoded]]) -> None:
+        """Tell what a batch has made of the group; commits that begin with it may be what made it."""
+        group = self._groups.by_id.get(self._group_id)
+        told = "" if group is None else describe(group)
+        if told == self._told:
+            return
+        if self._commits.first[0] < records[0][0].log_offset:
+            self._flush()
+        what, detail = ("became", told) if told else ("removed", "the group is deleted")
+        self._add(records[-1][0], what, detail)
+        self._told = told
+
+    def _tell_gone(self, *, below: int | None) -> None:
+        while self._gone and (below is None or self._gone[0][0] < below):
+            _, pairs = self._gone.pop(0)
+            self._flush()
+            rows = [row for _, row in pairs]
+            for kind, some in groupby(sorted(rows, key=cause_of), key=cause_of):
+                self.events.append(event_of(kind, list(some)))
+
+    def _add(self, record: Record, what: str, detail: str) -> None:
+        self.events.append(
+            Event(timestamp_ms=record.timestamp_ms, log_offset=record.log_offset, what=what, detail=detail)
+        )
+
+    def _flush(self) -> None:
+        """Tell the commits so far."""
+        commits, self._commits = self._commits, _Commits()
+        if not commits.count:
+            return
+        topics = sorted({topic for topic, _ in commits.partitions})
+        partitions = counted(len(commits.partitions), "partition")
+        detail = f"{counted(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
+        log_offset, first_ms = commits.first
+        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what="committed", detail=detail))
+
+    def finish(self) -> Group | None:
+        """Tell what is left to tell; the group as it stands, None where there is none."""
+        self._tell_gone(below=None)
+        self._flush()
+        self.events.sort(key=lambda event: (event.log_offset, event.what == "committed"))
+        return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
+
+
+def describe(group: Group) -> str:
+    """A group's kind and state, in words that change where it does."""
+    kind = f"{group.group_type} group ({group.protocol_type})" if group.protocol_type else "simple group"
+    return state_words(kind, group.state, group.member_count)
+
+
+def state_words(kind: str, state: str, member_count: int) -> str:
+    """A group of some kind, in its state."""
+    return f"{kind}, {state}" + (f", {counted(member_count, 'member')}" if member_count else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Rows with the log_offset of the first of those that were written together."""
+    first, stamp = 0, object()
+    for row in rows:
+        if row["timestamp_ms"] != stamp:
+            assert isinstance(row["log_offset"], int)
+            first, stamp = row["log_offset"], row["timestamp_ms"]
+        yield first, row
+
+
+def cause_of(row: Mapping[str, object]) -> str:
+    """A row's kind, or what it may be."""
+    candidates = row["candidates"]
+    return " or ".join(candidates) if isinstance(candidates, list) else str(row["kind"])
+
+
+def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
+    """Disappearances of one write and cause as one event."""
+    first = rows[0]
+    stamp, log_offset = first["timestamp_ms"], first["log_offset"]
+    assert isinstance(log_offset, int)
+    return Event(
+        timestamp_ms=stamp if isinstance(stamp, int) else None,
+        log_offset=log_offset,
+        what=cause,
+        detail=str(first["evidence"]),
+        offsets=tuple(rows),
+    )

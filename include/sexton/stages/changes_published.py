@@ -1,0 +1,119 @@
+"""The story of a group from published tables: what their runs saw of it, and what changed in between.
+
+Runs tell of instants and intervals, the log of every record: commits are counted by neither, and a state that came and
+went between two runs is not seen. What disappeared, and why, is all there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sexton.errors import NoCoverage
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, load, plain, published_runs
+from sexton.stages.changes_events import GONE, Event, cause_of, counted, event_of, state_words
+from sexton.stages.changes_story import Next
+
+_CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
+_NOWHERE = -1
+"""The log_offset of what a run saw, and no record tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedStory:
+    """What published runs tell of a group; `state` is "" where the newest of them, `run`, has no such group."""
+
+    run: PublishedRun
+    events: list[Event]
+    state: str
+    next_ones: list[Next]
+
+
+def published_story(
+    lake: Lake, group_id: str, *, topic: str | None, partition: int | None, as_of_ms: int | None
+) -> PublishedStory:
+    """What runs at or before `as_of_ms` (None: all) tell of a group; NoCoverage where none is published.
+
+    A lake of several clusters tells of the one whose run is the newest.
+    """
+    runs = [run for run in published_runs(lake) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
+    if not runs:
+        raise NoCoverage("no run is published at or before that instant", place=lake.place)
+    newest = runs[-1]
+    runs = [run for run in runs if run.key.cluster_id == newest.key.cluster_id]
+
+    def asked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
+
+    changes = asked(_rows(lake, _CHANGES, group_id, runs))
+    states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
+    events = [*_seen(states, [run.key.as_of_ms for run in runs]), *_changed(changes)]
+    verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
+    offsets = asked(_rows(lake, _OFFSETS, group_id, [newest]))
+    return PublishedStory(
+        run=newest,
+        events=sorted(events, key=lambda event: (event.timestamp_ms or 0, event.log_offset)),
+        state=_words(states.get(newest.key.as_of_ms)),
+        next_ones=[_next(row, verdicts[_key(row)]) for row in sorted(offsets, key=_key) if _key(row) in verdicts],
+    )
+
+
+def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
+    """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
+    from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.expressions import And, EqualTo, In
+
+    where = And(EqualTo("group_id", group_id), In("run_id", {run.key.run_id for run in runs}))
+    try:
+        found: list[dict[str, Any]] = plain(load(lake, table).scan(row_filter=where).to_arrow()).to_pylist()
+    except NoSuchTableError:
+        return []
+    return found
+
+
+def _seen(states: Mapping[int, Mapping[str, Any]], instants: Sequence[int]) -> Iterator[Event]:
+    """An event for each run that saw the group as something else than the run before."""
+    before = ""
+    for as_of_ms in instants:
+        told = _words(states.get(as_of_ms))
+        if told != before:
+            what, detail = ("became", told) if told else ("removed", "no such group in this run")
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what=what, detail=detail)
+        before = told
+
+
+def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    """What disappeared, by write, and for each interval how much was set."""
+    gone = sorted((row for row in changes if row["kind"] in GONE), key=lambda row: row["log_offset"])
+    for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row))):
+        some = list(rows)
+        yield event_of(cause_of(some[0]), some)
+    were_set = sorted(
+        (row for row in changes if row["kind"] not in GONE), key=lambda row: (row["as_of_ms"], row["kind"])
+    )
+    for (as_of_ms, kind), rows in groupby(were_set, key=lambda row: (row["as_of_ms"], row["kind"])):
+        some = list(rows)
+        detail = f"{counted(len(some), 'offset')} set to another value than when the interval began"
+        yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what=kind, detail=detail, offsets=tuple(some))
+
+
+def _words(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    kind = f"{row['group_type']} group ({row['protocol_type']})" if row["protocol_type"] else "simple group"
+    return state_words(kind, row["state"], row["member_count"])
+
+
+def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> Next:
+    return Next(
+        topic=offset["topic"],
+        partition=offset["partition"],
+        committed_offset=offset["committed_offset"],
+        reason=judged["broker_reason"],
+        expires_at_ms=judged["broker_expires_at_ms"],
+    )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["topic"], row["partition"]

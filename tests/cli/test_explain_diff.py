@@ -1,0 +1,321 @@
+"""`sexton explain` and `sexton diff`: the story of a group, the difference of two instants, as text and as JSON."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sexton import cli
+from sexton.lake import catalog as lake_catalog
+from sexton.lake.catalog import Lake
+from sexton.stages import changes_story
+from sexton.tables import SNAPSHOT_TABLES, TABLES
+from tests.coordinator.golden import GOLDEN
+from tests.stages.questions.worlds import write_log, write_run
+from tests.strategies import (
+    BASE_MS,
+    BatchSpec,
+    classic_fields,
+    commit,
+    encode_log,
+    group_entry,
+    subscription,
+    tombstone,
+)
+
+MINUTE_MS = 60_000
+HOSTILE = "\u202egroup\x1b[31m"
+
+
+@pytest.fixture
+def run(capsys):
+    def command(*argv):
+        code = cli.main([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def asked(run):
+    def command(*argv):
+        code, out, err = run(*argv, "--json")
+        assert (code, err) == (0, ""), err
+        return json.loads(out)
+
+    return command
+
+
+def at(minutes: int, *entries, **options) -> BatchSpec:
+    return BatchSpec(entries=entries, timestamp_ms=BASE_MS + minutes * MINUTE_MS, **options)
+
+
+def value(group_id: str, *members, since: int) -> tuple[bytes, bytes]:
+    """A classic group, and since when it is what it is."""
+    fields = classic_fields(*members, state_timestamp_ms=BASE_MS + since * MINUTE_MS)
+    return group_entry(2, group_id, fields)
+
+
+def committed(group_id: str, offset: int, minutes: int, topic: str = "t", partition: int = 0):
+    return commit(group_id, offset, topic, partition, commit_timestamp_ms=BASE_MS + minutes * MINUTE_MS)
+
+
+STORY = [
+    at(0, value("g", ("m1", subscription("t")), since=0)),
+    at(1, committed("g", 5, 1), committed("other", 1, 1)),
+    at(2, committed("g", 6, 2), committed("g", 1, 2, "u")),
+    at(3, value("g", since=3)),
+    at(15, tombstone("g", "t"), tombstone("g", "u"), group_entry(2, "g", None), tombstone("other")),
+    at(16, committed("g", 9, 16)),
+]
+
+
+@pytest.fixture
+def story(tmp_path):
+    return "--segments", write_log(tmp_path, {0: encode_log(STORY)})
+
+
+def test_the_story_of_a_group(asked, story):
+    told = asked("explain", "g", "--retention-minutes", 10, *story)
+    assert (told["operation"], told["group_id"], told["log_partition"]) == ("explain", "g", 0)
+    assert told["state"] == "simple group, Empty"
+    events = [(event["what"], event["log_offset"], event["timestamp_ms"] - BASE_MS) for event in told["events"]]
+    assert events == [
+        ("appeared", 0, 0),
+        ("became", 0, 0),
+        ("committed", 1, MINUTE_MS),
+        ("became", 5, 3 * MINUTE_MS),
+        ("expired or group_deleted", 6, 15 * MINUTE_MS),
+        ("removed", 8, 15 * MINUTE_MS),
+        ("became", 10, 16 * MINUTE_MS),
+        ("committed", 10, 16 * MINUTE_MS),
+    ]
+    details = [event["detail"] for event in told["events"]]
+    assert details[1:4] == [
+        "Classic group (consumer), Stable, 1 member",
+        "3 commits of 2 partitions of t, u",
+        "Classic group (consumer), Empty",
+    ]
+    assert details[4] == "all 2 offsets of the group and the group itself; in one write with 1 other group; due"
+    assert details[7] == "1 commit of 1 partition of t"
+    assert [offset["candidates"] for offset in told["events"][4]["offsets"]] == [["expired", "group_deleted"]] * 2
+    assert told["next"] == [
+        {
+            "topic": "t",
+            "partition": 0,
+            "committed_offset": 9,
+            "reason": "not_due",
+            "expires_at_ms": BASE_MS + 26 * MINUTE_MS,
+        }
+    ]
+
+
+def test_one_partition_and_some_hours(asked, story):
+    told = asked("explain", "g", "u:0", *story)
+    assert [event["what"] for event in told["events"]].count("committed") == 1
+    assert [offset["topic"] for event in told["events"] for offset in event["offsets"]] == ["u"]
+    assert told["next"] == []
+    span = ("--from", BASE_MS + 2 * MINUTE_MS, "--to", BASE_MS + 15 * MINUTE_MS)
+    assert [event["what"] for event in asked("explain", "g", *span, *story)["events"]] == ["became"]
+
+
+def test_as_of(asked, story):
+    told = asked("explain", "g", "--as-of", BASE_MS + 15 * MINUTE_MS, *story)
+    assert [event["what"] for event in told["events"]] == ["appeared", "became", "committed", "became"]
+    assert told["state"] == "Classic group (consumer), Empty"
+    assert {one["expires_at_ms"] for one in told["next"]} == {BASE_MS + 3 * MINUTE_MS + 10_080 * MINUTE_MS}
+
+
+def test_a_large_log_tells_the_same(asked, story, monkeypatch):
+    some = [("explain", "g"), ("explain", "g", "t"), ("explain", "g", "--as-of", BASE_MS + 15 * MINUTE_MS)]
+    small = [asked(*words, *story) for words in some]
+    monkeypatch.setattr(changes_story, "PLAIN_BYTES", 0)
+    assert [asked(*words, *story) for words in some] == small
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_compressed_logs(asked, tmp_path, codec, story):
+    packed = "--segments", write_log(tmp_path / "packed", {0: encode_log(STORY, codec=codec)})
+    assert asked("explain", "g", *packed) == asked("explain", "g", *story)
+
+
+def test_the_story_is_printed(run, story):
+    code, out, err = run("explain", "g", "--retention-minutes", 10, *story)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "g (log partition 0): simple group, Empty"
+    assert lines[2].split() == ["WHEN", "LOG-OFFSET", "WHAT", "DETAIL"]
+    assert "expired or group_deleted" in out
+    assert lines[-1].split()[:3] == ["t", "0", "9"]
+
+
+def test_names_cannot_move_the_text_around_them(run, tmp_path):
+    log = [at(0, committed(HOSTILE, 1, 0, HOSTILE)), at(20, tombstone(HOSTILE, HOSTILE), group_entry(2, HOSTILE, None))]
+    segments = write_log(tmp_path, {0: encode_log(log)})
+    code, out, err = run("explain", HOSTILE, "--segments", segments)
+    assert code == 0
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    code, out, err = run("diff", BASE_MS + MINUTE_MS, BASE_MS + 30 * MINUTE_MS, "--segments", segments)
+    assert code == 0
+    assert "\x1b" not in out + err
+
+
+def test_a_group_that_was_never_there(run, story):
+    code, out, _ = run("explain", "nobody", *story)
+    assert (code, out) == (0, "nobody (log partition 0): no trace of it\n")
+
+
+@pytest.mark.parametrize(
+    "argv, code",
+    [
+        (("explain", "g", ":1"), 2),
+        (("explain", "g", "t:x"), 2),
+        (("explain", "g", "--as-of", "1"), 4),
+        (("diff", "1", "2"), 4),
+        (("diff", "yesterday", "2"), 2),
+    ],
+)
+def test_exit_codes(run, story, argv, code):
+    assert run(*argv, *story)[0] == code
+
+
+def test_recordings_of_a_broker(asked):
+    told = asked("explain", "simple-27", "--segments", GOLDEN / "kafka-4.3.1-plain" / "swept", "--retention-minutes", 1)
+    assert [event["what"] for event in told["events"]][-2:] == ["expired or group_deleted", "removed"]
+    assert told["state"] is None
+
+
+def test_the_difference_of_two_instants(asked, story):
+    told = asked("diff", BASE_MS + 2 * MINUTE_MS, BASE_MS + 20 * MINUTE_MS, *story)
+    assert told["counts"] == {
+        "groups": {"appeared": 0, "changed": 1, "disappeared": 0},
+        "offsets": {"appeared": 0, "changed": 1, "disappeared": 1},
+    }
+    assert told["groups"] == [
+        {"group_id": "g", "before": "Classic Stable 1", "after": "Classic Empty 0", "change": "changed"}
+    ]
+    rows = [(row["group_id"], row["topic"], row["change"], row["before"], row["after"]) for row in told["offsets"]]
+    assert rows == [("g", "t", "changed", 5, 9), ("other", "t", "disappeared", 1, None)]
+    back = asked("diff", BASE_MS + 20 * MINUTE_MS, BASE_MS + 2 * MINUTE_MS, *story)
+    assert back["counts"]["offsets"] == {"appeared": 1, "changed": 1, "disappeared": 0}
+    same = asked("diff", BASE_MS + 20 * MINUTE_MS, BASE_MS + 20 * MINUTE_MS, *story)
+    assert (same["groups"], same["offsets"]) == ([], [])
+
+
+def test_the_difference_is_printed(run, story):
+    code, out, err = run("diff", BASE_MS + 2 * MINUTE_MS, BASE_MS + 20 * MINUTE_MS, "--limit", 1, *story)
+    assert (code, err) == (0, "1 more (--limit 0 shows all)\n")
+    assert out.splitlines()[:2] == [
+        "groups: 0 appeared, 1 changed, 0 disappeared",
+        "offsets: 0 appeared, 1 changed, 1 disappeared",
+    ]
+
+
+def test_the_difference_of_two_runs(asked, tmp_path):
+    before, after = (
+        write_run(tmp_path / f"run-{name}", segments=str(write_log(tmp_path / name, {0: encode_log(log)})))
+        for name, log in (("a", STORY[:3]), ("b", STORY))
+    )
+    told = asked("diff", before, after)
+    assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 2}
+
+
+def test_undecodable_records_are_told(run, tmp_path):
+    log = [at(0, committed("g", 1, 0)), at(1, (b"\0\1", b"no value"))]
+    segments = write_log(tmp_path, {0: encode_log(log)})
+    code, _, err = run("diff", BASE_MS + 1, BASE_MS + 30 * MINUTE_MS, "--segments", segments)
+    assert (code, err) == (5, "! 1 undecodable records\n")
+
+
+# --- published tables
+
+
+@pytest.fixture
+def lake(tmp_path, monkeypatch):
+    """A lake that pyiceberg alone has written, of two runs."""
+    from pyiceberg.catalog import load_catalog
+
+    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}", "warehouse": str(tmp_path / "lake")}
+    made = Lake(properties=properties)
+    catalog = load_catalog(
+        "lake", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=f"file://{tmp_path}"
+    )
+    catalog.create_namespace("sexton")
+    for name, rows in _published().items():
+        schema = TABLES[name].arrow_schema()
+        table = catalog.create_table(("sexton", name), schema)
+        full = [{**dict.fromkeys(schema.names), **row} for row in rows]
+        table.append(pa.Table.from_pylist(full, schema))
+    monkeypatch.setattr(lake_catalog, "open_lake", lambda: made)
+    return made
+
+
+def _published():
+    runs = [{"cluster_id": "c", "as_of_ms": BASE_MS + n * MINUTE_MS, "run_id": f"r{n}"} for n in (10, 20, 30)]
+    key = {"group_id": "g", "topic": "t", "partition": 0, "log_partition": 0}
+    group = {"group_id": "g", "group_type": "Classic", "protocol_type": "consumer", "log_partition": 0}
+    lost = {"kind": "ambiguous", "candidates": ["expired", "deleted"], "old_committed_offset": 5, "log_offset": 7}
+    told = {
+        "offset_changes": [
+            {**runs[0], **key, "kind": "set", "new_committed_offset": 5, "log_offset": 1, "timestamp_ms": BASE_MS},
+            {**runs[1], **key, **lost, "timestamp_ms": BASE_MS + 15 * MINUTE_MS, "evidence": "all 1 offsets"},
+            {**runs[1], "run_id": "unpublished", **key, **lost, "timestamp_ms": 1, "evidence": "never"},
+        ],
+        "groups": [
+            {**runs[0], **group, "state": "Stable", "member_count": 2},
+            {**runs[1], **group, "state": "Empty", "member_count": 0},
+            {**runs[2], **group, "state": "Empty", "member_count": 0},
+        ],
+        "offset_verdicts": [{**runs[2], **key, "broker_reason": "not_due", "broker_expires_at_ms": BASE_MS}],
+        "committed_offsets": [{**runs[0], **key, "committed_offset": 5}, {**runs[2], **key, "committed_offset": 8}],
+        "runs": [
+            {
+                **run,
+                "snapshots": [],
+                "cuts": [{"log_partition": 0, "cut": 9}],
+                "missing_log_partitions": [],
+                "counts": [],
+                "warnings": [],
+            }
+            for run in runs
+        ],
+    }
+    return {**{table.name: [] for table in SNAPSHOT_TABLES}, **told}
+
+
+def test_the_story_by_published_tables(asked, lake):
+    told = asked("explain", "g")
+    assert (told["cluster_id"], told["as_of_ms"]) == ("c", BASE_MS + 30 * MINUTE_MS)
+    events = [(event["what"], event["timestamp_ms"] - BASE_MS, event["detail"]) for event in told["events"]]
+    assert events == [
+        ("became", 10 * MINUTE_MS, "Classic group (consumer), Stable, 2 members"),
+        ("set", 10 * MINUTE_MS, "1 offset set to another value than when the interval began"),
+        ("expired or deleted", 15 * MINUTE_MS, "all 1 offsets"),
+        ("became", 20 * MINUTE_MS, "Classic group (consumer), Empty"),
+    ]
+    assert [(one["committed_offset"], one["reason"]) for one in told["next"]] == [(8, "not_due")]
+    assert asked("explain", "g", "u")["next"] == []
+    assert asked("explain", "nobody")["events"] == []
+
+
+def test_the_story_by_published_tables_up_to_an_instant(asked, run, lake):
+    told = asked("explain", "g", "--as-of", BASE_MS + 12 * MINUTE_MS)
+    assert [event["what"] for event in told["events"]] == ["became", "set"]
+    assert run("explain", "g", "--as-of", "1")[0] == 4
+    assert "published tables" in run("explain", "g")[1]
+
+
+def test_the_difference_of_published_runs(asked, run, lake):
+    told = asked("diff", BASE_MS + 10 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)
+    assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 0}
+    assert told["groups"][0]["before"] == "Classic Stable 2"
+    assert run("diff", "1", "2")[0] == 4
+
+
+def test_without_a_lake_there_is_no_coverage(run, tmp_path, monkeypatch):
+    nowhere = Lake(properties={"type": "jdbc", "uri": f"jdbc:sqlite:{Path(tmp_path) / 'none.db'}"})
+    monkeypatch.setattr(lake_catalog, "open_lake", lambda: nowhere)
+    assert run("explain", "g")[0] == 4

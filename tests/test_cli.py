@@ -268,7 +268,7 @@ def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = re.findall(r"^│ (\w+) ", out, flags=re.MULTILINE)
-    assert sorted(commands) == ["archive", "audit", "broker", "diff", "doctor", "explain", "fetch", "groups", "snapshot"]
+    assert " ".join(sorted(commands)) == "archive audit broker diff doctor explain fetch groups snapshot"
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")

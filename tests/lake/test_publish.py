@@ -36,6 +36,7 @@ FACTS: dict[str, Any] = {
     "retention_ms": 60_000,
     "cuts": [{"log_partition": 0, "cut": 100}, {"log_partition": 1, "cut": 100}],
     "coverage": "complete",
+    "changes_since_ms": None,
     "missing_log_partitions": [],
     "checkpoint_sha256": None,
     "plan_id": None,

@@ -232,6 +232,30 @@ TWO_DUE = [commit("a"), commit("b"), young("b", "u")]
             id="a group that does not say since when it is empty",
         ),
         pytest.param(
+            log([stable("a", "u"), young("a")], [tombstone("a"), gone("a")]),
+            KNOWN,
+            {"a/t-0": (D,)},
+            id="a group with members: nothing but a producer deletes that",
+        ),
+        pytest.param(
+            log([commit("a")], [tombstone("a"), tombstone("a", "t", 1), gone("a")]),
+            KNOWN,
+            {"a/t-0": (D,)},
+            id="and an offset that was not there: nor that",
+        ),
+        pytest.param(
+            log([young("a")], [tombstone("a")]),
+            replace(KNOWN, before=replace(HERE, taken_at_ms=LATER_MS + 1)),
+            {"a/t-0": (D, T)},
+            id="nobody had looked at the topics yet",
+        ),
+        pytest.param(
+            log([young("a")], [tombstone("a")]),
+            replace(KNOWN, after=replace(HERE, taken_at_ms=LATER_MS - 1)),
+            {"a/t-0": (D, T)},
+            id="nobody looked at the topics later",
+        ),
+        pytest.param(
             log([commit("a", version=1, expire_timestamp_ms=LATER_MS - 1)], [tombstone("a"), gone("a")]),
             replace(KNOWN, retentions_ms=(1 << 50,)),
             {"a/t-0": (E, G)},
@@ -264,6 +288,8 @@ def test_without_a_retention_no_sweep_takes_the_younger_one_alone() -> None:
     entries = [commit("a"), young("a", "u")]
     assert causes(log(entries, [tombstone("a")]), known=nobody_knows) == {"a/t-0": (E, D)}
     assert causes(log(entries, [tombstone("a", "u")]), known=nobody_knows) == {"a/u-0": (D,)}
+    younger = [commit("a"), commit("a", 7, "u", commit_timestamp_ms=LATER_MS - 3 * MINUTE_MS)]
+    assert causes(log(younger, [tombstone("a")]), known=nobody_knows) == {"a/t-0": (E, D)}
     just_now = [commit("a", commit_timestamp_ms=LATER_MS - 1), young("a", "u")]
     assert causes(log(just_now, [tombstone("a")]), known=nobody_knows) == {"a/t-0": (D,)}
 
@@ -312,6 +338,17 @@ def test_a_sweep_goes_on_in_the_next_batch() -> None:
         assert causes([first, *parts]) == {"a/t-0": (E,), "b/t-0": (E,)}
     parts = [replace(last, entries=last.entries[:1]), replace(last, entries=last.entries[1:2])]
     assert causes([first, *parts]) == {"a/t-0": (E,)}  # a request is never cut in two
+    first = replace(first, entries=(commit("a"), commit("a", 1, "t", 1), young("a", "u")))
+    parts = [replace(last, entries=(tombstone("a", "t", number),)) for number in (0, 1)]
+    assert causes([first, *parts]) == {"a/t-0": (E,), "a/t-1": (E,)}
+
+
+def test_a_topic_s_deletion_writes_what_is_committed_and_what_is_pending() -> None:
+    first, last = log([young("a")], [tombstone("a"), tombstone("a")])
+    pending = BatchSpec(entries=(commit("a", 9),), producer_id=1, transactional=True, timestamp_ms=YOUNG_MS)
+    assert causes([first, pending, last], known=TOPICS_GONE) == {"a/t-0": (T,)}
+    due = replace(first, entries=(commit("a"),))
+    assert causes([due, last], known=TOPICS_GONE) == {"a/t-0": (T,)}  # a sweep names an offset once
 
 
 def test_tombstones_of_a_producer_are_no_coordinator_s() -> None:
@@ -329,12 +366,25 @@ def test_where_records_are_missing_little_is_ruled_out() -> None:
     assert causes([replace(first, gap=1), last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
     odd = BatchSpec(entries=((b"\0\1", b"no value"),), timestamp_ms=YOUNG_MS)
     assert causes([first, odd, last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
+    sweep = log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")])
+    assert causes([sweep[0], replace(sweep[1], gap=1)], known=KNOWN) == {"a/t-0": (E, G), "b/t-0": (E, D)}
     whole_group = replace(last, entries=(tombstone("a"), gone("a")), gap=1)
     assert causes([first, whole_group], known=NO_FACTS) == {"a/t-0": (E, G)}
 
 
 OLD = encode_value(2, 0, {**classic_fields(protocol=None, generation=3), "current_state_timestamp_ms": -1})
 """An empty group, in the version that every release reads."""
+
+
+@pytest.mark.parametrize(
+    "profile, expected", [("group_metadata_manager:3.9", {}), ("group_coordinator", {"a/t-0": (D,)})]
+)
+def test_tombstones_in_a_transaction(profile: str, expected: dict[str, Sequence[Kind]]) -> None:
+    """Up to 3.9 they only take what their producer has pending."""
+    first, last = log([commit("a")], [tombstone("a")])
+    assert causes([first, replace(last, producer_id=1, transactional=True)], profile=profile) == expected
+
+
 WITH_TOMBSTONE = log([(gone("a")[0], OLD), commit("a", version=0)], [tombstone("a"), gone("a")])
 WITHOUT = log([commit("a", version=0)], [tombstone("a")])
 """A group that never had a generation."""

@@ -68,6 +68,9 @@ def possible_causes(case: Case, scene: Scene) -> frozenset[Kind]:
     """The operations that could have written the case; none where only a producer that went past the coordinator."""
     if scene.write.producer_id != NO_PRODUCER_ID:  # coordinators write tombstones outside of transactions only
         return frozenset()
+    is_of_nothing = bool(case.cancelled - case.pending)
+    if is_of_nothing and scene.write.is_whole and scene.powers.is_one_write:  # none deletes what is not there
+        return frozenset()
     return frozenset(kind for kind in CAUSES if _RULES[kind](case, scene))
 
 

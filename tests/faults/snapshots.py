@@ -72,11 +72,20 @@ class Archivist:
         return {log_partition: found[-1] for log_partition, found in self.lineages().items()}
 
     def no_longer_the_log(self) -> set[int]:
-        """Log partitions whose archived bytes the log does not go on from, told from the bytes themselves."""
+        """Log partitions whose archived bytes the log does not go on from, told from the bytes themselves.
+
+        Where a range without a single batch is archived, the leader's epoch of then has to tell.
+        """
         broken = set()
         for log_partition, lineage in self.newest().items():
             log = self.cluster.logs[log_partition]
-            is_prefix = all(log.history.get(at) == batch for at, batch in batches_in(archived(lineage)))
+            held = dict(batches_in(archived(lineage)))
+            is_prefix = all(log.history.get(at) == batch for at, batch in held.items())
+            if not held and lineage.chain:
+                assert self.facts.log_partitions is not None
+                told = self.facts.log_partitions[log_partition].leader_epoch
+                epoch, end = log.end_of(told)
+                is_prefix = epoch == told and end >= lineage.next_log_offset
             if not is_prefix or not log.start <= lineage.next_log_offset <= log.end:
                 broken.add(log_partition)
         return broken

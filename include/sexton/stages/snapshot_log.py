@@ -427,9 +427,12 @@ def _look(
         topic, ends = _all_log_ends(session, request.topic)
         facts, warnings = session.retrying(lambda: collect_facts(session, offsets_topic=topic, taken_at_ms=taken_at_ms))
         topic_id = facts.offsets_topic["topic_id"]
-        archived = archive_ends(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id)
+        before = newest_facts(fs, root, cluster_id=facts.cluster_id)
+        archived = {
+            log_partition: _with_epoch(end, before)
+            for log_partition, end in archive_ends(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id).items()
+        }
         left_epochs = _left_epochs(session, request.topic, archived)
-    before = newest_facts(fs, root, cluster_id=facts.cluster_id)
     others = [name for name in child_folders(fs, root) if name != facts.cluster_id]
     if before is None and not archived and others:
         warnings.append(f"cluster {facts.cluster_id} is new to this archive, which holds {', '.join(others)}")
@@ -447,6 +450,15 @@ def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEn
         return topic, ends
 
     return session.retrying(ask)
+
+
+def _with_epoch(end: ArchiveEnd, before: FactsRecord | None) -> ArchiveEnd:
+    """`end` with the epoch of who led when it was last looked at, where no archived batch tells one: an empty range may
+    be cut off and written over like any other."""
+    told = (before.log_partitions or {}).get(end.log_partition) if before else None
+    if end.leader_epoch != NO_EPOCH or told is None or told.lineage != end.lineage.name:
+        return end
+    return replace(end, leader_epoch=told.leader_epoch)
 
 
 def _left_epochs(session: ClusterSession, name: str, archived: Mapping[int, ArchiveEnd]) -> dict[int, tuple[int, int]]:

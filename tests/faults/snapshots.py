@@ -85,7 +85,7 @@ class Archivist:
                 assert self.facts.log_partitions is not None
                 told = self.facts.log_partitions[log_partition].leader_epoch
                 epoch, end = log.end_of(told)
-                is_prefix = told == -1 or (epoch == told and end >= lineage.next_log_offset)
+                is_prefix = epoch in (told, -1) and (end < 0 or end >= lineage.next_log_offset)
             if not is_prefix or not log.start <= lineage.next_log_offset <= log.end:
                 broken.add(log_partition)
         return broken

@@ -347,8 +347,8 @@ def test_a_topic_s_deletion_writes_what_is_committed_and_what_is_pending() -> No
     first, last = log([young("a")], [tombstone("a"), tombstone("a")])
     pending = BatchSpec(entries=(commit("a", 9),), producer_id=1, transactional=True, timestamp_ms=YOUNG_MS)
     assert causes([first, pending, last], known=TOPICS_GONE) == {"a/t-0": (T,)}
-    due = replace(first, entries=(commit("a"),))
-    assert causes([due, last], known=TOPICS_GONE) == {"a/t-0": (T,)}  # a sweep names an offset once
+    due = replace(first, entries=(commit("a"), young("a", "u")))
+    assert causes([due, last]) == {"a/t-0": (D,)}  # a sweep names an offset once, as a request does
 
 
 def test_tombstones_of_a_producer_are_no_coordinator_s() -> None:
@@ -366,6 +366,8 @@ def test_where_records_are_missing_little_is_ruled_out() -> None:
     assert causes([replace(first, gap=1), last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
     odd = BatchSpec(entries=((b"\0\1", b"no value"),), timestamp_ms=YOUNG_MS)
     assert causes([first, odd, last], known=NO_FACTS) == {"a/t-0": (E, D, T)}
+    part = replace(last, entries=(tombstone("a", "u"),), gap=1)
+    assert causes([first, last, part], known=NO_FACTS) == {"a/t-0": (D, T), "a/u-0": (E, D, T)}
     sweep = log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")])
     assert causes([sweep[0], replace(sweep[1], gap=1)], known=KNOWN) == {"a/t-0": (E, G), "b/t-0": (E, D)}
     whole_group = replace(last, entries=(tombstone("a"), gone("a")), gap=1)

@@ -33,13 +33,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[ProcessEngine]:
-    with ProcessEngine("tests", cores=2, quiet=True) as engine:
-        yield engine
+def processes() -> Iterator[ProcessEngine]:
+    with ProcessEngine("tests", cores=2, quiet=True) as processes:
+        yield processes
 
 
-def test_results_come_in_the_order_of_the_items(engine: ProcessEngine) -> None:
-    found = engine.map("Waiting", [0.4, 0.0, 0.2], lambda seconds: time.sleep(seconds) or (seconds, os.getpid()))
+def test_results_come_in_the_order_of_the_items(processes: ProcessEngine) -> None:
+    found = processes.map("Waiting", [0.4, 0.0, 0.2], lambda seconds: time.sleep(seconds) or (seconds, os.getpid()))
     assert [seconds for seconds, _ in found] == [0.4, 0.0, 0.2]
     assert os.getpid() not in [process for _, process in found]
 
@@ -48,14 +48,14 @@ def _refuse(number: int) -> int:
     raise UsageError(f"not {number}", place="here", fix="try another")
 
 
-def test_an_error_of_ours_comes_back_as_it_is(engine: ProcessEngine) -> None:
+def test_an_error_of_ours_comes_back_as_it_is(processes: ProcessEngine) -> None:
     with pytest.raises(UsageError, match=r"here: not 1 \(try another\)"):
-        engine.map("Refusing", [1, 2], _refuse)
+        processes.map("Refusing", [1, 2], _refuse)
 
 
-def test_any_other_error_says_whose_work_it_was(engine: ProcessEngine) -> None:
+def test_any_other_error_says_whose_work_it_was(processes: ProcessEngine) -> None:
     with pytest.raises(SextonError, match="Dividing: a task failed: ZeroDivisionError"):
-        engine.map("Dividing", [1, 0], lambda number: 1 // number)
+        processes.map("Dividing", [1, 0], lambda number: 1 // number)
 
 
 def test_a_process_that_is_killed_is_told() -> None:
@@ -89,13 +89,12 @@ def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, m
 
 
 def test_an_audit_is_the_same_over_spark(
-    engine: ProcessEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "SMALL_WORK_BYTES", 0)  # nothing is too small to be spread
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
-    here = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "here"))
-    with Engine("tests", quiet=True) as over_spark:
-        there = run_audit(over_spark, AuditRequest(replay=request, out=tmp_path / "there"))
+    here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
+    there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))
     assert here == there
     files = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.parquet"))
     assert files

@@ -1,7 +1,7 @@
 """From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
 
-Two maps, over Spark where the log is large. With a checkpoint only what lies behind its cuts is read, and the fold of
-that is merged with the checkpoint's. The folds end as the run's own checkpoint, `fold/<log_partition>` of its folder.
+Two maps over Spark where the log is large, else one here. With a checkpoint only what lies behind its cuts is read, and
+the fold of that is merged with the checkpoint's. The folds end as the run's own, `fold/<log_partition>` of its folder.
 """
 
 import shutil
@@ -28,6 +28,8 @@ from sexton.stages.source import LogSource, check_files, filesystem
 from sexton.stages.spark import Engine
 
 SAMPLED_GROUPS = 2_000
+UNPACKED = 8
+"""Bytes in memory of a byte of a fold's files, about."""
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
 
@@ -47,6 +49,8 @@ class Merged:
     bytes: int
     largest_batch_bytes: int
     evidence: Evidence
+    fold: PartialFold | None = None
+    """The fold itself, where all of the work is done in this process: it need not be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +66,13 @@ class _FoldWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeWork:
+    """The partial folds of a log partition are in `partial`, or are to be made of `chunks`."""
+
     folder: RunFolder
     log_partition: int
     partial: Path
+    chunks: tuple[_FoldWork, ...]
+    is_here: bool
     base: Path | None
     cut: int | None
     profile: str
@@ -103,20 +111,24 @@ def fold_log(
     ]
     work.sort(key=lambda item: -_size(item.chunk))  # longest first
     log_bytes = sum(_size(item.chunk) for item in work)
-    engine.map("Replaying the log", work, _fold_chunk, work_bytes=log_bytes)
+    base_bytes = sum(path.stat().st_size for path in base.folder.rglob("*.parquet")) if base else 0
+    is_here = engine.works_here(log_bytes + UNPACKED * base_bytes)
+    if not is_here:
+        engine.map("Replaying the log", work, _write_fold)
     merges = [
         _MergeWork(
             folder=folder,
             log_partition=part,
             partial=partial / str(part),
+            chunks=tuple(item for item in work if item.chunk.log_partition == part) if is_here else (),
+            is_here=is_here,
             base=base.fold_dir(part) if base else None,
             cut=source.places[part].cut if part in source.places else None,
             profile=profile.text,
         )
         for part in sorted(source.segments)
     ]
-    folds_bytes = sum(path.stat().st_size for path in partial.rglob("*.*")) if partial.exists() else 0
-    merged = engine.map("Merging folds", merges, _merge, work_bytes=log_bytes + folds_bytes)
+    merged = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
     shutil.rmtree(partial, ignore_errors=True)
     return merged
 
@@ -134,10 +146,14 @@ def _size(chunk: Chunk) -> int:
     return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
 
 
-def _fold_chunk(work: _FoldWork) -> None:
+def _write_fold(work: _FoldWork) -> None:
+    write_bytes(work.target, _fold(work).to_bytes())
+
+
+def _fold(work: _FoldWork) -> PartialFold:
     fs, _ = filesystem(work.uri)
     pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
-    fold = fold_chunk(
+    return fold_chunk(
         (_read(fs, piece) for piece in pieces),
         chunk=replace(work.chunk, pieces=pieces),
         cap_bytes=work.cap_bytes,
@@ -145,7 +161,6 @@ def _fold_chunk(work: _FoldWork) -> None:
         taken_at_ms=work.taken_at_ms,
         profile=profile_of(work.profile),
     )
-    write_bytes(work.target, fold.to_bytes())
 
 
 def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
@@ -169,7 +184,10 @@ def _read(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
 
 
 def _merge(work: _MergeWork) -> Merged:
-    folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
+    if work.is_here:
+        folds = [_fold(chunk) for chunk in sorted(work.chunks, key=lambda item: item.chunk.index)]
+    else:
+        folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
     if work.base is not None:
         folds.insert(0, replace(PartialFold.read_parquet(work.base), cut=None))
     fold = merge_all(folds or [PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)])
@@ -188,4 +206,5 @@ def _merge(work: _MergeWork) -> Merged:
         bytes=fold.counters["bytes"],
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
         evidence=Evidence.of(fold),
+        fold=fold if work.is_here else None,
     )

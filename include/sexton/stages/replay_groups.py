@@ -20,7 +20,7 @@ from sexton.settings import settings
 from sexton.stages import checkpoint
 from sexton.stages.checkpoint import Base
 from sexton.stages.choose_profile import AUTO, choose, of_evidence, of_version
-from sexton.stages.fold_log import Merged, fold_log
+from sexton.stages.fold_log import UNPACKED, Merged, fold_log
 from sexton.stages.interval import Interval, open_interval, write_changes
 from sexton.stages.replay_record import (
     Finished,
@@ -39,8 +39,6 @@ from sexton.tables import TABLES
 
 __all__ = ["STATE_TABLES", "ReplayRequest", "now_ms", "run"]
 
-_UNPACKED = 8
-"""Bytes in memory of a byte of a fold's files, about."""
 STATE_TABLES = (
     "committed_offsets",
     "unreachable_offsets",
@@ -79,12 +77,16 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     )
     folder.write_run(record)
     reach("replay.folded")
+    folds = {part.log_partition: part.fold for part in merged}
+    fold_bytes = UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet"))
+    if not engine.works_here(fold_bytes):
+        folds = {}
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
     finished = engine.map(
         "Writing tables",
         record.log_partitions,
-        lambda part: _finish(folder, record, part, mean_bytes),
-        work_bytes=_UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet")),
+        lambda part: _finish(folder, record, part, mean_bytes, folds.get(part)),
+        work_bytes=fold_bytes,
     )
     counts: Counter[str] = Counter()
     for part in finished:
@@ -172,8 +174,12 @@ def _interval(
     )
 
 
-def _finish(folder: RunFolder, record: RunRecord, log_partition: int, mean_bytes: float) -> Finished:
-    fold = PartialFold.read_parquet(folder.fold_dir(log_partition))
+def _finish(
+    folder: RunFolder, record: RunRecord, log_partition: int, mean_bytes: float, fold: PartialFold | None
+) -> Finished:
+    """Write the rows of one log partition; without its fold at hand it is read."""
+    if fold is None:
+        fold = PartialFold.read_parquet(folder.fold_dir(log_partition))
     count = record.partition_count
     homes = homes_of(fold, log_partition, count)
     state = finish(

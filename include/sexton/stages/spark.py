@@ -4,10 +4,12 @@ A stage's work is a list of items (chunks of log, or log partitions) and a plain
 are small. The data itself stays in the run folder, which executors write and read themselves.
 """
 
+import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,17 +127,22 @@ class Engine:
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """`work` of every item, in the order of `items`, one Spark task an item.
 
-        With `work_bytes` given and small, the items are worked on here, one after the other.
+        With `work_bytes` given and small, the items are worked on here, by threads: most of it is compiled code.
         """
         if not items:
             return []
-        if work_bytes is not None and work_bytes < SMALL_WORK_BYTES and self._session is None:
-            return [work(item) for item in items]
+        if work_bytes is not None and self.works_here(work_bytes):
+            with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
+                return list(pool.map(work, items))
         told = self._spread(label, items, _Told(work))
         for result in told:
             if isinstance(result, SextonError):
                 raise result
         return told
+
+    def works_here(self, work_bytes: int) -> bool:
+        """Whether `map` works on so much in this process."""
+        return work_bytes < SMALL_WORK_BYTES and self._session is None
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
         context = self.session.sparkContext

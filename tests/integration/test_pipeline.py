@@ -176,7 +176,7 @@ def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, tmp_path: Path)
     with Engine("test", iceberg=True, quiet=True) as engine:
         snapshot_log.run(engine, SnapshotRequest(config=clients, archive=archive), now_ms=now_ms)
         asked = ReplayRequest(
-            run_id="sweep", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1
+            run_id="sweep", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1, settle_ms=0
         )
         replay_groups.run(engine, folder, asked)
         find_expired.run(engine, folder)

@@ -131,3 +131,13 @@ def s3_server(trouble: Unavailable | None = None) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def objects(store: pafs.FileSystem, root: str) -> dict[str, bytes]:
+    """Every object below a path."""
+    found = {}
+    for info in store.get_file_info(pafs.FileSelector(root, recursive=True)):
+        if info.type == pafs.FileType.File:
+            with store.open_input_stream(info.path) as file:
+                found[info.path.removeprefix(f"{root}/")] = file.read()
+    return found

@@ -18,7 +18,7 @@ from pyarrow import fs as pafs
 from sexton.log.verify import verify
 from sexton.stages import snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
-from tests.faults.stores import Fault, FaultyHandler, Unavailable, s3_server
+from tests.faults.stores import Fault, FaultyHandler, Unavailable, objects, s3_server
 
 CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -121,13 +121,3 @@ def test_an_object_store_that_has_no_time(
             again = story(seed, tmp_path / str(at), disturbed=0, disturb=disturb)
             assert objects(store, f"archive{again.archivist.archive}") == files(whole.archivist.archive)
         tell(f"{len(places)} of {calls} places")
-
-
-def objects(store: pafs.FileSystem, root: str) -> dict[str, bytes]:
-    """As `files`, of an object store."""
-    found = {}
-    for info in store.get_file_info(pafs.FileSelector(root, recursive=True)):
-        if info.type == pafs.FileType.File:
-            with store.open_input_stream(info.path) as file:
-                found[info.path.removeprefix(f"{root}/")] = file.read()
-    return found

@@ -78,7 +78,7 @@ def spare_broker(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[EmbeddedBroker]:
     # After a crash the controller waits for the session of the dead broker to end before it takes the new one.
-    impatient = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+    impatient = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "quota.window.num": "2"}
     directory = tmp_path_factory.mktemp("spare")
     broker = EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=impatient)
     yield broker

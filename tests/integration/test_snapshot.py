@@ -1,21 +1,30 @@
 """The archive against the broker's own disk: every byte, once, and what happens when the log does not go on."""
 
 import json
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
 from pyarrow import fs as pafs
 
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, dump_log
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.fetch import LogReader
+from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload
 from sexton.log.archive import list_archived, newest_facts, read_manifest, verify_segment
-from sexton.stages import snapshot_log
+from sexton.log.verify import verify
+from sexton.stages import import_log, snapshot_log
+from sexton.stages.import_log import ImportRequest
 from sexton.stages.snapshot_log import Snapshot
 from tests.integration.test_broker import commit
 
@@ -110,6 +119,71 @@ def test_small_segments_hold_the_same_bytes(
     before = disk_bytes(broker)
     assert snapshot(config).segments > len(before) * 2
     assert_same(tmp_path / "archive", broker, at_least=before)
+
+
+def test_a_disk_is_taken_in_and_snapshots_go_on(
+    broker: EmbeddedBroker,
+    config: ClientConfig,
+    workload: Workload,
+    snapshot: Callable[[ClientConfig], Snapshot],
+    tmp_path: Path,
+) -> None:
+    """The copy of a disk that is being written is as good as a snapshot."""
+    shutil.copytree(broker.data, tmp_path / "copy", ignore=lambda _, names: [n for n in names if n.endswith("index")])
+    copied = {
+        int(folder.name.rpartition("-")[2]): b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+        for folder in (tmp_path / "copy").glob(f"{OFFSETS_TOPIC}-*")
+    }
+    archive = tmp_path / "archive"
+    request = ImportRequest(source=str(tmp_path / "copy"), archive=str(archive), taken_at_ms=1_799_999_999_999)
+    taken = import_log.run(request)
+    assert (taken.cluster_id, taken.lineages) == (broker.cluster_id, 4)
+    held = archived_bytes(archive)
+    for part, data in held.items():
+        assert copied[part].startswith(data)
+        assert len(copied[part]) - len(data) < 200  # at most a batch that was half written
+    commit(config, group_id="after-the-copy", count=3)
+    before = disk_bytes(broker)
+    assert snapshot(config).alerts == []
+    assert_same(archive, broker, at_least=before)
+    assert verify(LOCAL, str(archive)).findings == []
+    assert import_log.run(request).segments == 0
+
+
+def test_a_quota_is_waited_for(
+    own_broker: EmbeddedBroker,
+    snapshot: Callable[[ClientConfig], Snapshot],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker asks this client to wait, and no request is sent, refused or lost in between."""
+    bytes_per_second = 8_000
+    config = client_config({"client.id": "held-back"}, bootstrap_servers=own_broker.bootstrap_servers)
+    commit(config, group_id="g", count=150)
+    entity = AlterClientQuotasRequest.EntryData.EntityData(entity_type="client-id", entity_name="held-back")
+    rate = AlterClientQuotasRequest.EntryData.OpData(
+        key="consumer_byte_rate", value=float(bytes_per_second), remove=False
+    )
+    with ClusterSession(config) as session:
+        entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=[rate])
+        (answer,) = session.call(AlterClientQuotasRequest(entries=[entry], validate_only=False)).entries
+        assert answer.error_code == 0
+    throttles: list[int] = []
+    call = ClusterSession.call
+
+    def watched(self: ClusterSession, request: Any, **options: Any) -> Any:
+        answer = call(self, request, **options)
+        throttles.append(getattr(answer, "throttle_time_ms", 0))
+        return answer
+
+    monkeypatch.setattr(ClusterSession, "call", watched)
+    monkeypatch.setattr(LogReader, "__init__", partialmethod(LogReader.__init__, response_bytes=4_000))
+    monkeypatch.setattr(ClusterSession, "refresh", lambda self: pytest.fail("a request was refused"))
+    begun = time.monotonic()
+    taken = snapshot(config)
+    assert taken.size_bytes / (time.monotonic() - begun) < bytes_per_second * 1.5  # Kafka counts by windows of a second
+    assert max(throttles) > 0
+    assert archived_bytes(tmp_path / "archive") == disk_bytes(own_broker)
 
 
 def test_a_log_that_lost_its_end_starts_a_new_lineage(

@@ -15,8 +15,7 @@ from sexton.stages.import_log import ImportRequest
 from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.source import filesystem
 from tests.faults.snapshots import START_MS, InlineEngine, disk_of, topics_of
-from tests.faults.stores import s3_server
-from tests.faults.test_writes import objects
+from tests.faults.stores import objects, s3_server
 from tests.kafka.fake_cluster import FakeCluster
 
 

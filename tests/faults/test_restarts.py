@@ -1,0 +1,161 @@
+"""A real broker that is killed and started again, or stops in its tracks, while snapshots of it are taken."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyarrow import fs as pafs
+
+from sexton.errors import BrokerError
+from sexton.java import find_java
+from sexton.kafka import jars
+from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import OFFSETS_TOPIC, log_ends
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import describe_topic
+from sexton.local.workload import commit_offsets
+from sexton.log.archive import lineages, list_archived, newest_facts
+from sexton.log.verify import verify
+from sexton.settings import settings, variable
+from sexton.stages import snapshot_log
+from sexton.stages.snapshot_log import Snapshot, SnapshotRequest
+from tests.faults.snapshots import InlineEngine
+
+LOCAL = pafs.LocalFileSystem()
+# After a crash the controller waits for the session of the dead broker to end before it takes the new one.
+IMPATIENT = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+    broker = EmbeddedBroker(
+        tmp_path_factory.mktemp("restarts"),
+        port=free_port(),
+        java=java,
+        jars=jars.ensure(settings().cache, "kafka"),
+        settings=IMPATIENT,
+    )
+    with broker:
+        config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
+        admin = AdminClient(config.for_confluent())
+        for made in admin.create_topics([NewTopic("somewhere", 1, 1)]).values():
+            made.result(30)
+        commit(config, 40)
+        yield broker
+
+
+@pytest.fixture
+def config(broker: EmbeddedBroker) -> ClientConfig:
+    return client_config({}, bootstrap_servers=broker.bootstrap_servers)
+
+
+def commit(config: ClientConfig, count: int) -> None:
+    """Commits of several groups, so that every log partition has some."""
+    admin = AdminClient({**config.for_confluent(), "log_level": 0})
+    for number in range(count):
+        commit_offsets(admin, f"group-{number % 8}", [TopicPartition("somewhere", 0, number)])
+
+
+def take(config: ClientConfig, archive: Path) -> Snapshot:
+    request = SnapshotRequest(config=config, archive=str(archive))
+    engine = InlineEngine(Random(0))
+    return snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_is_killed_and_comes_back(
+    broker: EmbeddedBroker,
+    config: ClientConfig,
+    full: bool,
+    tmp_path: Path,
+    tell: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every byte once, in one lineage: what is committed on the only replica survives a kill."""
+    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 9)
+    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 500)
+    kills, over = 50 if full else 2, threading.Event()
+    failures: list[BaseException] = []
+
+    def restart() -> None:
+        rng = Random(kills)
+        try:
+            for _ in range(kills):
+                time.sleep(rng.random())
+                broker.kill()
+                broker.start()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            over.set()
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    taken = []
+    while not over.is_set():
+        taken.append(take(config, tmp_path / "archive"))
+        if not over.is_set():  # a new archive has something to read each time
+            taken.append(take(config, tmp_path / f"archive-{len(taken)}"))
+    thread.join()
+    assert failures == []
+    commit(config, 8)
+    taken.append(take(config, tmp_path / "archive"))
+    assert not any(one.alerts for one in taken)
+    for archive in tmp_path.glob("archive*"):
+        facts = newest_facts(LOCAL, str(archive), cluster_id=broker.cluster_id)
+        assert facts is not None
+        ids = {"cluster_id": facts.cluster_id, "topic_id": facts.offsets_topic["topic_id"]}
+        assert all(len(found) == 1 for found in lineages(LOCAL, str(archive), **ids).values())
+        assert verify(LOCAL, str(archive), cluster_id=facts.cluster_id).findings == []
+        for part, segments in list_archived(LOCAL, str(archive), **ids).items():
+            held = b"".join(Path(segment.path).read_bytes() for segment in segments)
+            assert disk(broker, part).startswith(held)
+    tell(f"{kills} restarts, {len(taken)} snapshots")
+
+
+def disk(broker: EmbeddedBroker, part: int) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((broker.data / f"{OFFSETS_TOPIC}-{part}").glob("*.log")))
+
+
+def test_a_broker_that_stops_in_its_tracks(
+    broker: EmbeddedBroker, config: ClientConfig, full: bool, tell: Callable[[str], None]
+) -> None:
+    """The connection stands, new ones are taken, and nothing is answered: each call ends at its deadline."""
+    running = running_broker(broker.directory)
+    assert running is not None
+    longest = 0.0
+    with ClusterSession(config, request_timeout_ms=600, retry_for_s=0.5) as session:
+        topic = describe_topic(session, OFFSETS_TOPIC)
+        calls: list[Callable[[], object]] = [
+            lambda: describe_topic(session, OFFSETS_TOPIC),
+            lambda: log_ends(session, topic),
+            lambda: ClusterSession(config, connect_timeout_ms=600),
+        ]
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            for number in range(21 if full else 3):
+                begun = time.monotonic()
+                with pytest.raises(BrokerError):
+                    calls[number % len(calls)]()
+                longest = max(longest, time.monotonic() - begun)
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                session.retrying(lambda: describe_topic(session, OFFSETS_TOPIC))
+                break
+            except BrokerError:
+                time.sleep(0.2)
+        else:
+            pytest.fail("the session does not recover")
+    assert longest < 0.6 * 1.1 + 0.5  # the tenth is promised, the rest is a busy machine's
+    tell(f"the longest of the calls took {longest:.2f} s, their deadline is 0.60 s")

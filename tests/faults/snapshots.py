@@ -74,19 +74,23 @@ class Archivist:
     def no_longer_the_log(self) -> set[int]:
         """Log partitions whose archived bytes the log does not go on from, told from the bytes themselves.
 
-        Where a range without a single batch is archived, the leader's epoch of then has to tell.
+        What lies below the log's start is gone. Where the archive holds no batch above it there is nothing to compare,
+        and the leader epochs have to tell.
         """
+        assert self.facts.log_partitions is not None
         broken = set()
         for log_partition, lineage in self.newest().items():
-            log = self.cluster.logs[log_partition]
+            log, reached = self.cluster.logs[log_partition], lineage.next_log_offset
             held = dict(batches_in(archived(lineage)))
-            is_prefix = all(log.history.get(at) == batch for at, batch in held.items())
-            if not held and lineage.chain:
-                assert self.facts.log_partitions is not None
+            left = {at: batch for at, batch in held.items() if at >= log.start}
+            is_prefix = left.items() <= log.history.items()
+            if lineage.chain and not left:
                 told = self.facts.log_partitions[log_partition].leader_epoch
+                if held:
+                    told = int.from_bytes(held[max(held)][12:16], "big")
                 epoch, end = log.end_of(told)
-                is_prefix = epoch in (told, -1) and (end < 0 or end >= lineage.next_log_offset)
-            if not is_prefix or not log.start <= lineage.next_log_offset <= log.end:
+                is_prefix = epoch in (told, -1) and (end < 0 or end >= reached)
+            if not is_prefix or not log.start <= reached <= log.end:
                 broken.add(log_partition)
         return broken
 
@@ -101,7 +105,7 @@ class Archivist:
             kept = dict(batches_in(b"".join(log.batches)))
             assert lineage.next_log_offset == log.end
             assert {at: batch for at, batch in kept.items() if at >= start}.items() <= held.items()
-            assert held.items() <= log.history.items()
+            assert {at: batch for at, batch in held.items() if at >= log.start}.items() <= log.history.items()
             assert self.facts.log_partitions is not None
             told = self.facts.log_partitions[log.log_partition]
             assert (told.lineage, told.high_watermark) == (lineage.lineage.name, log.end)

@@ -78,8 +78,10 @@ class FakeLog:
         self.epochs.append((self.epoch, self.end))
 
     def delete_below(self, log_offset: int) -> None:
-        """Move the log start up, as DeleteRecords does."""
-        self.start = max(self.start, log_offset)
+        """Move the log start up as retention does, which deletes whole segments: to where a batch begins, or the end.
+        DeleteRecords, which could leave it within a batch, is refused for internal topics (ReplicaManager)."""
+        begins = (int.from_bytes(batch[:8], "big") for batch in self.batches)
+        self.start = max(self.start, next((at for at in begins if at >= log_offset), self.end))
         self.batches = [batch for batch in self.batches if _next_offset(batch) > self.start]
         earlier = [entry for entry in self.epochs if entry[1] <= self.start]
         later = [entry for entry in self.epochs if entry[1] > self.start]
@@ -260,7 +262,9 @@ def _fenced(log: FakeLog, current_leader_epoch: int) -> int:
 
 
 def _next_offset(batch: bytes) -> int:
-    return int.from_bytes(batch[0:8], "big") + int.from_bytes(batch[23:27], "big") + 1
+    """Where a batch ends; an entry of magic 0 or 1 carries the offset of its last record."""
+    delta = int.from_bytes(batch[23:27], "big") if batch[16] >= 2 else 0
+    return int.from_bytes(batch[0:8], "big") + delta + 1
 
 
 def batches_in(log: bytes) -> Iterator[tuple[int, bytes]]:

@@ -188,7 +188,7 @@ class LogReader:
                 self._pace.spend(len(data))
             if frames.is_last:
                 return
-            if frames.next_offset is not None:
+            if frames.next_offset is not None and frames.next_offset > position:
                 position, empty_answers = frames.next_offset, 0
             elif data:
                 raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=self.place)

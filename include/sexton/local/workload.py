@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sexton.errors import BrokerError
 from sexton.kafka.admin import delete_group_offsets
 from sexton.kafka.client import ClientConfig
+from sexton.kafka.facts import committed_offsets
 from sexton.kafka.session import ClusterSession
 
 TOPICS = {"orders": 3, "payments": 4, "clicks": 6, "inventory": 2, "doomed": 4, "reborn": 4}
@@ -50,6 +51,8 @@ SIMPLE_GROUPS = (
 # The Python client hands a group to a transaction as text that must be printable ASCII.
 TRANSACTIONAL_GROUPS = tuple(name for name in SIMPLE_GROUPS if name.isascii() and name.isprintable())
 PINNED_GROUP = "pinned-by-transaction"
+LEFT_BEHIND = {"orphaned-by-deletion": "doomed", "stale-topic-id": "reborn"}
+"""Groups by the topic, deleted later, that they committed to."""
 METADATA = ("", "", "", "node-7", "реплика-é中😀", '{"offset": 1, "note": "</script>"}')
 TIMEOUT_S = 15
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -129,8 +132,8 @@ class _Clients:
                 for number in range(MESSAGES_A_PARTITION):
                     producer.produce(topic, value=f"message {number}", partition=partition)
         producer.flush(TIMEOUT_S)
-        self._alter("orphaned-by-deletion", [TopicPartition("doomed", partition, 5) for partition in range(4)])
-        self._alter("stale-topic-id", [TopicPartition("reborn", partition, 7) for partition in range(4)])
+        for group, topic in LEFT_BEHIND.items():
+            self._alter(group, [TopicPartition(topic, partition, 5) for partition in range(TOPICS[topic])])
         self._alter(PINNED_GROUP, [TopicPartition("clicks", partition, 11) for partition in range(6)])
 
     def run_members(self) -> dict[str, tuple[str, ...]]:
@@ -205,18 +208,22 @@ class _Clients:
         self.counts["open_transactions"] += 1
 
     def remove_topics(self) -> None:
-        for topic in ("doomed", "reborn"):
+        for topic in LEFT_BEHIND.values():
             _wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                return self._create({"reborn": REBORN_PARTITIONS})
+                self._create({"reborn": REBORN_PARTITIONS})
+                break
             except KafkaException as error:
                 # Deleting goes on for a moment after it was confirmed.
                 is_still_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
                 if not is_still_there or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+        # The coordinator hears of it later still, and writes the tombstones of their offsets then.
+        while any(committed_offsets(self._session, group) for group in LEFT_BEHIND) and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def _member(self, group_id: str, protocol: str, topics: Sequence[str], **more: str) -> Consumer:
         consumer = Consumer(

@@ -70,6 +70,9 @@ def write_archive(root: Path, logs: Mapping[int, bytes], *, partition_count: int
 class Here:
     """Spark's part, done in this process."""
 
+    def works_here(self, work_bytes: int) -> bool:
+        return True
+
     def map(self, label: str, items: Sequence[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
         return [work(item) for item in items]
 

@@ -20,10 +20,7 @@ TIDY = (
     "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(60)"
 )
 # A grandchild in a session of its own whose parent is gone: nothing but the mark ties it to the system.
-RUNAWAY = (
-    "import os, subprocess, sys\n"
-    f"subprocess.Popen([sys.executable, '-c', {SLEEPER!r}], start_new_session=True)"
-)
+RUNAWAY = f"import os, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {SLEEPER!r}], start_new_session=True)"
 
 # A child without the mark (one that wrote a title over its environment) that outlives its parent.
 UNMARKED = (

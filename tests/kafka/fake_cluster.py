@@ -262,9 +262,11 @@ def _fenced(log: FakeLog, current_leader_epoch: int) -> int:
 
 
 def _next_offset(batch: bytes) -> int:
-    """Where a batch ends; an entry of magic 0 or 1 carries the offset of its last record."""
-    delta = int.from_bytes(batch[23:27], "big") if batch[16] >= 2 else 0
-    return int.from_bytes(batch[0:8], "big") + delta + 1
+    """Where a batch ends, or a message set: an entry of magic 0 or 1 carries the offset of its last record."""
+    if batch[16] >= 2:
+        return int.from_bytes(batch[0:8], "big") + int.from_bytes(batch[23:27], "big") + 1
+    last = list(read_batches(batch))[-1]
+    return last.base_offset + 1
 
 
 def batches_in(log: bytes) -> Iterator[tuple[int, bytes]]:

@@ -31,5 +31,5 @@ lint: install ## Check style and types
 	$(PY) -m mypy
 
 lock: install ## Resolve pyproject.toml again into requirements.txt (UPGRADE=--upgrade takes newer releases)
-	.venv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --quiet $(UPGRADE) --output-file requirements.txt

@@ -46,6 +46,7 @@ ROOTS: dict[JarSet, tuple[str, ...]] = {
     "spark": (
         "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
         "org.xerial:sqlite-jdbc:3.54.1.0",
+        "org.postgresql:postgresql:42.7.13",
     ),
 }
 EXCLUDED = (
@@ -54,6 +55,7 @@ EXCLUDED = (
     "org.apache.kafka:connect-json",
     "org.apache.kafka:connect-runtime",
     "org.apache.kafka:connect-transforms",
+    "org.checkerframework:checker-qual",  # annotations for compilers, which Postgres's driver names as its need
 )
 
 

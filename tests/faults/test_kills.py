@@ -72,7 +72,7 @@ def test_a_snapshot_killed_anywhere(
     for number in range(20 if full else 2):
         rng = Random(f"{seed} {number}")
         whole, _ = told(seed + number, tmp_path / f"{number}-whole")
-        at = f"{name}:{rng.choice((1, 1, 2, 3))}"
+        at = f"{name}:{rng.choice((1, 1, 2, 3)) if number else 1}"  # some are come by once only
         story, killed_here = told(seed + number, tmp_path / f"{number}-killed", kill_at=at, chapter=rng.randrange(3))
         kills += killed_here
         assert files(story.archivist.archive) == files(whole.archivist.archive), at

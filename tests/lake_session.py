@@ -27,11 +27,7 @@ def lake_at(folder: Path) -> Lake:
 
 def iceberg_session(lake: Lake) -> SparkSession:
     """The session, with `lake` as one of its catalogs."""
-    session = spark_session("tests", conf=lake.spark_conf(ensure(settings().cache, "spark")))
-    for name, value in lake.spark_conf().items():
-        if name.startswith("spark.sql.catalog."):
-            session.conf.set(name, value)
-    return session
+    return spark_session("tests", conf=lake.spark_conf(ensure(settings().cache, "spark")))
 
 
 def engine_of(session: SparkSession) -> Engine:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import NoCoverage, SetupError, UsageError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake, open_lake, reader_properties
 from sexton.settings import Settings
@@ -25,14 +25,26 @@ from tests.lake_session import lake_at
         ),
         (
             {"type": "jdbc", "uri": "jdbc:postgresql://db/lake", "jdbc.user": "u", "jdbc.password": "p@ss"},
-            {"type": "sql", "uri": "postgresql://u:p%40ss@db/lake"},
+            {"type": "sql", "uri": "postgresql+psycopg2://u:p%40ss@/lake?host=db"},
+        ),
+        (
+            {
+                "type": "jdbc",
+                "uri": "jdbc:postgresql://u:p%40ss@one:5433,two/lake?ssl=true&currentSchema=s&prepareThreshold=0",
+                "jdbc.ApplicationName": "sexton",
+            },
+            {
+                "type": "sql",
+                "uri": "postgresql+psycopg2://u:p%40ss@/lake?application_name=sexton&host=one%3A5433&host=two"
+                "&options=-csearch_path%3Ds&sslmode=verify-full",
+            },
         ),
         (
             {"type": "rest", "uri": "https://catalog", "warehouse": "w", "s3.endpoint": "http://s3"},
             {"type": "rest", "uri": "https://catalog", "warehouse": "w", "s3.endpoint": "http://s3"},
         ),
     ],
-    ids=["sqlite", "postgres", "rest"],
+    ids=["sqlite", "postgres", "postgres, all in the uri", "rest"],
 )
 def test_a_catalog_in_pyicebergs_words(properties: dict[str, str], told: dict[str, str]) -> None:
     assert {k: v for k, v in reader_properties(properties).items() if k != "init_catalog_tables"} == told
@@ -68,6 +80,27 @@ def test_a_lake_that_was_never_written(tmp_path: Path) -> None:
     with pytest.raises(NoCoverage):
         lake_at(tmp_path).reader()
     assert not (tmp_path / "catalog.db").exists()
+
+
+@pytest.mark.parametrize(
+    "uri", ["jdbc:postgresql://u:canary@db/x?a=1", "jdbc:postgresql://db/x?user=u&a=1&password=canary"]
+)
+def test_a_login_is_taken_out_of_the_uri(uri: str) -> None:
+    """Iceberg's own errors show it."""
+    found = open_lake({"type": "jdbc", "uri": uri}).properties
+    assert found["uri"] == "jdbc:postgresql://db/x?a=1"
+    assert (found["jdbc.user"], found["jdbc.password"]) == ("u", "canary")
+
+
+def test_properties_go_before_the_uri() -> None:
+    found = open_lake({"type": "jdbc", "uri": "jdbc:postgresql://u:old@db/x", "jdbc.password": "new"}).properties
+    assert (found["jdbc.user"], found["jdbc.password"]) == ("u", "new")
+
+
+def test_a_driver_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    lake = open_lake({"type": "jdbc", "uri": "jdbc:oracle://db/x", "warehouse": str(tmp_path)})
+    with pytest.raises(SetupError, match=r"pip install 'sexton\[postgres\]'"):
+        lake.reader()
 
 
 def test_no_password_is_shown() -> None:

@@ -1,4 +1,7 @@
-"""Publishing is all or nothing to whoever reads through `runs`, whatever attempts, overlaps and crashes come."""
+"""Publishing is all or nothing to whoever reads through `runs`, whatever attempts, overlaps and crashes come.
+
+What a catalog could do differently is tried on each kind of them.
+"""
 
 import threading
 from collections.abc import Callable
@@ -45,6 +48,10 @@ FACTS: dict[str, Any] = {
     "counts": [{"table": "groups", "rows": 3}],
     "warnings": ["one"],
 }
+
+
+any_catalog = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="module")
+"""About rows and readers: one kind of catalog is enough."""
 
 
 class Runs:
@@ -118,6 +125,7 @@ def test_the_first_runs_of_a_new_lake(runs: Runs) -> None:
     assert runs.seen() == {("one", 1): (2, 1), ("other", 2): (2, 1)}
 
 
+@any_catalog
 def test_the_option_named_branch_writes_to_main(runs: Runs) -> None:
     """Why the branch is a part of the table's name everywhere here: Iceberg ignores the option, silently."""
     key = runs.write("one")
@@ -127,6 +135,7 @@ def test_the_option_named_branch_writes_to_main(runs: Runs) -> None:
     assert owner(load(runs.lake, "groups"), key) == "one"
 
 
+@any_catalog
 def test_a_branch_is_no_publication(runs: Runs) -> None:
     key = runs.write("one")
     assert runs.branches(key) == list(NAMES)
@@ -134,6 +143,7 @@ def test_a_branch_is_no_publication(runs: Runs) -> None:
     assert runs.published() == []
 
 
+@any_catalog
 def test_a_branch_is_read_back(runs: Runs) -> None:
     key = runs.write("one", groups=3)
     found = load(runs.lake, "groups")
@@ -145,6 +155,7 @@ def test_a_branch_is_read_back(runs: Runs) -> None:
     assert read_branch(found.metadata_location, {}, "groups", runs.key("nobody"), None) is None
 
 
+@any_catalog
 def test_writing_a_branch_again_replaces_it(runs: Runs) -> None:
     runs.write("one", groups=3)
     assert runs.counts(runs.publish(runs.write("one", groups=1, tombstones=0))) == (1, 0)
@@ -160,6 +171,7 @@ def test_publishing_twice_is_publishing_once(runs: Runs) -> None:
     assert before == [load(runs.lake, name).metadata_location for name in (*NAMES, "runs")]
 
 
+@any_catalog
 def test_what_runs_tells_comes_back(runs: Runs) -> None:
     run = runs.both("one")
     (found,) = runs.published()
@@ -168,6 +180,7 @@ def test_what_runs_tells_comes_back(runs: Runs) -> None:
     assert {name: found.facts[name] for name in FACTS} == FACTS
 
 
+@any_catalog
 def test_a_run_without_a_branch_is_refused(runs: Runs) -> None:
     with pytest.raises(UsageError, match="validate_tables"):
         runs.publish(runs.key("one"))
@@ -185,6 +198,7 @@ def test_runs_of_two_instants_overlap(runs: Runs, order: tuple[int, int]) -> Non
     assert runs.on_main(keys[1]) == ("late", "late")
 
 
+@any_catalog
 def test_rows_that_nobody_replaced_are_not_written_again(runs: Runs) -> None:
     early, late = runs.write("early", 1), runs.write("late", 2)
     files = {
@@ -201,6 +215,7 @@ def branch_head(runs: Runs, key: RunKey) -> int:
     return head.snapshot_id
 
 
+@any_catalog
 @pytest.mark.parametrize("second", [(3, 2), (0, 2), (0, 0)], ids=["other rows", "one table empty", "all empty"])
 def test_a_later_attempt_replaces_an_earlier_one(runs: Runs, second: tuple[int, int]) -> None:
     """Also where it has no row: overwritePartitions alone would leave the earlier rows there."""
@@ -219,6 +234,7 @@ def test_main_replaced_the_partition_since_the_branch_was_made(runs: Runs, rows:
     assert runs.on_main(slow) == tuple("slow" if count else None for count in rows)
 
 
+@any_catalog
 def test_an_empty_first_attempt_is_filled_by_a_second(runs: Runs) -> None:
     slow = runs.write("slow", groups=2)
     runs.both("empty", groups=0, tombstones=0)
@@ -227,6 +243,7 @@ def test_an_empty_first_attempt_is_filled_by_a_second(runs: Runs) -> None:
     assert runs.seen() == {("slow", 1): (2, 1)}
 
 
+@any_catalog
 def test_other_clusters_are_left_alone(runs: Runs) -> None:
     other = Runs(runs.spark, runs.lake, runs.folder, "of another's")
     other.both("theirs", groups=1)
@@ -257,6 +274,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
     monkeypatch.setattr(publishing, name, dying)
 
 
+@any_catalog
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch, step: str, after: bool) -> None:
@@ -306,6 +324,7 @@ def test_publishers_side_by_side(runs: Runs) -> None:
     assert runs.seen() == {("r1", 1): (1, 1), ("r2", 2): (2, 1)}
 
 
+@any_catalog
 def test_the_newest_run_at_an_instant(runs: Runs) -> None:
     for hour in (1, 3):
         runs.both(f"r{hour}", hour)
@@ -315,6 +334,7 @@ def test_the_newest_run_at_an_instant(runs: Runs) -> None:
         published_at(runs.lake, HOUR - 1, cluster_id=runs.cluster_id)
 
 
+@any_catalog
 def test_a_run_outlives_its_snapshot(runs: Runs) -> None:
     """Maintenance may expire the snapshot that `runs` names, as long as the rows stay."""
     gone = PublishedRun(key=(run := runs.both("one")).key, facts={**run.facts, "snapshots": []})
@@ -324,6 +344,7 @@ def test_a_run_outlives_its_snapshot(runs: Runs) -> None:
         read_published(runs.lake, gone, "groups")
 
 
+@any_catalog
 def test_columns_can_be_chosen(runs: Runs) -> None:
     run = runs.both("one")
     found = read_published(runs.lake, run, "groups", ["group_id", "subscribed_topics"])
@@ -331,6 +352,7 @@ def test_columns_can_be_chosen(runs: Runs) -> None:
     assert sorted(found["group_id"].to_pylist()) == ["g0", "g1"]
 
 
+@any_catalog
 def test_an_older_table_gets_new_columns(runs: Runs) -> None:
     identifier = runs.lake.identifier("members")
     runs.spark.sql(f"CREATE TABLE {identifier} (cluster_id STRING, as_of_ms BIGINT) USING iceberg")
@@ -339,5 +361,6 @@ def test_an_older_table_gets_new_columns(runs: Runs) -> None:
     assert found == set(TABLES["members"].arrow_schema().names)
 
 
+@any_catalog
 def test_dropping_a_branch_that_is_not_there(runs: Runs) -> None:
     drop_branch(runs.spark, runs.lake, runs.key("nobody"), NAMES)

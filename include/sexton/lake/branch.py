@@ -57,19 +57,19 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
     """Create what is not there, and add the columns declared since to what is."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
-    catalog = lake.reader()
-    there = {name for _, name in catalog.list_tables(lake.namespace)}
+    with lake.reader() as catalog:
+        there = {name for _, name in catalog.list_tables(lake.namespace)}
 
-    def ensure(table: Table) -> None:
-        identifier = lake.identifier(table)
-        if table.name not in there:
-            spark.sql(create_table(table, identifier))
-            return
-        known = set(catalog.load_table((lake.namespace, table.name)).schema().column_names)
-        if missing := [column for column in table.all_columns if column.name not in known]:
-            spark.sql(add_columns(missing, identifier))
+        def ensure(table: Table) -> None:
+            identifier = lake.identifier(table)
+            if table.name not in there:
+                spark.sql(create_table(table, identifier))
+                return
+            known = set(catalog.load_table((lake.namespace, table.name)).schema().column_names)
+            if missing := [column for column in table.all_columns if column.name not in known]:
+                spark.sql(add_columns(missing, identifier))
 
-    side_by_side(ensure, tables)
+        side_by_side(ensure, tables)
 
 
 def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[str, Sequence[Path]]) -> None:

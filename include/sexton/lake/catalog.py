@@ -1,27 +1,40 @@
 """One set of Iceberg catalog properties, in the words of Iceberg's Java side, for Spark and for readers without a JVM.
 
 The default is the JDBC catalog on a SQLite file. Any other (REST, Glue, Nessie, Polaris, JDBC on Postgres) is a matter
-of its properties: they go to Spark as they are, and to pyiceberg with `jdbc` told in its words.
+of its properties: they go to Spark as they are, and to pyiceberg with `jdbc` told in its words. A login in a JDBC uri
+is taken out of it first: errors and plans may show a uri.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import NoCoverage, SetupError, SextonError, UsageError
 from sexton.settings import settings
 from sexton.tables import Table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from sqlalchemy import URL
 
+_JDBC = "jdbc:"
 _SQLITE = "jdbc:sqlite:"
-_JDBC_DEFAULTS = {
-    "jdbc.schema-version": "V1",  # the layout that pyiceberg reads too
-    "jdbc.busy_timeout": "60000",  # SQLite has one writer: the others wait
+_JDBC_DEFAULTS = {"jdbc.schema-version": "V1"}  # the layout that pyiceberg reads too
+_SQLITE_DEFAULTS = {"jdbc.busy_timeout": "60000"}  # it has one writer: the others wait
+_LOGIN = ("user", "password")
+_LIBPQ = {
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
 }
+"""Options of Postgres's JDBC driver that its C library has, too; the others are the JDBC driver's own affair."""
 
+_NOTHING = "nothing was ever published here"
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
 
 
@@ -53,12 +66,20 @@ class Lake:
         }
 
     def reader(self) -> "Catalog":
-        """The same catalog for pyiceberg; NoCoverage while its SQLite file is not there."""
+        """The same catalog for pyiceberg, to be closed; NoCoverage while nothing was ever published to it."""
         from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NotInstalledError
 
         if (file := _sqlite_file(self.properties)) is not None and not file.exists():
-            raise NoCoverage("nothing was ever published here", place=file)
-        return load_catalog(self.name, **reader_properties(self.properties))
+            raise NoCoverage(_NOTHING, place=file)
+        try:
+            catalog = load_catalog(self.name, **reader_properties(self.properties))
+        except NotInstalledError as error:
+            what = f"pyiceberg lacks the driver of this catalog: {error.__cause__ or error}"
+            raise SetupError(what, fix="for Postgres: pip install 'sexton[postgres]'") from None
+        if self.properties.get("type") == "jdbc":
+            _require_tables(catalog, self.properties["uri"])
+        return catalog
 
     @property
     def place(self) -> str:
@@ -76,8 +97,9 @@ def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
     default = {"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri}
     found = dict(properties or config.catalog_properties or default)
     if found.get("type") == "jdbc":
-        found = {**_JDBC_DEFAULTS, **found}
+        found = {**_JDBC_DEFAULTS, **_login_apart(found)}
         if (file := _sqlite_file(found)) is not None:
+            found = {**_SQLITE_DEFAULTS, **found}
             file.parent.mkdir(parents=True, exist_ok=True)
     return Lake(properties=found)
 
@@ -98,9 +120,38 @@ def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     return {**shared, "type": "sql", "uri": _sqlalchemy_url(properties), "init_catalog_tables": "false"}
 
 
+def _require_tables(catalog: Any, uri: str) -> None:
+    """Spark makes the catalog's own tables, and a database that does not answer would pass for one without them."""
+    from sqlalchemy import inspect
+    from sqlalchemy.exc import OperationalError
+
+    try:
+        is_there = inspect(catalog.engine).has_table("iceberg_tables")
+    except OperationalError as error:
+        catalog.close()
+        raise SextonError(f"the catalog does not answer: {error.orig}", place=uri) from None
+    if not is_there:
+        catalog.close()
+        raise NoCoverage(_NOTHING, place=uri)
+
+
 def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
     uri = properties.get("uri", "")
     return Path(uri.removeprefix(_SQLITE)).absolute() if uri.startswith(_SQLITE) else None
+
+
+def _login_apart(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same with the user and the password of a JDBC uri as properties of their own, where the driver looks, too."""
+    parts = urlsplit(properties.get("uri", "").removeprefix(_JDBC))
+    login, at, host = parts.netloc.rpartition("@")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    told = [*zip(_LOGIN, map(unquote, login.split(":", 1)), strict=False)] if at else []
+    told += [(name, value) for name, value in options if name in _LOGIN]
+    if not told:
+        return dict(properties)
+    rest = urlencode([(name, value) for name, value in options if name not in _LOGIN], safe="/:")
+    uri = _JDBC + parts._replace(netloc=host, query=rest).geturl()
+    return {**{f"jdbc.{name}": value for name, value in told}, **properties, "uri": uri}
 
 
 def _sqlalchemy_url(properties: Mapping[str, str]) -> str:
@@ -109,10 +160,26 @@ def _sqlalchemy_url(properties: Mapping[str, str]) -> str:
     uri = properties.get("uri", "")
     if (file := _sqlite_file(properties)) is not None:
         return f"sqlite:///{file}"
-    if not uri.startswith("jdbc:"):
+    if not uri.startswith(_JDBC):
         raise UsageError("a JDBC catalog's uri begins with jdbc:", place=uri or "uri", fix="jdbc:sqlite:FILE")
-    url = make_url(uri.removeprefix("jdbc:"))
-    named = url.set(
-        username=properties.get("jdbc.user", url.username), password=properties.get("jdbc.password", url.password)
-    )
+    apart = _login_apart(properties)
+    url = apart["uri"].removeprefix(_JDBC)
+    bare = _postgres_url(url, apart) if url.startswith("postgresql:") else make_url(url)
+    named = bare.set(username=apart.get("jdbc.user"), password=apart.get("jdbc.password"))
     return named.render_as_string(hide_password=False)
+
+
+def _postgres_url(url: str, properties: Mapping[str, str]) -> "URL":
+    """A JDBC url of Postgres for psycopg2, which pyiceberg's extra brings: one or several hosts, what both know."""
+    from sqlalchemy import URL
+
+    parts = urlsplit(url)
+    asked = {name.removeprefix("jdbc."): value for name, value in properties.items() if name.startswith("jdbc.")}
+    asked |= dict(parse_qsl(parts.query))
+    options: dict[str, str | tuple[str, ...]] = {_LIBPQ[name]: asked[name] for name in asked if name in _LIBPQ}
+    if asked.get("ssl") in ("", "true"):
+        options.setdefault("sslmode", "verify-full")  # as the JDBC driver takes it
+    if schema := asked.get("currentSchema"):
+        options["options"] = f"-csearch_path={schema}"
+    options["host"] = tuple(parts.netloc.split(",")) or ("localhost",)
+    return URL.create("postgresql+psycopg2", database=parts.path.lstrip("/") or None, query=options)

@@ -99,7 +99,8 @@ def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None)
 
 def load(lake: Lake, table: str) -> "IcebergTable":
     """The table as it is now."""
-    return lake.reader().load_table((lake.namespace, table))
+    with lake.reader() as catalog:
+        return catalog.load_table((lake.namespace, table))
 
 
 def partition_of(run: RunKey) -> "BooleanExpression":

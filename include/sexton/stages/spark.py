@@ -33,6 +33,7 @@ JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configu
 
 PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
+CATALOGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
 SMALL_WORK_BYTES = 64 * 1024 * 1024
@@ -77,11 +78,16 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
     }
     if iceberg:
         defaults.update(_lake_conf())
+    wanted = {**defaults, **(conf or {})}
+    # What a session knows before its JVM runs is an argument of that JVM, for `ps` to show; a catalog has a password.
+    late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
     builder = SparkSession.builder.appName(app_name).master(config.spark_master)
-    for name, value in {**defaults, **(conf or {})}.items():
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
+        for name, value in late.items():
+            session.conf.set(name, value)
     except Exception as error:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise SetupError(f"Spark did not start: {line}", fix="`sexton doctor` says what is missing") from error

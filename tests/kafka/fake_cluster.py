@@ -200,16 +200,17 @@ class FakeCluster:
             code = OUT_OF_RANGE
         size_bytes = self.response_bytes if self.is_even else self.rng.randint(1, self.response_bytes)
         size_bytes = min(size_bytes, asked.partition_max_bytes)
-        is_held_back = self.hold_back > 0
-        self.hold_back -= is_held_back
+        if not code and self.hold_back > 0:
+            self.hold_back -= 1
+            return Answer(error_code=0, throttle_time_ms=1, responses=[])
         found = Answer(
             error_code=code,
-            records=b"" if code or is_held_back else log.read(asked.fetch_offset, size_bytes),
+            records=b"" if code else log.read(asked.fetch_offset, size_bytes),
             log_start_offset=log.start,
             high_watermark=log.end,
             last_stable_offset=log.end,
         )
-        return Answer(error_code=0, throttle_time_ms=int(is_held_back), responses=[Answer(partitions=[found])])
+        return Answer(error_code=0, throttle_time_ms=0, responses=[Answer(partitions=[found])])
 
 
 _ANSWERS: dict[str, Callable[[FakeCluster, Any], Any]] = {

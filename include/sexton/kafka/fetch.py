@@ -170,7 +170,9 @@ class LogReader:
         """
         position, empty_answers = start, 0
         while position < end and empty_answers < 2:
-            answer, is_throttled = self._fetch(position, end)
+            answer = self._fetch(position, end)
+            if answer is None:
+                continue
             data = answer.records or b""
             frames = frame(data, start=start, end=end)
             if frames.leader_epoch != NO_EPOCH and self._after_epoch is not None:
@@ -192,20 +194,24 @@ class LogReader:
                 position, empty_answers = frames.next_offset, 0
             elif data:
                 raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=self.place)
-            elif not is_throttled:
+            else:
                 # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
                 empty_answers += 1
 
-    def _fetch(self, position: int, end: int) -> tuple[Any, bool]:
-        """The partition's part of one Fetch answer, and whether a quota kept it empty; asks anew while leaders move."""
+    def _fetch(self, position: int, end: int) -> Any:
+        """The partition's part of one Fetch answer, None where a quota kept it back; asks anew while leaders move."""
         return self._session.retrying(lambda: self._fetch_once(position, end))
 
-    def _fetch_once(self, position: int, end: int) -> tuple[Any, bool]:
+    def _fetch_once(self, position: int, end: int) -> Any:
         if self._leader is None or not self._is_sure:
             self._leader = self._find(position)
         leader, self._is_sure = self._leader, False  # until this has worked
         answer = self._session.call(self._request(leader, position), node_id=leader.node_id)
         check(answer.error_code, place=self.place, topic=self._topic)
+        if not answer.responses and answer.throttle_time_ms > 0:
+            # Over its quota a client gets no partition at all (FetchContext.getThrottledResponse); the call has waited.
+            self._is_sure = True
+            return None
         found = answer.responses[0].partitions[0]
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
             raise OutOfRangeError(f"the log does not hold offset {position}", place=self.place)
@@ -218,7 +224,7 @@ class LogReader:
             told = f"the log was committed up to {end}, now to {found.high_watermark}"
             raise LogChangedError(told, place=self.place)
         self._is_sure = True
-        return found, answer.throttle_time_ms > 0
+        return found
 
     def _find(self, position: int) -> PartitionLeader:
         """Who leads now; raises when what was read before `position` is not part of that one's log."""

@@ -100,6 +100,36 @@ def test_a_run_from_trigger_to_end(api, server) -> None:
     assert api.task_states("d", run)["a"]["state"] == "success"
 
 
+def test_a_run_of_an_interval(api, server) -> None:
+    server.answers["POST /api/v2/dags/d/dagRuns"] = {"dag_run_id": "r"}
+    assert api.trigger_interval("d", 1_700_000_000_000, 1_700_000_060_000) == "r"
+    start, end = "2023-11-14T22:13:20.000+00:00", "2023-11-14T22:14:20.000+00:00"
+    assert server.seen[-1][1] == {"logical_date": start, "data_interval_start": start, "data_interval_end": end}
+    runs = [
+        {"dag_run_id": "r", "data_interval_start": start.replace("+00:00", "Z"), "data_interval_end": end},
+        {"dag_run_id": "by hand", "data_interval_start": None, "data_interval_end": None},
+    ]
+    server.answers["GET /api/v2/dags/d/dagRuns?limit=100&order_by=-run_after"] = {"dag_runs": runs}
+    assert api.runs_by_interval("d") == {(1_700_000_000_000, 1_700_000_060_000): runs[0]}
+
+
+def test_a_backfill(api, server) -> None:
+    server.answers["POST /api/v2/backfills"] = {"id": 7}
+    server.answers["GET /api/v2/backfills/7"] = {"completed_at": None}
+    assert api.backfill("d", 1_700_000_000_000, 1_700_000_060_000, backwards=True, reprocess="completed") == 7
+    assert server.seen[-1][1] == {
+        "dag_id": "d",
+        "from_date": "2023-11-14T22:13:20.000+00:00",
+        "to_date": "2023-11-14T22:14:20.000+00:00",
+        "run_backwards": True,
+        "reprocess_behavior": "completed",
+        "max_active_runs": 1,
+    }
+    assert not api.is_backfill_over(7)
+    server.answers["GET /api/v2/backfills/7"] = {"completed_at": "2023-11-14T22:15:20Z"}
+    assert api.is_backfill_over(7)
+
+
 def test_what_a_stopped_system_left_is_ended(api, server) -> None:
     found = "GET /api/v2/dags/d/dagRuns?state=queued&state=running&limit=100"
     server.answers[found] = {"dag_runs": [{"dag_run_id": "old"}]}

@@ -4,12 +4,15 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sexton.errors import SextonError
 
 TIMEOUT_S = 30
 """Long, because a busy machine can keep the API server from answering for ten seconds while a first task starts."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -56,6 +59,50 @@ class AirflowApi:
         run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
         return str(run["dag_run_id"])
 
+    def trigger_interval(self, dag_id: str, start_ms: int, end_ms: int) -> str:
+        """Queue a manual run of a data interval, which a DAG has one run of at most; returns its run_id."""
+        start = _instant(start_ms)
+        interval = {"logical_date": start, "data_interval_start": start, "data_interval_end": _instant(end_ms)}
+        return str(self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", interval)["dag_run_id"])
+
+    def backfill(
+        self,
+        dag_id: str,
+        first_ms: int,
+        last_ms: int,
+        *,
+        backwards: bool = False,
+        reprocess: str = "none",
+        max_active_runs: int = 1,
+    ) -> int:
+        """Queue runs of all data intervals of the schedule that start within [first_ms, last_ms]; the backfill's id.
+
+        `reprocess` says which intervals that have a run are run again: none, failed or completed. A DAG has one
+        unfinished backfill at most; Airflow refuses another.
+        """
+        asked = {
+            "dag_id": dag_id,
+            "from_date": _instant(first_ms),
+            "to_date": _instant(last_ms),
+            "run_backwards": backwards,
+            "reprocess_behavior": reprocess,
+            "max_active_runs": max_active_runs,
+        }
+        return int(self._call("POST", "/api/v2/backfills", asked)["id"])
+
+    def is_backfill_over(self, backfill_id: int) -> bool:
+        """Whether every run of the backfill has ended, well or not."""
+        return self._call("GET", f"/api/v2/backfills/{backfill_id}")["completed_at"] is not None
+
+    def runs_by_interval(self, dag_id: str) -> dict[tuple[int, int], dict[str, Any]]:
+        """The newest hundred runs that have a data interval, by its start and end in epoch milliseconds."""
+        runs = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns?limit=100&order_by=-run_after")["dag_runs"]
+        return {
+            (_ms(run["data_interval_start"]), _ms(run["data_interval_end"])): run
+            for run in runs
+            if run["data_interval_start"] and run["data_interval_end"]
+        }
+
     def set_paused(self, dag_id: str, is_paused: bool) -> None:
         self._call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": is_paused})
 
@@ -94,6 +141,14 @@ class AirflowApi:
 
 class NotFoundError(SextonError):
     """Airflow knows no such thing."""
+
+
+def _instant(at_ms: int) -> str:
+    return (EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
+
+
+def _ms(instant: str) -> int:
+    return (datetime.fromisoformat(instant) - EPOCH) // timedelta(milliseconds=1)
 
 
 def _quoted(path: str) -> str:

@@ -19,7 +19,9 @@ Example: `{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}`
 
 Safe to run again and to backfill: a run of a past interval reads the same archived bytes and replaces its own rows.
 An instant that the archive cannot answer for is **skipped**, never an empty table. Bytes that cannot be decoded are
-rows of `undecodable_records`, an alert, and no tombstone for their log partition.
+rows of `undecodable_records`, an alert, and no tombstone for their log partition. An expectation that fails is an
+alert, and a critical one keeps the run from being published. A run that takes longer than `SEXTON_DEADLINE_MINUTES` is
+an alert, too.
 """
 
 from airflow.sdk import dag
@@ -36,6 +38,7 @@ OUTLETS = {"publish_tables": defaults.table_assets()}
     start_date=defaults.START_DATE,
     catchup=settings().catchup,
     max_active_runs=settings().max_active_runs,
+    deadline=defaults.deadline(),
     default_args=defaults.default_args(),
     params=defaults.retention_params(),
     user_defined_macros=MACROS,

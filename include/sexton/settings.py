@@ -34,6 +34,16 @@ class Settings(BaseSettings):
     schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     catchup: bool = False
     max_active_runs: int = Field(default=1, ge=1)
+    deadline_minutes: int = Field(
+        default=0, ge=0, description="how long after it was queued a run that is not done is an alert; 0: never"
+    )
+    notify: list[str] = Field(
+        default_factory=list,
+        description="who hears of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID",
+    )
+    notify_details: bool = Field(
+        default=False, description="whether they hear foreign errors in full, which may name groups, topics and hosts"
+    )
     retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")
     settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
     inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")

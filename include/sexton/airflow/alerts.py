@@ -1,19 +1,27 @@
-"""Alerts: one line in the log and one JSON file each, written where people and machines can find them.
+"""Alerts: one line in the log and one JSON file each, and a message to whom the setting `notify` names.
 
-The file is the seam for everything else: put another notifier (Slack, SMTP, Apprise) beside `AlertOnFailure` in a DAG's
-default arguments, or have an agent watch the folder. An alert names the DAG, the run and the task, never a group.
+The file is for machines (an agent may watch the folder), the message for people. An alert names the DAG, the run and
+the task. The jobs' own words never name a group; those of a foreign error may, so they stay in the log and the file
+unless the setting `notify_details` lets them out.
 """
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from airflow.sdk import BaseNotifier
+from airflow.sdk.configuration import conf
 
+from sexton.airflow.notifiers import Message, send
+from sexton.airflow.runs import read_outcome, run_folder
+from sexton.errors import DataQualityFailure, Refused, UsageError
 from sexton.settings import settings
 
 log = logging.getLogger(__name__)
@@ -21,33 +29,84 @@ log = logging.getLogger(__name__)
 MESSAGE_CAP = 2_000
 """Characters of an error that an alert carries; the task's log has the rest."""
 
+OWN_WORDS = (UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code)
+"""Exit codes whose line is a job's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What an alert is about; a whole run has no task."""
+
+    dag_id: str
+    run_id: str
+    task_id: str | None = None
+    try_number: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.dag_id}.{self.task_id}" if self.task_id else self.dag_id
+
+    @property
+    def url(self) -> str:
+        """The run's page in Airflow."""
+        base = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
+        return f"{base}/dags/{quote(self.dag_id, safe='')}/runs/{quote(self.run_id, safe='')}"
+
 
 class AlertOnFailure(BaseNotifier):
     """Raises an alert when a task has failed for good (retries used up, or an error that no retry mends)."""
 
     def notify(self, context: Any) -> None:
-        raise_alert(context, severity="error", message=str(context.get("exception") or "the task failed"))
+        error = context.get("exception")
+        message = str(error or "the task failed")
+        is_own = error is None or _is_own(_subject(context), message)
+        public = message if is_own else f"{type(error).__name__}: the log of the task says more"
+        _raise(_subject(context), severity="error", message=message, public=public)
 
 
 def raise_alert(context: Mapping[str, Any], *, severity: str, message: str) -> Path | None:
-    """Log an alert about the running task and write it to <home>/var/alerts; returns its file.
+    """Raise an alert about the running task; returns its file. `message` goes to everybody, so it names no group.
 
     A folder that cannot be written must not turn a warning into a failure: the line in the log stays, None is returned.
     """
-    ti = context["ti"]
+    return _raise(_subject(context), severity=severity, message=message, public=message)
+
+
+async def alert_late_run(context: Mapping[str, Any], minutes: int) -> None:
+    """Raise an alert about a run that has passed its deadline. Airflow's triggerer awaits this."""
+    run = context["dag_run"]
+    subject = Subject(dag_id=run["dag_id"], run_id=run["dag_run_id"])
+    message = f"not finished {minutes} minutes after it was queued"
+    # In a thread: the triggerer's loop waits for nobody, and a notifier looks its connection up and calls a server.
+    await asyncio.to_thread(_raise, subject, severity="error", message=message, public=message)
+
+
+def _raise(subject: Subject, *, severity: str, message: str, public: str) -> Path | None:
+    """Log, keep, send; in this order, because only the first cannot fail."""
+    first_line = next(iter(message.strip().splitlines()), "")[:200]
+    log.warning("ALERT %s: %s of run %s: %s", severity, subject.name, subject.run_id, first_line)
+    file = _keep(subject, severity=severity, message=message)
+    told = message if settings().notify_details else public
+    title = f"Sexton {severity}: {subject.name}"
+    text = f"{told[:MESSAGE_CAP]}\nrun {subject.run_id}"
+    send(Message(severity=severity, title=title, text=text, url=subject.url), settings().notify)
+    return file
+
+
+def _keep(subject: Subject, *, severity: str, message: str) -> Path | None:
+    """Write the alert to <home>/var/alerts."""
     now = datetime.now(UTC)
     alert = {
         "raised_at": now.isoformat(timespec="milliseconds"),
         "severity": severity,
-        "dag_id": ti.dag_id,
-        "run_id": ti.run_id,
-        "task_id": ti.task_id,
-        "try_number": ti.try_number,
+        "dag_id": subject.dag_id,
+        "run_id": subject.run_id,
+        "task_id": subject.task_id,
+        "try_number": subject.try_number,
         "message": message[:MESSAGE_CAP],
+        "url": subject.url,
     }
-    first_line = next(iter(message.strip().splitlines()), "")[:200]
-    log.warning("ALERT %s: %s.%s of run %s: %s", severity, ti.dag_id, ti.task_id, ti.run_id, first_line)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{now:%Y%m%dT%H%M%S%f}-{ti.dag_id}-{ti.task_id}")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{now:%Y%m%dT%H%M%S%f}-{subject.dag_id}-{subject.task_id or 'run'}")
     folder = settings().var / "alerts"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,3 +116,15 @@ def raise_alert(context: Mapping[str, Any], *, severity: str, message: str) -> P
     except OSError as error:
         log.warning("the alert could not be kept in %s: %s", folder, error)
         return None
+
+
+def _subject(context: Mapping[str, Any]) -> Subject:
+    ti = context["ti"]
+    return Subject(dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, try_number=ti.try_number)
+
+
+def _is_own(subject: Subject, message: str) -> bool:
+    """Whether a failure is told in a job's own words."""
+    outcome = read_outcome(run_folder(subject.dag_id, subject.run_id), str(subject.task_id))
+    line = str(outcome.get("error") or "")
+    return outcome.get("exit_code") in OWN_WORDS and bool(line) and line in message

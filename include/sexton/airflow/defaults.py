@@ -4,9 +4,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Asset, CronDataIntervalTimetable, Param
+from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the deadlines out
+    Asset,
+    AsyncCallback,
+    CronDataIntervalTimetable,
+    DeadlineAlert,
+    DeadlineReference,
+    Param,
+)
 
-from sexton.airflow.alerts import AlertOnFailure
+from sexton.airflow.alerts import AlertOnFailure, alert_late_run
+from sexton.airflow.notifiers import sinks
 from sexton.settings import settings
 
 OWNER = "kafka-platform"
@@ -35,7 +43,11 @@ ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})
 
 
 def default_args() -> dict[str, Any]:
-    """Only exit code 1 is retried, see `sexton.airflow.tasks`: what it stands for may pass by itself."""
+    """Only exit code 1 is retried, see `sexton.airflow.tasks`: what it stands for may pass by itself.
+
+    A notifier that cannot work is an error of the DAG's import, not of the first alert.
+    """
+    sinks(settings().notify)
     return {
         "owner": OWNER,
         "retries": 2,
@@ -51,6 +63,23 @@ def timetable() -> CronDataIntervalTimetable | None:
     """Explicit, because a plain cron string gives empty data intervals in Airflow 3. None: only when triggered."""
     cron = settings().schedule.strip()
     return CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
+
+
+def deadline() -> DeadlineAlert | None:
+    """An alert about a run that is not finished so long after it was queued; None without that setting.
+
+    Counted from the queue, because a backfilled run's own instant is long ago. Awaited by the triggerer, which every
+    deployment has: not every executor runs callbacks.
+    """
+    minutes = settings().deadline_minutes
+    if not minutes:
+        return None
+    return DeadlineAlert(
+        name="late",
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(minutes=minutes),
+        callback=AsyncCallback(alert_late_run, kwargs={"minutes": minutes}),
+    )
 
 
 def retention_params() -> dict[str, Param]:

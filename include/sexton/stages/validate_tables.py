@@ -30,10 +30,10 @@ from sexton.quality import (
 from sexton.quality.measure import read_whole
 from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
 from sexton.stages.spark import SMALL_WORK_BYTES, Engine
-from sexton.tables import Table
+from sexton.tables import TABLES, Table
 
 TABLE = "dq_results"
-_TOLD_FAILURES = 3
+_TOLD_FAILURES = 10
 
 
 def run(engine: Engine, folder: RunFolder, *, lake: bool = True, validate: Validate = validate) -> RunRecord:
@@ -60,6 +60,14 @@ def failed_count(folder: RunFolder) -> int:
     """Expectations of `folder` that failed, warnings included."""
     results = folder.read_table(TABLE, WHOLE_RUN, ["success"])["success"]
     return len(results) - (pc.sum(results).as_py() or 0)
+
+
+def alerts_of(folder: RunFolder) -> list[str]:
+    """What people should hear of a run that passed: its failed warnings, with their counts, in one alert."""
+    names = list(TABLES[TABLE].column_names)
+    results = [Result(**row) for row in folder.read_table(TABLE, WHOLE_RUN, names).to_pylist()]
+    failed = [result for result in results if not result.success and not result.stops_publication]
+    return [f"{len(failed)} warnings, which stop nothing: {_told(failed)}"] if failed else []
 
 
 def key_of(record: RunRecord) -> RunKey:
@@ -189,10 +197,15 @@ def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> N
     failed = [result for result in results if result.stops_publication]
     if not failed:
         return
-    told = "; ".join(f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_TOLD_FAILURES])
-    more = f"; and {len(failed) - _TOLD_FAILURES} more" if len(failed) > _TOLD_FAILURES else ""
     raise DataQualityFailure(
-        f"{len(failed)} critical expectations failed, nothing is published: {told}{more}",
+        f"{len(failed)} critical expectations failed, nothing is published: {_told(failed)}",
         place=folder.root,
         fix=f"see dq/index.html there; branch {key.branch} is kept",
     )
+
+
+def _told(failed: list[Result]) -> str:
+    """Failures in a line: what was expected and how much breaks it, never a group."""
+    some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_TOLD_FAILURES]]
+    more = [f"and {len(failed) - _TOLD_FAILURES} more"] if len(failed) > _TOLD_FAILURES else []
+    return "; ".join([*some, *more])

@@ -1,0 +1,125 @@
+"""Who hears of an alert besides the log and the alert's file: Airflow's own notifiers, each by the id of a connection.
+
+The setting `notify` (SEXTON_NOTIFY) is a JSON list; a DAG that imports says whether it can be followed:
+
+    slack:CONN_ID                 an incoming webhook of Slack (connection type slackwebhook)
+    smtp:CONN_ID:ADDRESS[,...]    a mail
+    apprise:CONN_ID               whatever that connection is configured for
+
+A message is plain text until it is sent: each sink gets it in its own escapes, and it is never a Jinja template.
+"""
+
+import html
+import importlib.util
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+
+from sexton.errors import SetupError, UsageError, without_login
+
+log = logging.getLogger(__name__)
+
+SINKS = ("slack", "smtp", "apprise")
+FORMS = "slack:CONN_ID, smtp:CONN_ID:ADDRESS or apprise:CONN_ID"
+TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What happened, in a line and in full, and where to look."""
+
+    severity: str
+    title: str
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """One entry of the setting."""
+
+    kind: str
+    conn_id: str
+    addresses: tuple[str, ...] = ()
+
+
+def sinks(entries: Iterable[str]) -> list[Sink]:
+    """The setting, read. UsageError where it is not of these forms, SetupError where a provider is not installed."""
+    return [_sink(entry) for entry in entries]
+
+
+def send(message: Message, entries: Iterable[str]) -> None:
+    """Send `message` to every sink. One that cannot be reached is a line in the log: an alert never fails a task."""
+    for entry in entries:
+        try:
+            # Not by calling the notifier: that renders its fields, and whoever names a group could write a template.
+            notifier_of(_sink(entry), message).notify({})
+        except Exception as error:
+            line = next(iter(str(error).strip().splitlines()), "")[:200]
+            log.warning("the alert could not be sent to %s: %s: %s", entry, type(error).__name__, without_login(line))
+
+
+def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
+    """Airflow's notifier for one message to one sink."""
+    if sink.kind == "slack":
+        from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
+
+        return SlackWebhookNotifier(
+            slack_webhook_conn_id=sink.conn_id,
+            text=_mrkdwn(message),
+            unfurl_links=False,
+            timeout=TIMEOUT_S,
+        )
+    if sink.kind == "smtp":
+        from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+
+        return SmtpNotifier(
+            smtp_conn_id=sink.conn_id,
+            to=list(sink.addresses),
+            subject=_one_line(message.title),
+            html_content=_page(message),
+        )
+    from airflow.providers.apprise.notifications.apprise import AppriseNotifier
+
+    kind: Any = "failure" if message.severity == "error" else "warning"
+    body = f"{message.text}\n{message.url}"
+    return AppriseNotifier(apprise_conn_id=sink.conn_id, title=_one_line(message.title), body=body, notify_type=kind)
+
+
+def _sink(entry: str) -> Sink:
+    kind, _, rest = entry.partition(":")
+    conn_id, _, to = rest.partition(":")
+    addresses = tuple(address.strip() for address in to.split(",") if address.strip())
+    if kind not in SINKS or not conn_id or (kind == "smtp") != bool(addresses):
+        raise UsageError(f"no notifier is named {entry!r}", place="SEXTON_NOTIFY", fix=f"write {FORMS}")
+    if importlib.util.find_spec(f"airflow.providers.{kind}") is None:
+        package = f"apache-airflow-providers-{kind}"
+        raise SetupError(
+            f"{entry!r} needs {package}, which is not installed",
+            place="SEXTON_NOTIFY",
+            fix="pip install 'sexton[notify]' wherever Airflow runs, or leave it out",
+        )
+    return Sink(kind=kind, conn_id=conn_id, addresses=addresses)
+
+
+def _mrkdwn(message: Message) -> str:
+    """Slack's text: these three characters begin mentions, links and entities; nothing else can be escaped in it."""
+
+    def plain(text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+    return f"{plain(message.title)}\n{plain(message.text)}\n<{plain(message.url)}|the run>"
+
+
+def _page(message: Message) -> str:
+    """A mail's HTML."""
+    text, url = html.escape(message.text).replace("\n", "<br>\n"), html.escape(message.url)
+    return f'<p><b>{html.escape(message.title)}</b></p>\n<p>{text}</p>\n<p><a href="{url}">the run</a></p>\n'
+
+
+def _one_line(text: str) -> str:
+    """A mail's subject must not begin another header."""
+    return " ".join(text.split())

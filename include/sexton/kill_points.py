@@ -44,6 +44,12 @@ KILL_POINTS = MappingProxyType(
         "checkpoint.copied": "every file of a checkpoint is written, it has no manifest",
         "checkpoint.half": "the manifest of a checkpoint is written under another name",
         "checkpoint.after": "a checkpoint has its manifest",
+        "note.half": "what a thinning takes is noted under another name",
+        "note.after": "what a thinning takes is noted, or that it is done",
+        "thin.unnamed": "the runs that go are no longer in `runs`, and in every other table",
+        "thin.between": "the runs that go are in some tables and not in others",
+        "thin.emptied": "the runs that go are in no table, their checkpoints are there",
+        "thin.unmade": "a checkpoint has lost its manifest and nothing else",
     }
 )
 """Name -> what is true there."""

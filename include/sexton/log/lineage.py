@@ -24,7 +24,8 @@ from sexton.log.segment import Segment
 from sexton.log.store import child_folders, read_json, safe_name, write_whole
 
 ORIGIN_FILE = "origin.json"
-OWN_FOLDERS = frozenset({"facts", "cuts", "checkpoints"})
+HOUSE_FOLDER = "house"
+OWN_FOLDERS = frozenset({"facts", "cuts", "checkpoints", HOUSE_FOLDER})
 """Folders of a cluster that are no topic's."""
 
 FIRST, IMPORTED = "first", "imported"

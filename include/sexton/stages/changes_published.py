@@ -7,13 +7,16 @@ went between two runs is not seen. What disappeared, and why, is all there.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.errors import NoCoverage
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, plain, published_runs
 from sexton.stages.changes_events import GONE, Event, cause_of, counted, event_of, state_words
 from sexton.stages.changes_story import Next
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
 
 _CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
 _NOWHERE = -1
@@ -46,7 +49,7 @@ def published_story(
     def asked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
 
-    changes = asked(_rows(lake, _CHANGES, group_id, runs))
+    changes = asked(_ledger(lake, group_id, runs))
     states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
     events = [*_seen(states, [run.key.as_of_ms for run in runs]), *_changed(changes)]
     verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
@@ -61,14 +64,36 @@ def published_story(
 
 def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
     """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
-    from pyiceberg.exceptions import NoSuchTableError
-    from pyiceberg.expressions import And, EqualTo, In
+    from pyiceberg.expressions import In
 
-    where = And(EqualTo("group_id", group_id), In("run_id", {run.key.run_id for run in runs}))
+    return _scan(lake, table, group_id, In("run_id", {run.key.run_id for run in runs}))
+
+
+def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
+    """As `_rows`, and what was told of instants whose runs have been thinned since: the ledger outlives them.
+
+    `runs` are those of one cluster, the newest last.
+    """
+    from pyiceberg.expressions import And, EqualTo, In, LessThanOrEqual, NotIn, Or
+
+    newest = runs[-1].key
+    thinned = And(
+        EqualTo("cluster_id", newest.cluster_id),
+        LessThanOrEqual("as_of_ms", newest.as_of_ms),
+        NotIn("as_of_ms", {run.key.as_of_ms for run in runs}),
+    )
+    return _scan(lake, _CHANGES, group_id, Or(In("run_id", {run.key.run_id for run in runs}), thinned))
+
+
+def _scan(lake: Lake, table: str, group_id: str, where: "BooleanExpression") -> list[dict[str, Any]]:
+    from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.expressions import And, EqualTo
+
     try:
-        found: list[dict[str, Any]] = plain(load(lake, table).scan(row_filter=where).to_arrow()).to_pylist()
+        rows = load(lake, table).scan(row_filter=And(EqualTo("group_id", group_id), where)).to_arrow()
     except NoSuchTableError:
         return []
+    found: list[dict[str, Any]] = plain(rows).to_pylist()
     return found
 
 

@@ -1,0 +1,64 @@
+"""Which published runs are kept: all of the last hours, then the last of each hour, of each day, of each month.
+
+Whatever a coarser step keeps, every finer one has kept: the last run of a month is also the last of its day and hour.
+So thinning twice is thinning once, and thinning every day ends where thinning once would have.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+MONTH_MS = 31 * DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPolicy:
+    """How densely runs are kept, by their age; hours, days and months are those of UTC's calendar.
+
+    What is older than `daily_months`, of 31 days each, is kept by the month, for ever.
+    """
+
+    all_hours: int
+    hourly_days: int
+    daily_months: int
+
+
+def kept(
+    instants: Collection[int], *, now_ms: int, policy: KeepPolicy, held: Collection[int] = frozenset()
+) -> set[int]:
+    """Those of `instants`, the as_of_ms of one cluster's runs, that stay: by their age at `now_ms`, or because `held`.
+
+    The newest always stays, and so does what lies after `now_ms`.
+    """
+    of_hour = _last_of_each(instants, lambda at: at // HOUR_MS)
+    of_day = _last_of_each(instants, lambda at: at // DAY_MS)
+    of_month = _last_of_each(instants, _month)
+    return {
+        at
+        for at in instants
+        if at in held
+        or now_ms - at < policy.all_hours * HOUR_MS
+        or (at in of_hour and now_ms - at < policy.hourly_days * DAY_MS)
+        or (at in of_day and now_ms - at < policy.daily_months * MONTH_MS)
+        or at in of_month
+    }
+
+
+def needed_bases(checkpoints: Iterable[int], instants: Iterable[int]) -> set[int]:
+    """The as_of_ms of the checkpoints from which replays of `instants` go on, and those of any instant to come."""
+    known = sorted(set(checkpoints))
+    behind = [bisect_right(known, at) for at in instants] + [len(known)]
+    return {known[number - 1] for number in behind if number}
+
+
+def _last_of_each(instants: Iterable[int], bucket: Callable[[int], int]) -> set[int]:
+    return set({bucket(at): at for at in sorted(instants)}.values())
+
+
+def _month(at_ms: int) -> int:
+    """The number of the calendar month; datetime ends with the year 9999, instants of logs need not."""
+    return int(np.datetime64(at_ms, "ms").astype("datetime64[M]").astype(np.int64))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +51,19 @@ class Settings(BaseSettings):
     fetch_bytes_per_second: int = Field(
         default=0, ge=0, description="how fast a snapshot may read, in all; 0: as fast as the brokers' quotas allow"
     )
+    house_schedule: str = Field(default="30 3 * * *", description="cron of keep_house, in UTC; empty: only by hand")
+    house_deletes: bool = Field(default=False, description="whether keep_house removes what it only tells otherwise")
+    house_keep_all_hours: int = Field(default=48, ge=1, description="published runs: all that are younger stay")
+    house_keep_hourly_days: int = Field(default=14, ge=0, description="the last of each hour that are younger")
+    house_keep_daily_months: int = Field(default=12, ge=0, description="the last of each day; older: of each month")
+    house_holds: list[AwareDatetime] = Field(
+        default_factory=list, description="as_of of runs that stay whatever their age, as a JSON list of ISO 8601"
+    )
+    house_lake_days: int = Field(
+        default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
+    )
+    house_verify_days: int = Field(default=7, ge=1, description="in how many days all of the archive is read")
+    house_drill_groups: int = Field(default=1_000, ge=1, description="groups that a drill compares; of more, some")
     kill_at: str = Field(
         default="", description="for tests: where a process is killed, see `sexton doctor --kill-points`"
     )

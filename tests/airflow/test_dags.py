@@ -1,4 +1,4 @@
-"""Rules that every DAG file keeps, and the shape of offset_retention."""
+"""Rules that every DAG file keeps, and the shapes of offset_retention and keep_house."""
 
 import itertools
 import subprocess
@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
-from sexton.airflow.tasks import STAGES
+from sexton.airflow.tasks import HOUSE_STEPS, STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
@@ -27,6 +27,11 @@ def bag():
 @pytest.fixture(scope="module")
 def dag(bag):
     return bag.dags["offset_retention"]
+
+
+@pytest.fixture(scope="module")
+def house(bag):
+    return bag.dags["keep_house"]
 
 
 def test_dag_files_import(bag) -> None:
@@ -64,12 +69,38 @@ def test_stems_name_job_and_stage(dag) -> None:
         assert (ROOT / "include" / "sexton" / "stages" / f"{stage}.py").is_file()
 
 
-def test_intervals_are_not_empty(dag) -> None:
-    assert isinstance(dag.timetable, CronDataIntervalTimetable)
-    assert dag.max_active_runs == 1
+def test_nothing_is_removed_before_the_archive_is_verified(house) -> None:
+    verify, thin, tidy, drill = (house.get_task(step) for step in HOUSE_STEPS)
+    assert {task.task_id for task in house.tasks} == set(HOUSE_STEPS)
+    assert verify.downstream_task_ids == {"thin"}
+    assert thin.downstream_task_ids == {"tidy"}
+    assert tidy.downstream_task_ids == drill.downstream_task_ids == drill.upstream_task_ids == set()
+    assert all(task.trigger_rule == "all_success" for task in house.tasks)
 
 
-def test_pools(dag) -> None:
+def test_keeping_house_removes_nothing_unless_it_is_told_to(house) -> None:
+    assert house.params["delete"] is False
+
+
+def test_steps_name_job_and_module(house) -> None:
+    for step in HOUSE_STEPS:
+        task = house.get_task(step)
+        assert Path(task.application) == ROOT / "spark_jobs" / "keep_house.py"
+        assert task.application_args[0] == step
+        assert (ROOT / "include" / "sexton" / "stages" / "house" / f"{step}.py").is_file()
+    assert (ROOT / "spark_jobs" / "keep_house.py").is_file()
+
+
+@pytest.mark.parametrize("name", ["offset_retention", "keep_house"])
+def test_intervals_are_not_empty(bag, name) -> None:
+    assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
+    assert bag.dags[name].max_active_runs == 1
+
+
+def test_pools(dag, house) -> None:
+    assert [house.get_task(step).pool for step in HOUSE_STEPS] == [
+        "default_pool", "sexton_publish", "sexton_publish", "sexton_kafka"
+    ]  # fmt: skip
     assert dag.get_task("snapshot_log").pool == "sexton_kafka"
     assert dag.get_task("publish_tables").pool == "sexton_publish"
 
@@ -121,21 +152,36 @@ def test_the_form_takes(dag, conf) -> None:
         assert dag.params.get_param(name).resolve(value) == value
 
 
-def test_every_field_of_the_form_is_explained(dag) -> None:
-    for name in dag.params:
-        param = dag.params.get_param(name)
-        assert param.description
-        assert param.schema["title"]
-        assert param.schema["section"]
+@pytest.mark.parametrize("conf", [{"delete": "yes"}, {"delete": None}, {"subset": "third"}, {"subset": "1/"}])
+def test_the_form_of_the_house_refuses(house, conf) -> None:
+    ((name, value),) = conf.items()
+    with pytest.raises(ParamValidationError):
+        house.params.get_param(name).resolve(value)
 
 
-def test_parsing_is_quick_and_light() -> None:
+@pytest.mark.parametrize("conf", [{"delete": True}, {"subset": ""}, {"subset": "3/7"}])
+def test_the_form_of_the_house_takes(house, conf) -> None:
+    ((name, value),) = conf.items()
+    assert house.params.get_param(name).resolve(value) == value
+
+
+def test_every_field_of_a_form_is_explained(bag) -> None:
+    for dag in bag.dags.values():
+        for name in dag.params:
+            param = dag.params.get_param(name)
+            assert param.description
+            assert param.schema["title"]
+            assert param.schema["section"]
+
+
+@pytest.mark.parametrize("name", ["offset_retention", "keep_house"])
+def test_parsing_is_quick_and_light(name) -> None:
     """A DAG file costs the processor little, and brings no Spark, numba or Kafka client with it."""
     program = (
         "import sys, time, airflow.sdk, airflow.providers.apache.spark.operators.spark_submit\n"
-        "start = time.perf_counter()\n"
-        "import offset_retention\n"
-        "print(time.perf_counter() - start)\n"
+        "start = time.process_time()\n"
+        f"import {name}\n"
+        "print(time.process_time() - start)\n"
         "print(sorted({'pyspark', 'numba', 'kafka', 'confluent_kafka', 'pandas', 'pyarrow'} & set(sys.modules)))\n"
     )
     start = time.perf_counter()

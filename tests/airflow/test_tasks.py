@@ -15,7 +15,7 @@ from jinja2 import Template
 from sexton.airflow import alerts, brokers, runs, tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
-from sexton.airflow.tasks import as_of_ms, spark_job
+from sexton.airflow.tasks import as_of_ms, house_job, spark_job
 from sexton.settings import Settings
 
 RUN_ID = "manual__2026-11-21T06:00:00+00:00"
@@ -84,6 +84,48 @@ def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: in
     lines = sorted(alert["message"] for alert in told if "decoded" not in alert["message"])
     assert lines == ["made anew", "the log ends at 5"]
     assert {alert["severity"] for alert in told} == {"warning"}
+
+
+def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> None:
+    outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["rotten at a", "rotten at b"]}
+    submit_that(home, monkeypatch, 3, stage="verify", outcome=outcome)
+    task = house_job("verify")
+    task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
+    with pytest.raises(AirflowFailException, match="the archive has changed"):
+        task.execute(context_of(task))
+    told = [json.loads(file.read_text()) for file in (home / "var" / "alerts").glob("*.json")]
+    assert sorted(alert["message"] for alert in told) == ["rotten at a", "rotten at b"]
+
+
+@pytest.mark.parametrize("delete, passed", [(False, []), (True, ["--delete"])])
+def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, passed: list[str]) -> None:
+    log = submit_that(home, monkeypatch, 0)
+    task = house_job("thin")
+    params = SimpleNamespace(delete=delete, subset="")
+    names = {
+        "params": params,
+        "as_of_ms": lambda *_: 5,
+        "run_folder": lambda *_: "x",
+        "dag": SimpleNamespace(dag_id="d"),
+    }
+    task.application_args = [Template(text).render(**names) for text in task.application_args]
+    task.execute(context_of(task))
+    submitted = json.loads(log.read_text())
+    at = submitted.index(str(home / "spark_jobs" / "keep_house.py"))
+    assert submitted[at + 1] == "thin"
+    assert submitted[at + 3 :] == ["--now=5", *passed, "--run-dir=x"]
+    assert submitted[at + 2].startswith("--archive=")
+
+
+def test_the_drill_talks_to_the_cluster_of_the_connection(home, monkeypatch) -> None:
+    extra = {"bootstrap.servers": "a:1", "sasl.password": "secret"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    log = submit_that(home, monkeypatch, 0, stage="drill")
+    task = house_job("drill")
+    task.execute(context_of(task))
+    submitted = json.loads(log.read_text())
+    assert "--bootstrap-servers=a:1" in submitted
+    assert not any("secret" in argument for argument in submitted)
 
 
 @pytest.mark.parametrize("outcome", [{}, {"alerts": None}, {"alerts": "text"}, {"alerts": []}])

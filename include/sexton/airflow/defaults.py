@@ -59,9 +59,12 @@ def default_args() -> dict[str, Any]:
     }
 
 
-def timetable() -> CronDataIntervalTimetable | None:
-    """Explicit, because a plain cron string gives empty data intervals in Airflow 3. None: only when triggered."""
-    cron = settings().schedule.strip()
+def timetable(cron: str | None = None) -> CronDataIntervalTimetable | None:
+    """Of `cron`, by default that of offset_retention; of an empty one None: only when triggered.
+
+    Explicit, because a plain cron string gives empty data intervals in Airflow 3.
+    """
+    cron = (settings().schedule if cron is None else cron).strip()
     return CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
 
 
@@ -127,6 +130,28 @@ def retention_params() -> dict[str, Param]:
             description="Read the whole log up to the instant instead of going on from the nearest published "
             "checkpoint. The result is the same.",
             section="How to replay",
+        ),
+    }
+
+
+def house_params() -> dict[str, Param]:
+    """The trigger form of keep_house."""
+    return {
+        "delete": Param(
+            settings().house_deletes,
+            type="boolean",
+            title="Remove what may go",
+            description="Let published runs go that the policy does not keep, and what publishing left in the lake. "
+            "Without it thin and tidy only say what they would do.",
+            section="What to do",
+        ),
+        "subset": Param(
+            "",
+            type="string",
+            pattern=r"^$|^\d{1,9}/\d{1,9}$",
+            title="Part of the archive to read",
+            description="n/t reads part n of t, 1/1 everything. Empty: the day's part; in some days all is read.",
+            section="What to do",
         ),
     }
 

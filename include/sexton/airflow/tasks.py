@@ -8,7 +8,7 @@
 
 A job leaves its code and its error in `<run-dir>/outcome/<stage>.json`, because what spark-submit ends with differs
 between masters and deploy modes. A job that died before it could write one counts as what spark-submit ended with.
-The `alerts` that it leaves there are raised, one each, when it did its work.
+The `alerts` that it leaves there are raised, one each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,24 @@ from sexton.settings import settings
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
 """The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
 
+HOUSE = "keep_house"
+HOUSE_STEPS = ("verify", "thin", "tidy", "drill")
+"""Steps of spark_jobs/keep_house.py: task id and module in sexton.stages.house."""
+
 ANY_ERROR = 1
 NEVER_RETRIED = {
     UsageError.exit_code: "usage or input is wrong or missing",
     DataQualityFailure.exit_code: "a critical expectation failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
-LAKE_STAGES = ("validate_tables", "publish_tables")
-"""The stages that write to Iceberg."""
+LAKE_STAGES = ("validate_tables", "publish_tables", "thin", "tidy")
+"""The stages and steps that write to Iceberg."""
+TASK_POOLS = {
+    "snapshot_log": KAFKA_POOL,
+    "drill": KAFKA_POOL,
+    **dict.fromkeys(("publish_tables", "thin", "tidy"), PUBLISH_POOL),
+}
+"""What has to go one at a time."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,6 +116,15 @@ ARGUMENTS: dict[str, list[str]] = {
 }
 """Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""
 
+HOUSE_ARGUMENTS = [
+    f"--archive={settings().archive_uri}",
+    "--now={{ as_of_ms(dag_run, params) }}",
+    "--subset={{ params.subset }}",
+    "{{ '--delete' if params.delete else '' }}",
+    RUN_DIR,
+]
+"""Arguments of every step of keeping house: ages are told by the end of the run's data interval."""
+
 
 def told_alerts(outcome: Mapping[str, Any]) -> list[str]:
     """What a job that did its work wants people to know, such as a break in the history of a log."""
@@ -120,12 +139,16 @@ class SparkStage(SparkSubmitOperator):
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
         outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
+        failure: AirflowException | None = None
         try:
             super().execute(context)
         except AirflowException as error:
-            self._settle(context, error, read_outcome(folder, self.task_id))
-        for line in told_alerts(read_outcome(folder, self.task_id)):
+            failure = error
+        outcome = read_outcome(folder, self.task_id)
+        for line in told_alerts(outcome):
             raise_alert(context, severity="warning", message=line)
+        if failure is not None:
+            self._settle(context, failure, outcome)
         self._describe(context["outlet_events"], context)
 
     def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:
@@ -171,24 +194,34 @@ class SnapshotStage(SparkStage):
 
 
 def spark_job(stage: str, *, outlets: Sequence[Asset] = ()) -> SparkStage:
-    """The task of one stage. Publishing and snapshots go through a pool of one slot each."""
+    """The task of one stage."""
+    return _task(stage, job=stage, arguments=ARGUMENTS.get(stage, [RUN_DIR]), outlets=outlets)
+
+
+def house_job(step: str) -> SparkStage:
+    """The task of one step of keeping house."""
+    return _task(step, job=HOUSE, arguments=[step, *HOUSE_ARGUMENTS])
+
+
+def _task(task_id: str, *, job: str, arguments: list[str], outlets: Sequence[Asset] = ()) -> SparkStage:
+    """A task of its own kind where it talks to the cluster, in a pool where it must go alone."""
     config = settings()
     common: dict[str, Any] = {
-        "task_id": stage,
-        "application": str(config.home / "spark_jobs" / f"{stage}.py"),
-        "application_args": ARGUMENTS.get(stage, [RUN_DIR]),
+        "task_id": task_id,
+        "application": str(config.home / "spark_jobs" / f"{job}.py"),
+        "application_args": arguments,
         "conn_id": config.spark_conn_id,
-        "name": f"sexton-{stage}",
+        "name": f"sexton-{task_id}",
         "driver_memory": config.spark_driver_memory,
         "outlets": list(outlets),
-        "doc_md": f"`spark-submit spark_jobs/{stage}.py --help` says what it does and runs it alone.",
+        "doc_md": f"`spark-submit spark_jobs/{job}.py --help` says what it does and runs it alone.",
     }
-    if stage in LAKE_STAGES:
+    if task_id in LAKE_STAGES:
         common["jars"] = config.spark_jars or None
-    if stage == "snapshot_log":
-        return SnapshotStage(kafka_conn_id=config.kafka_conn_id, pool=KAFKA_POOL, **common)
-    if stage == "publish_tables":
-        return SparkStage(pool=PUBLISH_POOL, **common)
+    if task_id in TASK_POOLS:
+        common["pool"] = TASK_POOLS[task_id]
+    if TASK_POOLS.get(task_id) == KAFKA_POOL:
+        return SnapshotStage(kafka_conn_id=config.kafka_conn_id, **common)
     return SparkStage(**common)
 
 

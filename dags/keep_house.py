@@ -1,0 +1,50 @@
+"""
+### Keep house
+
+Looks after what the runs of `offset_retention` leave behind: *verify* reads a part of the archive's bytes, each day
+another one; *thin* lets published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of
+failed runs, and makes small files few. Beside them *drill* folds the archive anew and holds it against what the live
+brokers answer: what differs and stays so is **drift**, an alert.
+
+**By default it deletes nothing**: thin and tidy say in their log what they would remove. It never deletes archived
+segments or the ledger of changes, and never writes to the cluster.
+
+| parameter | meaning | default |
+|---|---|---|
+| `delete` | remove what may go | the setting `SEXTON_HOUSE_DELETES`, else no |
+| `subset` | part of the archive to read, `n/t` | the day's part of `SEXTON_HOUSE_VERIFY_DAYS` |
+
+Example: `{"delete": true, "subset": "1/1"}`
+
+All runs of the last `SEXTON_HOUSE_KEEP_ALL_HOURS` stay, then the last of each hour for `SEXTON_HOUSE_KEEP_HOURLY_DAYS`,
+of each day for `SEXTON_HOUSE_KEEP_DAILY_MONTHS`, of each month for ever; with them whatever is held
+(`SEXTON_HOUSE_HOLDS`) and whatever plan was applied. Findings and drift are alerts; safe to run again.
+"""
+
+from airflow.sdk import dag
+
+from sexton.airflow import defaults
+from sexton.airflow.tasks import HOUSE_STEPS, MACROS, house_job
+from sexton.settings import settings
+
+
+@dag(
+    schedule=defaults.timetable(settings().house_schedule),
+    start_date=defaults.START_DATE,
+    catchup=False,  # ages are told by today: a day that was missed has nothing to make up for
+    max_active_runs=1,
+    default_args=defaults.default_args(),
+    params=defaults.house_params(),
+    user_defined_macros=MACROS,
+    description="Verify the archive, thin published runs, tidy the lake, drill the restore; deletes only when told to",
+    tags=defaults.TAGS,
+    doc_md=__doc__,
+)
+def keep_house() -> None:
+    verify, thin, tidy, drill = (house_job(name) for name in HOUSE_STEPS)
+    # Nothing goes on a day on which the archive is not what was put into it; what thin lets go, tidy can expire.
+    verify >> thin >> tidy
+    _ = drill  # beside them: it waits for a snapshot's turn, not for what is removed
+
+
+keep_house()

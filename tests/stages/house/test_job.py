@@ -1,0 +1,117 @@
+"""The job's front: what each step takes, and how it ends."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sexton.lake.catalog import Lake
+from sexton.settings import Settings
+from sexton.stages import job
+from sexton.stages.house.answers import Difference
+from sexton.stages.house.drill import Drilled
+from sexton.stages.house.keeping import DAY_MS
+from tests.archived import Archive
+from tests.lake_session import lake_at
+from tests.stages.archive_runs import three_minutes
+
+FILE = Path(__file__).resolve().parents[3] / "spark_jobs" / "keep_house.py"
+Run = Callable[..., tuple[int, dict]]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The job as spark-submit loads it, with the default settings and a lake in which nothing was published."""
+    spec = importlib.util.spec_from_file_location("keep_house_job", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    lake: Lake = lake_at(tmp_path / "lake")
+    monkeypatch.setattr(found, "settings", lambda: Settings(home=tmp_path))
+    monkeypatch.setattr(found, "open_lake", lambda: lake)
+    return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return three_minutes(tmp_path / "archive")
+
+
+@pytest.fixture
+def run(module: ModuleType, archive: Archive, tmp_path: Path) -> Run:
+    def step(name: str, *more: str) -> tuple[int, dict]:
+        arguments = [name, f"--archive={archive.root}", f"--run-dir={tmp_path / 'run'}", *more]
+        code = job.main(name, module.options(), module.run, arguments)
+        return code, json.loads((tmp_path / "run" / "outcome" / f"{name}.json").read_text())
+
+    return step
+
+
+def test_the_day_of_the_run_says_which_part_is_read(run: Run) -> None:
+    days = [run("verify", f"--now={day * DAY_MS}")[1]["subset"] for day in (0, 1, 6, 7)]
+    assert days == ["1/7", "2/7", "7/7", "1/7"]
+    assert run("verify", "--subset=1/1")[1]["read"] == 5
+
+
+@pytest.mark.parametrize("subset", ["0/3", "4/3", "a/b", "1"])
+def test_no_part(run: Run, subset: str) -> None:
+    code, told = run("verify", f"--subset={subset}")
+    assert code == 2
+    assert "no part" in told["error"]
+
+
+def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
+    segment = next(Path(archive.root).rglob("*.log"))
+    segment.unlink()
+    code, told = run("verify", "--subset=1/1")
+    assert code == 3
+    assert "nothing is thinned" in told["error"]
+    assert any(segment.name in alert for alert in told["alerts"])
+
+
+@pytest.mark.parametrize("step", ["thin", "tidy"])
+def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: str) -> None:
+    assert run(step, "--delete")[0] == 4
+
+
+def test_what_drifts_is_written_down_and_no_alert_names_it(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    differs = Difference(
+        group_id="secret-name",
+        log_partition=3,
+        log_offset=9,
+        topic="t",
+        partition=0,
+        by_log=(1, None, ""),
+        by_broker=(2, 5, "m"),
+    )
+    numbers = dict.fromkeys(
+        ("rounds", "groups", "compared", "offsets", "drifted", "unsettled", "refused", "unloadable"), 1
+    )
+    found = Drilled(cluster_id="c", **numbers, differences=[differs], alerts=["drift: 1"])
+    seen = []
+
+    def drilled(_engine: object, request: object, **options: object) -> Drilled:
+        seen.append((request, options["seed"], options["most_groups"]))
+        return found
+
+    monkeypatch.setattr(module.drill, "run", drilled)
+    code, told = run("drill", "--bootstrap-servers=a:1", "--now=77")
+    assert code == 0
+    assert told["alerts"] == ["drift: 1"]
+    assert "secret-name" not in json.dumps(told)
+    ((request, seed, most_groups),) = seen
+    assert (request.config.bootstrap_servers, seed, most_groups) == ("a:1", 77, 1_000)
+    (line,) = json.loads((tmp_path / "run" / "drift.json").read_text())
+    assert line["group_id"] == "secret-name"
+    assert line["by_broker"] == [2, 5, "m"]
+
+
+def test_held_instants_come_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEXTON_HOUSE_HOLDS", '["2026-11-21T06:00:00Z", "2026-11-21T08:00:00+02:00"]')
+    assert {round(instant.timestamp() * 1000) for instant in Settings().house_holds} == {1795240800000}

@@ -18,7 +18,7 @@ from sexton.kafka.admin import delete_group_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, find_coordinator
-from sexton.kafka.session import ClusterSession
+from sexton.kafka.session import ClusterSession, check
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.log.facts import FactsRecord
@@ -46,25 +46,30 @@ class Script:
             made.result(TIMEOUT_S)
 
     def commit(self, group_id: str, *offsets: tuple[str, int]) -> None:
-        """Offsets that stay for an hour."""
+        """Offsets that stay for as long as the broker keeps them."""
         commit_offsets(self.admin, group_id, [TopicPartition(topic, part, 5) for topic, part in offsets])
 
     def commit_due(self, group_id: str, *offsets: tuple[str, int]) -> None:
-        """Offsets that ask to be kept for a millisecond, as clients could before KIP-211."""
+        self.commit_for(1, group_id, *offsets)
+
+    def commit_for(self, kept_ms: int, group_id: str, *offsets: tuple[str, int], value: int = 5) -> None:
+        """Offsets that ask to be kept for a span, as clients could before KIP-211."""
         Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        Part = Topic.OffsetCommitRequestPartition
         topics = [
-            Topic(
-                name=topic,
-                partitions=[
-                    Topic.OffsetCommitRequestPartition(partition_index=part, committed_offset=5, committed_metadata="")
-                ],
-            )
+            Topic(name=topic, partitions=[Part(partition_index=part, committed_offset=value, committed_metadata="")])
             for topic, part in offsets
         ]
-        options = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": 1}
+        options = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": kept_ms}
         request = OffsetCommitRequest(version=4, group_id=group_id, topics=topics, **options)
-        answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
-        assert [part.error_code for topic in answer.topics for part in topic.partitions] == [0] * len(offsets)
+
+        def ask() -> None:
+            answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    check(part.error_code, place=f"group {group_id}")
+
+        self.session.retrying(ask)
 
     def expect(self, cause: str, group_id: str, *offsets: tuple[str, int], like: Iterable[str] = ()) -> None:
         for offset in offsets:

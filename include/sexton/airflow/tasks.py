@@ -58,8 +58,11 @@ def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
     A manual run may have neither logical date nor data interval; `run_after` is always there and never moves, so that
     a retry describes the same instant.
     """
-    asked = _instant("as_of", params)
-    return _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
+    asked, since = _instant("as_of", params), _instant("since", params)
+    as_of = _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
+    if since is not None and since >= as_of:  # the form's schema knows one field at a time
+        raise AirflowFailException(f"since {params['since']!r} is not before as_of, which is {as_of} ms")
+    return as_of
 
 
 def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:

@@ -30,14 +30,16 @@ pytestmark = pytest.mark.parametrize("lake", ["postgres"], indirect=True, scope=
 OTHER = """
 import os, signal, sys
 from dataclasses import replace
+from sexton.kafka.jars import ensure
 from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import open_lake
+from sexton.settings import settings
 from sexton.stages.spark import spark_session
 from tests.lake.test_publish import FACTS, NAMES
 
-spark = spark_session("other", iceberg=True)
-lake = open_lake()
+lake = replace(open_lake(), name=sys.argv[1])
+spark = spark_session("other", conf=lake.spark_conf(ensure(settings().cache, "spark")))
 spark.sql(f"SHOW TABLES IN {lake.name}.{lake.namespace}").collect()
 print("ready", flush=True)
 for line in sys.stdin:
@@ -57,7 +59,7 @@ class Other:
     def __init__(self, lake: Lake) -> None:
         properties = json.dumps(dict(lake.properties))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", OTHER],
+            [sys.executable, "-c", OTHER, lake.name],
             env=environment(SEXTON_CATALOG_PROPERTIES=properties, SEXTON_SPARK_MASTER="local[1]"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -87,26 +89,20 @@ class Other:
 
 
 @pytest.fixture(scope="module")
-def sexton_lake(lake: Lake, spark: SparkSession) -> Lake:
-    """The lake under the name that another process knows it by, with its tables."""
-    plain = open_lake(dict(lake.properties))
-    for name, value in plain.spark_conf().items():
-        if name.startswith("spark.sql.catalog."):
-            spark.conf.set(name, value)
-    ensure_tables(spark, plain)
-    return plain
+def tables(lake: Lake, spark: SparkSession) -> None:
+    ensure_tables(spark, lake)
 
 
 @pytest.fixture(scope="module")
-def other(sexton_lake: Lake) -> Iterator[Other]:
-    process = Other(sexton_lake)
+def other(lake: Lake, tables: None) -> Iterator[Other]:
+    process = Other(lake)
     yield process
     process.stop()
 
 
 @pytest.fixture
-def runs(spark: SparkSession, sexton_lake: Lake, tmp_path: Path, request: pytest.FixtureRequest) -> Runs:
-    return Runs(spark, sexton_lake, tmp_path, request.node.originalname)
+def runs(spark: SparkSession, lake: Lake, tables: None, tmp_path: Path, request: pytest.FixtureRequest) -> Runs:
+    return Runs(spark, lake, tmp_path, request.node.originalname)
 
 
 def test_nothing_is_published_before_the_first_run(lake: Lake, tmp_path: Path, postgres: Postgres) -> None:
@@ -115,18 +111,18 @@ def test_nothing_is_published_before_the_first_run(lake: Lake, tmp_path: Path, p
 
 
 def test_a_run_is_written_audited_and_published(
-    spark: SparkSession, sexton_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for stage in (validate_tables, publish_tables):
-        monkeypatch.setattr(stage, "open_lake", lambda: sexton_lake)
+        monkeypatch.setattr(stage, "open_lake", lambda: lake)
     folder = fill(tmp_path, cluster_id="whole")
     validate_tables.run(engine_of(spark), folder)
-    assert published_runs(sexton_lake, "whole") == []
+    assert published_runs(lake, "whole") == []
     publish_tables.run(engine_of(spark), folder)
-    (run,) = published_runs(sexton_lake, "whole")
+    (run,) = published_runs(lake, "whole")
     for name, rows in world.sound().items():
-        assert read_published(sexton_lake, run, name).num_rows == len(rows), name
-    with sexton_lake.reader() as catalog:  # pyiceberg by itself, as any other tool has it
+        assert read_published(lake, run, name).num_rows == len(rows), name
+    with lake.reader() as catalog:  # pyiceberg by itself, as any other tool has it
         found = catalog.load_table("sexton.groups").scan(row_filter="cluster_id = 'whole'").to_arrow()
     assert sorted(found["group_id"].to_pylist()) == sorted(row["group_id"] for row in world.sound()["groups"])
 
@@ -172,9 +168,9 @@ def test_a_killed_publication_is_run_again(runs: Runs, other: Other) -> None:
 
 
 def test_errors_and_plans_show_no_password(
-    spark: SparkSession, sexton_lake: Lake, postgres: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, lake: Lake, tables: None, postgres: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    uri = sexton_lake.properties["uri"].replace("127.0.0.1", f"sexton:{postgres.password}x@127.0.0.1")
+    uri = lake.properties["uri"].replace("127.0.0.1", f"sexton:{postgres.password}x@127.0.0.1")
     wrong = open_lake({"type": "jdbc", "uri": uri, "warehouse": str(tmp_path)})
     with pytest.raises(SextonError, match="password authentication failed") as error:
         load(wrong, "groups")
@@ -184,7 +180,7 @@ def test_errors_and_plans_show_no_password(
             spark.conf.set(name, value)
     with pytest.raises(Exception, match="password authentication failed") as raised:
         spark.sql("SHOW TABLES IN wrong.sexton")
-    plan = spark.sql(f"EXPLAIN EXTENDED SELECT * FROM {sexton_lake.identifier('runs')}").collect()[0][0]
+    plan = spark.sql(f"EXPLAIN EXTENDED SELECT * FROM {lake.identifier('runs')}").collect()[0][0]
     options = "\n".join(str(row) for row in spark.sql("SET").collect())
     for told in (str(error.value), str(raised.value), plan, options, caplog.text, repr(wrong), wrong.place):
         assert postgres.password not in told

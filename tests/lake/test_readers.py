@@ -1,0 +1,125 @@
+"""The documented ways to read see published runs only, and earlier ones as they were. The code is the docs' own."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.lake.branch import ensure_tables, write_branch
+from sexton.lake.catalog import Lake
+from sexton.lake.publish import publish
+from sexton.tables import TABLES
+from tests.lake.test_publish import FACTS, RunKey
+from tests.quality import world
+
+pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="module")
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+NOON_MS, HOUR_MS = 1_795_262_400_000, 3_600_000
+NAMES = ("groups", "committed_offsets", "offset_verdicts")
+DIFFERENT = {"first": 1, "again": 2, "newest": 3}
+"""Groups of each run; "again" is a second attempt at the instant of "first"."""
+
+
+def blocks(heading: str, *, file: str = "docs/readers.md") -> str:
+    """The Python under a heading."""
+    section = (ROOT / file).read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    found = BLOCK.findall(section)
+    assert found
+    return "\n".join(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Runs code of the docs as if this test's lake were the one it speaks of."""
+
+    lake: Lake
+    folder: Path
+
+    def run(self, code: str, names: dict[str, Any] | None = None) -> dict[str, Any]:
+        own = re.sub(r"(?<!sexton\.)\blake\b", self.lake.name, code.replace("/srv/sexton/var", str(self.folder)))
+        namespace = dict(names or {})
+        exec(compile(own, "docs", "exec"), namespace)
+        return namespace
+
+
+@pytest.fixture(scope="module")
+def reader(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Two instants are published, the first of them twice over; a third run is written and waits for its checks."""
+    ensure_tables(spark, lake, [TABLES[name] for name in (*NAMES, "runs")])
+    folder = tmp_path_factory.mktemp("rows")
+    for run_id, as_of_ms in (("first", NOON_MS), ("again", NOON_MS), ("newest", NOON_MS + HOUR_MS)):
+        publish(spark, lake, write(spark, lake, folder, run_id, as_of_ms, count=DIFFERENT[run_id]), NAMES, FACTS)
+    write(spark, lake, folder, "unpublished", NOON_MS + 2 * HOUR_MS, count=9)
+    return Reader(lake=lake, folder=Path(lake.properties["warehouse"]).parent)
+
+
+def write(spark: SparkSession, lake: Lake, folder: Path, run_id: str, as_of_ms: int, *, count: int) -> RunKey:
+    key = RunKey(cluster_id="c", as_of_ms=as_of_ms, run_id=run_id)
+    own = {"cluster_id": key.cluster_id, "as_of_ms": as_of_ms, "run_id": run_id}
+    rows = {
+        "groups": [{**world.group(f"g{n}", 0), **own} for n in range(count)],
+        "committed_offsets": [
+            {**world.offset("committed_offsets", f"g{n}", 0, 5), "committed_offset": 100 * count, **own}
+            for n in range(count)
+        ],
+        "offset_verdicts": [{**world.verdict(f"g{n}", 0, 5, "keep"), **own} for n in range(count)],
+    }
+    files = {}
+    for name, found in rows.items():
+        files[name] = [folder / f"{run_id}.{name}.parquet"]
+        pa.parquet.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), files[name][0])
+    write_branch(spark, lake, key, files)
+    return key
+
+
+def runs_in(rows: list[Any]) -> list[str]:
+    return [row["run_id"] for row in rows]
+
+
+def test_the_unpublished_run_is_there_to_be_missed(reader: Reader) -> None:
+    with reader.lake.reader() as catalog:
+        branches = catalog.load_table("sexton.groups").refs()
+    assert [name for name in branches if name != "main"] == ["run_unpublished"]
+
+
+def test_pyiceberg(reader: Reader) -> None:
+    found = reader.run(blocks("pyiceberg"))
+    assert runs_in(found["groups"].to_pylist()) == ["newest"] * DIFFERENT["newest"]
+    assert runs_in(found["earlier"].to_pylist()) == ["again"] * DIFFERENT["again"]
+    assert runs_in(found["runs"]) == ["again", "newest"]
+
+
+def test_duckdb(reader: Reader) -> None:
+    found = reader.run(blocks("DuckDB"), reader.run(blocks("pyiceberg")))
+    assert {row[0] for row in found["expiring"]} == {"g0", "g1", "g2"}
+    assert sorted(found["moved"]) == [("g0", "t", 5, 100), ("g1", "t", 5, 100)]
+    assert runs_in(found["before"].to_pylist()) == ["again"] * DIFFERENT["again"]
+
+
+def test_spark(reader: Reader) -> None:
+    found = reader.run(blocks("Spark"))
+    assert runs_in(found["groups"].collect()) == ["newest"] * DIFFERENT["newest"]
+    assert runs_in(found["earlier"].collect()) == ["again"] * DIFFERENT["again"]
+
+
+def test_a_run_whose_snapshot_has_expired_is_read_from_main(reader: Reader) -> None:
+    found = reader.run(blocks("pyiceberg"))
+    gone = {**found["runs"][-1], "snapshots": [{"table": "groups", "snapshot_id": 1}]}
+    assert runs_in(found["at"](gone, "groups").to_pylist()) == ["newest"] * DIFFERENT["newest"]
+    replaced = {**found["runs"][0], "run_id": "first", "snapshots": gone["snapshots"]}
+    assert found["at"](replaced, "groups").num_rows == 0
+
+
+def test_the_readme(reader: Reader, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortest form of each."""
+    monkeypatch.setattr("sexton.lake.catalog.open_lake", lambda: reader.lake)
+    found = reader.run(blocks("Reading the tables", file="README.md"), {"spark": spark})
+    assert runs_in(found["groups"].to_pylist()) == ["newest"] * DIFFERENT["newest"]
+    assert [row[1] for row in found["states"]] == [DIFFERENT["newest"]]
+    assert runs_in(found["rows"].collect()) == ["newest"] * DIFFERENT["newest"]

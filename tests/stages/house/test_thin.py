@@ -154,6 +154,7 @@ def test_killed_anywhere(iceberg: Engine, runs_of: Cluster, monkeypatch: pytest.
     assert came_by[-1] == name or "thin.between" in came_by  # tables go side by side
     seen = runs.seen()
     assert seen in (dict.fromkeys(ALL, WHOLE), dict.fromkeys(STAYS, WHOLE))
+    assert {*runs.named()} <= runs.rows_at(STATE), "who reads today's table meets no run without its rows"
     monkeypatch.undo()
     thinned(iceberg, runs, deletes=True)
     assert runs.seen() == dict.fromkeys(STAYS, WHOLE)

@@ -24,7 +24,7 @@ from sexton.kill_points import reach
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import retried
-from sexton.lake.read import PublishedRun, load, published_runs
+from sexton.lake.read import load, published_runs
 from sexton.log.lineage import HOUSE_FOLDER, clusters_of, topics_of
 from sexton.log.store import read_json, safe_name, write_whole
 from sexton.stages.checkpoint import MANIFEST, checkpoint_folders
@@ -84,14 +84,12 @@ def run(
         completed = sum(_complete(engine, lake, cluster_id, notes, path) for path in notes.open()) if deletes else 0
         runs = published_runs(lake, cluster_id)
         instants = {each.key.as_of_ms for each in runs}
-        holds = {at for at in instants if at in held} | {each.key.as_of_ms for each in runs if _plan(each) in applied}
+        holds = {each.key.as_of_ms for each in runs if each.key.as_of_ms in held or each.facts["plan_id"] in applied}
         keeps = kept(instants, now_ms=now_ms, policy=policy, held=holds)
-        going = [each for each in runs if each.key.as_of_ms not in keeps]
-        if deletes and going:
-            _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.facts for each in going]))
-            reach("thin.emptied")
         free = _free_checkpoints(fs, root, cluster_id, keeps, before_ms=now_ms - policy.all_hours * HOUR_MS)
+        going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
+            _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.facts for each in going]))
             _remove_checkpoints(fs, free)
         done.append(
             Thinned(
@@ -99,7 +97,7 @@ def run(
                 published=len(runs),
                 held=len(holds),
                 completed=completed,
-                runs=[each.key.as_of_ms for each in going],
+                runs=sorted(instants - keeps),
                 checkpoints=len(free),
             )
         )
@@ -142,10 +140,13 @@ class _Notes:
 
 def _take(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, note: Note) -> None:
     """Note what goes, make it invisible, then remove it."""
+    if not note.runs:
+        return
     path = notes.add(note)
     _delete(engine, lake, "runs", cluster_id, [run["as_of_ms"] for run in note.runs])
     reach("thin.unnamed")
     _complete(engine, lake, cluster_id, notes, path)
+    reach("thin.emptied")
 
 
 def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: str) -> int:
@@ -183,11 +184,6 @@ def _applied_plans(lake: Lake) -> set[str]:
     except NoSuchTableError:
         return set()
     return set(found.unique().to_pylist())
-
-
-def _plan(run: PublishedRun) -> str | None:
-    plan_id: str | None = run.facts["plan_id"]
-    return plan_id
 
 
 def _free_checkpoints(

@@ -36,7 +36,7 @@ HOUSE_STEPS = ("verify", "thin", "tidy", "drill")
 ANY_ERROR = 1
 NEVER_RETRIED = {
     UsageError.exit_code: "usage or input is wrong or missing",
-    DataQualityFailure.exit_code: "a critical expectation failed, nothing was published",
+    DataQualityFailure.exit_code: "a critical check failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
 LAKE_STAGES = ("validate_tables", "publish_tables", "thin", "tidy")

@@ -80,7 +80,11 @@ class Other:
     def command_lines(self) -> str:
         """Of the process and of everything that it started, as `ps` shows them."""
         family = psutil.Process(self.process.pid)
-        return "\n".join(" ".join(each.cmdline()) for each in (family, *family.children(recursive=True)))
+        lines = []
+        for each in (family, *family.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):  # or one that has ended and was not waited for yet
+                lines.append(" ".join(each.cmdline()))
+        return "\n".join(lines)
 
     def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):

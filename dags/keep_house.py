@@ -2,9 +2,10 @@
 ### Keep house
 
 Looks after what the runs of `offset_retention` leave behind: *verify* reads a part of the archive's bytes, each day
-another one; *thin* lets published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of
-failed runs, and makes small files few. Beside them *drill* folds the archive anew and holds it against what the live
-brokers answer: what differs and stays so is **drift**, an alert.
+another one; *recheck* proves, once a week, that the newest checkpoint is what a full replay gives; *thin* lets
+published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of failed runs, and makes
+small files few. Beside them *drill* folds the archive anew and holds it against what the live brokers answer: what
+differs and stays so is **drift**, an alert.
 
 **By default it deletes nothing**: thin and tidy say in their log what they would remove. It never deletes archived
 segments or the ledger of changes, and never writes to the cluster.
@@ -41,9 +42,10 @@ from sexton.settings import settings
     doc_md=__doc__,
 )
 def keep_house() -> None:
-    verify, thin, tidy, drill = (house_job(name) for name in HOUSE_STEPS)
+    verify, recheck, thin, tidy, drill = (house_job(name) for name in HOUSE_STEPS)
     # Nothing goes on a day on which the archive is not what was put into it; what thin lets go, tidy can expire.
-    verify >> thin >> tidy
+    verify >> [recheck, thin]
+    thin >> tidy
     _ = drill  # beside them: it waits for a snapshot's turn, not for what is removed
 
 

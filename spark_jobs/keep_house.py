@@ -1,7 +1,9 @@
-"""keep_house: one step of keeping house: verify, thin, tidy or drill.
+"""keep_house: one step of keeping house: verify, recheck, thin, tidy or drill.
 
   verify  read a part of the archive's bytes, each day another one, and hold them against manifests, SHA-256 and CRC;
           exit code 3 where the archive is not what was put into it
+  recheck replay in full what the newest checkpoint was published of, every SEXTON_HOUSE_RECHECK_DAYS days; exit code 3
+          where they differ
   thin    let published runs go that SEXTON_HOUSE_KEEP_* do not keep; held instants and applied plans stay
   tidy    expire Iceberg's old snapshots and left branches, make small files few (only Spark runs Iceberg's procedures)
   drill   fold the archive and hold it against what the live brokers answer; reads only
@@ -24,7 +26,7 @@ from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.lake.catalog import open_lake
 from sexton.settings import settings
 from sexton.stages import job
-from sexton.stages.house import drill, thin, tidy, verify
+from sexton.stages.house import drill, recheck, thin, tidy, verify
 from sexton.stages.house.keeping import KeepPolicy
 from sexton.stages.run import write_bytes
 from sexton.stages.snapshot_log import SnapshotRequest
@@ -34,7 +36,7 @@ from sexton.stages.spark import Engine
 def options() -> argparse.ArgumentParser:
     example = "spark-submit spark_jobs/keep_house.py thin --archive var/archive --run-dir var/runs/house"
     parser = job.parser("keep_house", __doc__ or "", example)
-    parser.add_argument("step", choices=sorted(STEPS), metavar="STEP", help="verify, thin, tidy or drill")
+    parser.add_argument("step", choices=sorted(STEPS), metavar="STEP", help="verify, recheck, thin, tidy or drill")
     parser.add_argument("--archive", required=True, metavar="URI", help="folder or URI where segments are kept")
     parser.add_argument("--now", type=int, metavar="MS", help="the instant by which ages are told (default: now)")
     parser.add_argument("--subset", metavar="N/T", help="verify: read part N of T (default: the day's part)")
@@ -71,6 +73,12 @@ def _verify(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
         f"the archive has lost or changed something ({found.rotten} findings): nothing is thinned until it is mended"
     )
     return {"exit_code": DataQualityFailure.exit_code, "error": error, **asdict(found)}
+
+
+def _recheck(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
+    days = settings().house_recheck_days
+    with Engine("keep_house") as engine:
+        return asdict(recheck.run(engine, arguments.archive, arguments.run_dir / "recheck", now_ms=now_ms, days=days))
 
 
 def _thin(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
@@ -126,6 +134,7 @@ def _clock_ms() -> int:
 
 STEPS: dict[str, Callable[[argparse.Namespace, int], dict[str, object]]] = {
     "verify": _verify,
+    "recheck": _recheck,
     "thin": _thin,
     "tidy": _tidy,
     "drill": _drill,

@@ -63,6 +63,9 @@ class Settings(BaseSettings):
         default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
     )
     house_verify_days: int = Field(default=7, ge=1, description="in how many days all of the archive is read")
+    house_recheck_days: int = Field(
+        default=7, ge=1, description="how often the newest checkpoint is held against a full replay"
+    )
     house_drill_groups: int = Field(default=1_000, ge=1, description="groups that a drill compares; of more, some")
     kill_at: str = Field(
         default="", description="for tests: where a process is killed, see `sexton doctor --kill-points`"

@@ -70,11 +70,12 @@ def test_stems_name_job_and_stage(dag) -> None:
 
 
 def test_nothing_is_removed_before_the_archive_is_verified(house) -> None:
-    verify, thin, tidy, drill = (house.get_task(step) for step in HOUSE_STEPS)
+    verify, recheck, thin, tidy, drill = (house.get_task(step) for step in HOUSE_STEPS)
     assert {task.task_id for task in house.tasks} == set(HOUSE_STEPS)
-    assert verify.downstream_task_ids == {"thin"}
+    assert verify.downstream_task_ids == {"recheck", "thin"}
     assert thin.downstream_task_ids == {"tidy"}
-    assert tidy.downstream_task_ids == drill.downstream_task_ids == drill.upstream_task_ids == set()
+    assert recheck.downstream_task_ids == tidy.downstream_task_ids == set()
+    assert drill.downstream_task_ids == drill.upstream_task_ids == set()
     assert all(task.trigger_rule == "all_success" for task in house.tasks)
 
 
@@ -99,7 +100,7 @@ def test_intervals_are_not_empty(bag, name) -> None:
 
 def test_pools(dag, house) -> None:
     assert [house.get_task(step).pool for step in HOUSE_STEPS] == [
-        "default_pool", "sexton_publish", "sexton_publish", "sexton_kafka"
+        "default_pool", "default_pool", "sexton_publish", "sexton_publish", "sexton_kafka"
     ]  # fmt: skip
     assert dag.get_task("snapshot_log").pool == "sexton_kafka"
     assert dag.get_task("publish_tables").pool == "sexton_publish"

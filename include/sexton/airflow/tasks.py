@@ -30,7 +30,7 @@ STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "v
 """The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
 
 HOUSE = "keep_house"
-HOUSE_STEPS = ("verify", "thin", "tidy", "drill")
+HOUSE_STEPS = ("verify", "recheck", "thin", "tidy", "drill")
 """Steps of spark_jobs/keep_house.py: task id and module in sexton.stages.house."""
 
 ANY_ERROR = 1

@@ -32,7 +32,8 @@ from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Sa
 from tests.integration.day_script import DayScript, until
 from tests.integration.differential import UNSTABLE
 
-RUN_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 1_200
+"""Of one run, on a machine that is busy with something else."""
 TABLES = ("committed_offsets", "pending_offsets", "groups", "offset_changes")
 
 Key = tuple[str, str, int]
@@ -42,14 +43,14 @@ Rows = list[dict[str, Any]]
 
 @dataclass(slots=True)
 class Lived:
-    """A day that is over. `tasks` are the states of all tasks by interval; `again` was run once more at the end."""
+    """A day that is over. `tasks` are the states of all tasks by interval; `again` was run once more in the end."""
 
     config: Settings
     script: DayScript
     boundaries: list[Boundary] = field(default_factory=list)
     on_disk: LogOffsets = field(default_factory=dict)
     tasks: dict[Interval, dict[str, str]] = field(default_factory=dict)
-    again: Interval = (0, 0)
+    again: Interval | None = None
 
     @property
     def intervals(self) -> list[Interval]:
@@ -67,8 +68,13 @@ def schedule_of(begin_s: int, intervals: int, hour_s: int) -> str:
 
 
 @contextmanager
-def live_a_day(home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say) -> Iterator[Lived]:
-    """Play the day while Airflow starts, compact, then have Airflow run every interval; all is stopped in the end."""
+def live_a_day(
+    home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say, again: bool = False
+) -> Iterator[Lived]:
+    """Play the day while Airflow starts, compact, then have Airflow run every interval; all is stopped in the end.
+
+    With `again` one of them is backfilled once more when all have been run.
+    """
     day = Day(home, hour_s=hour_s, say=say)
     system = System(day.config, Console(quiet=True))
     with ThreadPoolExecutor(1) as aside:
@@ -86,7 +92,9 @@ def live_a_day(home: Path, *, intervals: int, hour_s: int, rng: random.Random, s
             lived.on_disk = day.compact()
             starting.result()
             say("the day is over and its log compacted; Airflow runs it")
-            run_all(system.api(), lived, rng, say)
+            backfill = run_all(system.api(), lived, rng, say)
+            if again:
+                run_again(system.api(), lived, rng.choice(lived.intervals), backfill, say)
             yield lived
         finally:
             if starting:
@@ -95,8 +103,8 @@ def live_a_day(home: Path, *, intervals: int, hour_s: int, rng: random.Random, s
             day.close()
 
 
-def run_all(api: AirflowApi, lived: Lived, rng: random.Random, say: Say) -> None:
-    """Run all intervals in random order, half of them by a backfill, the others one by one; then one of them again."""
+def run_all(api: AirflowApi, lived: Lived, rng: random.Random, say: Say) -> int:
+    """Run all intervals in random order, half of them by a backfill, the others one by one; the id of the backfill."""
     intervals = lived.intervals
     size = len(intervals) // 2
     first = rng.randrange(len(intervals) - size + 1)
@@ -109,10 +117,15 @@ def run_all(api: AirflowApi, lived: Lived, rng: random.Random, say: Say) -> None
         api.trigger_interval(MAIN_DAG, *interval)
     api.set_paused(MAIN_DAG, False)
     lived.tasks = _ended(api, intervals, say)
-    until(lambda: api.is_backfill_over(backfill), "the backfill is over")
-    lived.again = rng.choice(intervals)
-    api.backfill(MAIN_DAG, lived.again[0], lived.again[0], reprocess="completed")
-    lived.tasks |= _ended(api, [lived.again], say)
+    return backfill
+
+
+def run_again(api: AirflowApi, lived: Lived, interval: Interval, backfill: int, say: Say) -> None:
+    """Backfill an interval that has a run already, which takes its place."""
+    until(lambda: api.is_backfill_over(backfill), "the backfill is over")  # a DAG has one at a time
+    lived.again = interval
+    api.backfill(MAIN_DAG, interval[0], interval[0], reprocess="completed")
+    lived.tasks |= _ended(api, [interval], say)
 
 
 def _ended(api: AirflowApi, intervals: list[Interval], say: Say) -> dict[Interval, dict[str, str]]:
@@ -166,8 +179,8 @@ def compare_runs(lived: Lived, found: dict[int, Published]) -> int:
     wanted = {end_ms: (start_ms, "complete") for start_ms, end_ms in lived.intervals}
     told = {at: (one.run.facts["changes_since_ms"], one.run.facts["coverage"]) for at, one in found.items()}
     assert told == wanted
-    attempts = {at: one.run.key.run_id.rpartition(".")[2] for at, one in found.items()}
-    assert {at for at, attempt in attempts.items() if attempt != "1"} == {lived.again[1]}, attempts
+    if lived.again is not None:
+        assert found[lived.again[1]].run.key.run_id.rpartition(".")[2] != "1", "the later attempt is not there"
     return len(wanted)
 
 
@@ -296,7 +309,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="sexton-day-", ignore_cleanup_errors=True) as folder:
         rng = random.Random(told.seed)
-        with live_a_day(Path(folder), intervals=told.intervals, hour_s=told.hour_s, rng=rng, say=say) as lived:
+        asked = {"intervals": told.intervals, "hour_s": told.hour_s, "rng": rng, "say": say}
+        with live_a_day(Path(folder), **asked, again=True) as lived:
             compare(lived, say)
 
 

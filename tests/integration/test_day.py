@@ -1,0 +1,68 @@
+"""A scripted day of four short hours: each past interval, run in any order, tells what the broker told at that time."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.integration.day import (
+    Lived,
+    Published,
+    compare_compaction,
+    compare_disappearances,
+    compare_groups,
+    compare_offsets,
+    compare_runs,
+    compare_values,
+    live_a_day,
+    published,
+)
+
+HOURS, HOUR_S = 4, 30
+
+pytestmark = pytest.mark.timeout(7_200)  # some minutes, unless the machine is busy with something else
+
+
+@dataclass
+class Told:
+    lived: Lived
+    found: dict[int, Published]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    seed = random.randrange(1_000_000)
+    print(f"random seed of the order of runs: {seed}")
+    home = tmp_path_factory.mktemp("day")
+    with live_a_day(home, intervals=HOURS, hour_s=HOUR_S, rng=random.Random(seed), say=print) as lived:
+        yield Told(lived=lived, found=published(lived))
+
+
+def test_every_interval_was_run_whenever_that_was(told: Told) -> None:
+    assert compare_runs(told.lived, told.found) == HOURS
+
+
+def test_offsets_are_what_the_broker_answered(told: Told) -> None:
+    assert compare_offsets(told.lived, told.found) > 40 * HOURS
+
+
+def test_groups_are_what_the_broker_answered(told: Told) -> None:
+    assert compare_groups(told.lived, told.found) > 15 * HOURS
+    types = {row["group_type"] for one in told.found.values() for row in one.tables["groups"]}
+    assert types == {"Classic", "Consumer", "Share"}
+
+
+def test_values_that_were_set(told: Told) -> None:
+    assert compare_values(told.lived, told.found) > 20 * HOURS
+
+
+def test_each_disappearance_has_its_cause_or_is_ambiguous(told: Told) -> None:
+    kinds = compare_disappearances(told.lived, told.found)
+    assert set(kinds) == {"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"}
+    assert kinds.total() > 15 * HOURS
+
+
+def test_the_broker_could_not_tell_any_more(told: Told) -> None:
+    gone, left = compare_compaction(told.lived, told.found)
+    assert gone > left

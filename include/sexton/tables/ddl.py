@@ -19,6 +19,9 @@ PROPERTIES = {
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
     "commit.retry.num-retries": "10",
+    # Every commit writes the table's metadata anew; readers go on from the newest, a hundred older ones are for a look.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
 }
 
 

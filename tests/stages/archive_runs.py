@@ -58,9 +58,9 @@ def instant(number: int) -> int:
     return BASE_MS + number * MINUTE_MS
 
 
-def three_minutes(folder: Path) -> Archive:
-    """Three minutes of two log partitions."""
-    archive = Archive(folder, partitions=3)
+def three_minutes(folder: Path, **told: Any) -> Archive:
+    """Three minutes of two log partitions; `told` as Archive has it."""
+    archive = Archive(folder, partitions=3, **told)
     archive.snapshot(
         instant(1) + 2_000,
         {0: minute(1, commit("a"), commit("b", topic="u"), first=0), 1: minute(1, commit("c"), first=0)},

@@ -9,7 +9,6 @@ import pytest
 from sexton import cli
 from sexton.lake import catalog as lake_catalog
 from sexton.lake.catalog import Lake
-from sexton.stages import changes_story
 from sexton.tables import SNAPSHOT_TABLES, TABLES
 from tests.coordinator.golden import GOLDEN
 from tests.stages.questions.worlds import write_log, write_run
@@ -131,7 +130,7 @@ def test_as_of(asked, story):
 def test_a_large_log_tells_the_same(asked, story, monkeypatch):
     some = [("explain", "g"), ("explain", "g", "t"), ("explain", "g", "--as-of", BASE_MS + 15 * MINUTE_MS)]
     small = [asked(*words, *story) for words in some]
-    monkeypatch.setattr(changes_story, "PLAIN_BYTES", 0)
+    monkeypatch.setattr("sexton.stages.changes.story.PLAIN_BYTES", 0)
     assert [asked(*words, *story) for words in some] == small
 
 

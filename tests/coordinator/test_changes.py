@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.changes import Act, Change, Kind, Known, TopicsAt
-from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.changes.change import Act, Change, Kind, Known, TopicsAt
+from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set

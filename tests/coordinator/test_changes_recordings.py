@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.changes import Change, Kind, Known, TopicsAt
-from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.changes.change import Change, Kind, Known, TopicsAt
+from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, lines, segments

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 from pyarrow import fs as pafs
 
-from sexton.coordinator.changes_rules import SLACK_MS
+from sexton.coordinator.changes.rules import SLACK_MS
 from sexton.coordinator.profiles import NEWEST
 from sexton.java import JavaHome
 from sexton.kafka.admin import delete_group_offsets
@@ -23,7 +23,7 @@ from sexton.kafka.topics import describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.log.facts import FactsRecord
 from sexton.log.segment import list_segments
-from sexton.stages.changes import changes_of, known_of
+from sexton.stages.changes.rows import changes_of, known_of
 
 LOCAL = pafs.LocalFileSystem()
 SWEEP_EVERY_MS = 15_000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator.changes import Act, Known, TopicsAt
-from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.changes.change import Act, Known, TopicsAt
+from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST

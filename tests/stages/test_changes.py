@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from sexton.kernels.fold import PartialFold, fold_chunk
@@ -15,7 +15,7 @@ from sexton.log.facts import FactsRecord
 from sexton.log.segment import list_segments, plan_chunks
 from sexton.quality.changes import measure_changes
 from sexton.quality.measure import Measures
-from sexton.stages.changes import changes_of, known_of
+from sexton.stages.changes.rows import changes_of, known_of
 from sexton.tables import TABLES
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, segments
 

@@ -14,7 +14,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 
 if TYPE_CHECKING:
-    from sexton.stages.changes_diff import Difference, Side
+    from sexton.stages.changes.diff import Difference, Side
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -57,7 +57,7 @@ def diff(
     if profile is not None:
         check_profile(profile)
 
-    from sexton.stages.changes_diff import difference
+    from sexton.stages.changes.diff import difference
 
     sides = [
         _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
@@ -87,7 +87,7 @@ def diff(
 def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
     """What an argument names; UsageError for what is neither an instant nor a run folder."""
     from sexton.coordinator.profiles import profile_of
-    from sexton.stages.changes_diff import LogSide, PublishedSide, RunSide
+    from sexton.stages.changes.diff import LogSide, PublishedSide, RunSide
     from sexton.stages.run import RunFolder
 
     if segments is None and archive is None and Path(text).is_dir():

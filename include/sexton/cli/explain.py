@@ -29,8 +29,8 @@ from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.stages.changes_events import Event
-    from sexton.stages.changes_story import Next, Story, Teller
+    from sexton.stages.changes.events import Event
+    from sexton.stages.changes.story import Next, Story, Teller
     from sexton.stages.questions.desk import Desk
 
 EXAMPLES = """\
@@ -91,8 +91,8 @@ def explain(
     span = (_instant(since, "--from"), _instant(until, "--to"))
     if segments is None and archive is None:
         return _from_tables(group, topic, partition, span, as_of=_instant(as_of, "--as-of"), json=json)
-    from sexton.stages.changes_events import describe
-    from sexton.stages.changes_story import what_is_next
+    from sexton.stages.changes.events import describe
+    from sexton.stages.changes.story import what_is_next
 
     desk = desk_of(segments, archive, None, topics=topics, as_of=as_of, profile=profile)
     desk.check_coverage([group])
@@ -150,8 +150,8 @@ def _read(
 ) -> "tuple[int | None, Story | None, Teller | None]":
     """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
     from sexton.log.facts import newest_facts, oldest_facts_after
-    from sexton.stages.changes import known_of
-    from sexton.stages.changes_story import Teller
+    from sexton.stages.changes.rows import known_of
+    from sexton.stages.changes.story import Teller
     from sexton.stages.source import filesystem, open_archive, open_segments
 
     place = str(segments) if segments is not None else str(archive)
@@ -250,7 +250,7 @@ def _from_tables(
 ) -> int:
     """The story by the published tables."""
     from sexton.lake.catalog import open_lake
-    from sexton.stages.changes_published import published_story
+    from sexton.stages.changes.published import published_story
 
     story = published_story(open_lake(), group, topic=topic, partition=partition, as_of_ms=as_of)
     events = _between(story.events, span)

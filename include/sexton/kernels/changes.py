@@ -1,4 +1,4 @@
-"""The changes of a log partition between two cuts, compiled: equal to `coordinator.changes_replay`.
+"""The changes of a log partition between two cuts, compiled: equal to `coordinator.changes.replay`.
 
 The fold of the interval goes on from that of its beginning, and stops before each write of offset tombstones to look
 around (changes_view.py): only batches that hold such tombstones are read record by record. What was set is told at the
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sexton.coordinator.changes import Change, Known, Removal, Write, continues
-from sexton.coordinator.changes_causes import changes_of_write
-from sexton.coordinator.changes_replay import removal_of, takes_pending_alone
+from sexton.coordinator.changes.causes import changes_of_write
+from sexton.coordinator.changes.change import Change, Known, Removal, Write, continues
+from sexton.coordinator.changes.replay import removal_of, takes_pending_alone
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import scan

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sexton.coordinator.changes import Kind, Known, act_at
+from sexton.coordinator.changes.change import Kind, Known, act_at
 from sexton.kernels import columns as cols
 from sexton.kernels.store import key_columns
 from sexton.kernels.table import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State

@@ -1,4 +1,4 @@
-"""A fold in the middle of its making, as the rules of `coordinator.changes_causes` look at it: `changes.Before`.
+"""A fold in the middle of its making, as the rules of `coordinator.changes.causes` look at it: `changes.Before`.
 
 Only what a write of tombstones touches becomes Python objects: the offsets of its groups. Keys never move while a fold
 grows (nothing is pruned here), so that a row of `keys` names an offset from the beginning of the interval to its end.
@@ -14,8 +14,8 @@ from uuid import UUID
 import numpy as np
 
 from sexton.coordinator import decoding
-from sexton.coordinator.changes import TopicPartition
-from sexton.coordinator.changes_replay import simple_group
+from sexton.coordinator.changes.change import TopicPartition
+from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sexton.coordinator.changes import Known
+from sexton.coordinator.changes.change import Known
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
@@ -20,7 +20,7 @@ from sexton.log.cut_search import segments_between
 from sexton.log.segment import Segment
 from sexton.settings import settings
 from sexton.stages import checkpoint
-from sexton.stages.changes import TABLE, changes_of, known_of
+from sexton.stages.changes.rows import TABLE, changes_of, known_of
 from sexton.stages.checkpoint import Base
 from sexton.stages.fold_log import fold_log
 from sexton.stages.run import RunFolder, RunRecord

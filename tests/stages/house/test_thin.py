@@ -11,7 +11,7 @@ from sexton.kill_points import KILL_POINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.log import store
-from sexton.stages.changes_published import published_story
+from sexton.stages.changes.published import published_story
 from sexton.stages.house import thin
 from sexton.stages.house.keeping import HOUR_MS, KeepPolicy
 from sexton.stages.house.thin import Thinned

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sexton.errors import NoCoverage
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, plain, published_runs
-from sexton.stages.changes_events import GONE, Event, cause_of, counted, event_of, state_words
-from sexton.stages.changes_story import Next
+from sexton.stages.changes.events import GONE, Event, cause_of, counted, event_of, state_words
+from sexton.stages.changes.story import Next
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -1,7 +1,7 @@
 """What changes between two instants of a log partition, in the words of the table offset_changes.
 
-Here are the facts that go in and the rows that come out. Why an offset disappeared is told by changes_causes.py from
-the write that its tombstone is part of; changes_replay.py is the plain replay that finds those writes, and the kernels
+Here are the facts that go in and the rows that come out. Why an offset disappeared is told by causes.py from
+the write that its tombstone is part of; replay.py is the plain replay that finds those writes, and the kernels
 find the same ones.
 """
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.coordinator.changes import Act, Known, TopicsAt
+from sexton.coordinator.changes.change import Act, Known, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.kernels.changes import changes_between

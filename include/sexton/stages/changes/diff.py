@@ -19,7 +19,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.log.segment import plan_chunks
 from sexton.settings import settings
-from sexton.stages.changes_story import bytes_of
+from sexton.stages.changes.story import bytes_of
 from sexton.stages.run import RunFolder
 from sexton.stages.source import LogSource, filesystem
 

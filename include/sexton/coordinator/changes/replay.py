@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, loading
-from sexton.coordinator.changes import Change, Known, Removal, TopicPartition, Write, continues, set_change
-from sexton.coordinator.changes_causes import changes_of_write
+from sexton.coordinator.changes.causes import changes_of_write
+from sexton.coordinator.changes.change import Change, Known, Removal, TopicPartition, Write, continues, set_change
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.group import Group

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from sexton.coordinator.changes import Kind
-from sexton.coordinator.changes_rules import Case, Scene, is_due, since_unknown, topics_around
+from sexton.coordinator.changes.change import Kind
+from sexton.coordinator.changes.rules import Case, Scene, is_due, since_unknown, topics_around
 from sexton.log.entry import NO_PRODUCER_ID
 
 

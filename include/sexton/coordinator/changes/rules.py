@@ -2,14 +2,14 @@
 
 An operation is struck off only by evidence that rules it out: the value was not due, the group keeps offsets that
 DeleteGroups would have taken, the release cannot do it, the topic is still there. Each rule names the classes that it
-follows; what a release can do is in changes_powers.py.
+follows; what a release can do is in powers.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sexton.coordinator.changes import CAUSES, Before, Kind, Known, TopicPartition, TopicsAt, Write
-from sexton.coordinator.changes_powers import Powers
+from sexton.coordinator.changes.change import CAUSES, Before, Kind, Known, TopicPartition, TopicsAt, Write
+from sexton.coordinator.changes.powers import Powers
 from sexton.coordinator.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.expiry import Verdict, verdict
 from sexton.coordinator.group import Group

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
 from sexton.coordinator import decoding
-from sexton.coordinator.changes import Known, TopicPartition
-from sexton.coordinator.changes_replay import changes
+from sexton.coordinator.changes.change import Known, TopicPartition
+from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.expiry import verdict
 from sexton.coordinator.group import Group
@@ -26,8 +26,8 @@ from sexton.coordinator.profile import Profile
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.segment import Piece, Segment, plan_chunks
 from sexton.settings import settings
-from sexton.stages.changes_events import GONE, Event, Reader
-from sexton.stages.changes_scan import batches_about, cut_of
+from sexton.stages.changes.events import GONE, Event, Reader
+from sexton.stages.changes.scan import batches_about, cut_of
 
 PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed plainly, as for questions: it starts at once."""
@@ -130,7 +130,7 @@ class Teller:
             )
             return [row.to_row() for row in found if row.key[0] == self.group_id]
         # Only here: to import the kernels takes longer than a small log takes to be read.
-        from sexton.stages.changes import changes_of
+        from sexton.stages.changes.rows import changes_of
 
         table: pa.Table = changes_of(
             self.fs,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from sexton.coordinator.changes import TopicPartition
-from sexton.coordinator.changes_replay import simple_group
+from sexton.coordinator.changes.change import TopicPartition
+from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
 from sexton.coordinator.group import Group
 from sexton.coordinator.groups import Groups

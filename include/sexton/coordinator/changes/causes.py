@@ -1,6 +1,6 @@
 """Why offsets disappeared, from the write that their tombstones are part of (spec 5.3 to 5.6, 7).
 
-For each group in a write, changes_rules.py says which operations could have written what stands there. Here the fewest
+For each group in a write, rules.py says which operations could have written what stands there. Here the fewest
 operations are sought that explain the whole write: one sweep that took exactly what was due of five groups is
 believed, five requests of an administrator within the same millisecond are not. Where one operation explains it as well
 as another, the answer is `ambiguous`.
@@ -9,10 +9,10 @@ as another, the answer is `ambiguous`.
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from sexton.coordinator.changes import CAUSES, Before, Change, Kind, Known, TopicPartition, Write, act_at
-from sexton.coordinator.changes_evidence import evidence_of
-from sexton.coordinator.changes_powers import powers_of
-from sexton.coordinator.changes_rules import (
+from sexton.coordinator.changes.change import CAUSES, Before, Change, Kind, Known, TopicPartition, Write, act_at
+from sexton.coordinator.changes.evidence import evidence_of
+from sexton.coordinator.changes.powers import powers_of
+from sexton.coordinator.changes.rules import (
     FINAL_TYPES,
     Case,
     Scene,

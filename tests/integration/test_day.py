@@ -54,15 +54,16 @@ def test_groups_are_what_the_broker_answered(told: Told) -> None:
 
 
 def test_values_that_were_set(told: Told) -> None:
-    assert compare_values(told.lived, told.found) > 20 * HOURS
+    assert compare_values(told.lived, told.found) > 15 * HOURS
 
 
 def test_each_disappearance_has_its_cause_or_is_ambiguous(told: Told) -> None:
     kinds = compare_disappearances(told.lived, told.found)
     assert set(kinds) == {"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"}
-    assert kinds.total() > 15 * HOURS
+    assert kinds.total() > 12 * HOURS
 
 
 def test_the_broker_could_not_tell_any_more(told: Told) -> None:
     gone, left = compare_compaction(told.lived, told.found)
-    assert gone > left
+    assert gone > 20 * HOURS
+    assert left  # what nothing has replaced

@@ -13,9 +13,9 @@ from pyarrow import fs as pafs
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
-from sexton.log.lineage import ArchivedLineage, Link, read_link
+from sexton.log.lineage import ArchivedLineage, read_link
 from sexton.log.place import Place
-from sexton.log.segment import Segment
+from sexton.log.segment import Segment, file_bytes
 
 FUTURE_MS = 3_600_000
 """How far after its snapshot a batch may be stamped and still be believed."""
@@ -39,7 +39,7 @@ def find_cut(fs: pafs.FileSystem, history: ArchivedLineage, start: Place, *, end
             continue
         future_ms = manifest.taken_at_ms + FUTURE_MS
         from_byte = start.position if link.first_log_offset == start.segment else 0
-        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
+        for batches in _batches(file_bytes(fs, link.segment_path, link.size_bytes), floor_offset=link.first_log_offset):
             is_cut = (batches.max_timestamp_ms >= as_of_ms) & (batches.max_timestamp_ms <= future_ms)
             is_cut &= (batches.position >= from_byte) & (batches.base_offset < end)
             if len(hits := np.flatnonzero(is_cut)):
@@ -59,7 +59,8 @@ def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> Place:
     if across is None:
         return Place(lineage=lineage, cut=end, segment=end, position=0)
     position = across.size_bytes
-    for batches in _batches(_bytes(fs, across), floor_offset=across.first_log_offset):
+    data = file_bytes(fs, across.segment_path, across.size_bytes)
+    for batches in _batches(data, floor_offset=across.first_log_offset):
         if len(behind := np.flatnonzero(batches.base_offset >= end)):
             position = int(batches.position[behind[0]])
             break
@@ -72,7 +73,7 @@ def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int
     for link in history.chain:
         if link.next_log_offset <= start or link.first_log_offset >= end:
             continue
-        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
+        for batches in _batches(file_bytes(fs, link.segment_path, link.size_bytes), floor_offset=link.first_log_offset):
             inside = (batches.base_offset >= start) & (batches.base_offset < end)
             base, after = batches.base_offset[inside], batches.next_offset[inside]
             expected = np.concatenate([[reached], after])[: len(base)]
@@ -146,14 +147,3 @@ def _field(data: U8Array, at: npt.NDArray[np.int64], shift: int, dtype: str) -> 
     width = np.dtype(dtype).itemsize
     raw = data[at[:, None] + np.arange(shift, shift + width)]
     return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.int64)
-
-
-def _bytes(fs: pafs.FileSystem, link: Link) -> U8Array:
-    """A segment's bytes: mapped where they are local, else read once."""
-    if link.size_bytes == 0:
-        return np.zeros(0, np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        mapped = np.memmap(link.segment_path, dtype=np.uint8, mode="r", shape=(link.size_bytes,))
-        return mapped.view(np.ndarray)
-    with fs.open_input_file(link.segment_path) as file:
-        return np.frombuffer(file.read_at(link.size_bytes, 0), np.uint8)

@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 
 from sexton.log.crc import U8Array
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, SIZE, TORN, frames
-from sexton.log.segment import Segment, list_segments
+from sexton.log.segment import Segment, file_bytes, list_segments
 
 TOPIC = "__consumer_offsets"
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
@@ -113,7 +113,7 @@ def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offse
     for segment in reversed(segments):
         if segment.base_offset >= log_offset:
             continue
-        data, last = _bytes(fs, segment), None
+        data, last = file_bytes(fs, segment.path, segment.size_bytes), None
         for rows in frames(data):
             rows = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
             below = rows[_int64(data, rows[:, POSITION]) < log_offset]
@@ -140,7 +140,7 @@ def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segmen
 def _end(fs: pafs.FileSystem, segments: Sequence[Segment]) -> int:
     """Behind the last whole batch; a last segment without any ends where it begins."""
     last = segments[-1]
-    data = _bytes(fs, last)
+    data = file_bytes(fs, last.path, last.size_bytes)
     end = last.base_offset
     for rows in frames(data, floor_offset=last.base_offset):
         at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
@@ -155,7 +155,7 @@ def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int,
     """Where each leader epoch begins, by the batches that are left."""
     found: list[tuple[int, int]] = []
     for segment in segments:
-        data = _bytes(fs, segment)
+        data = file_bytes(fs, segment.path, segment.size_bytes)
         for rows in frames(data, floor_offset=segment.base_offset):
             at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
             at = at[data[at + 16] == 2]
@@ -171,7 +171,7 @@ def _batches(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     """Base offsets and places of the batches of a file, by place, and the byte where it ends (before a torn tail of the
     last file). Bytes that are no batch go with the batch before them."""
-    data = _bytes(fs, segment)
+    data = file_bytes(fs, segment.path, segment.size_bytes)
     base: list[npt.NDArray[np.int64]] = []
     places: list[npt.NDArray[np.int64]] = []
     end_byte = len(data)
@@ -183,16 +183,6 @@ def _batches(
             end_byte = int(rows[-1, POSITION])
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *base]), np.concatenate([nothing, *places]), end_byte
-
-
-def _bytes(fs: pafs.FileSystem, segment: Segment) -> U8Array:
-    """A file's bytes: mapped where it is local, else read once."""
-    if segment.size_bytes == 0:
-        return np.zeros(0, np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        return np.memmap(segment.path, dtype=np.uint8, mode="r", shape=(segment.size_bytes,)).view(np.ndarray)
-    with fs.open_input_file(segment.path) as file:
-        return np.frombuffer(file.read_at(segment.size_bytes, 0), np.uint8)
 
 
 def _int64(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

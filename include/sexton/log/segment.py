@@ -1,7 +1,8 @@
 """Segments as a broker leaves them on disk or in a backup, and how the work on them is cut into chunks.
 
-Only names and sizes are read here. Names follow Kafka's LogFileUtils: files with a transient suffix (.deleted,
-.cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) are no part of the log.
+Names, sizes and a file's bytes as they are: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a
+transient suffix (.deleted, .cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) are no part
+of the log.
 """
 
 import itertools
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import numpy as np
+import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
@@ -173,3 +176,13 @@ def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> s
         if found and key.strip() == name and value.strip():
             return value.strip()
     return None
+
+
+def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int) -> npt.NDArray[np.uint8]:
+    """The first `size_bytes` of a file: mapped where it is local, else read once."""
+    if size_bytes == 0:
+        return np.zeros(0, np.uint8)
+    if isinstance(fs, pafs.LocalFileSystem):
+        return np.memmap(path, dtype=np.uint8, mode="r", shape=(size_bytes,)).view(np.ndarray)
+    with fs.open_input_file(path) as file:
+        return np.frombuffer(file.read_at(size_bytes, 0), np.uint8)

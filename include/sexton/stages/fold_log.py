@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from sexton.coordinator.profile import Profile
@@ -18,7 +16,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
 from sexton.log.manifest import Manifest
-from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
+from sexton.log.segment import Chunk, Piece, Segment, file_bytes, plan_chunks
 from sexton.log.store import read_json
 from sexton.settings import settings
 from sexton.stages.checkpoint import Base
@@ -154,7 +152,7 @@ def _fold(work: _FoldWork) -> PartialFold:
     fs, _ = filesystem(work.uri)
     pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
     return fold_chunk(
-        (_read(fs, piece) for piece in pieces),
+        (file_bytes(fs, piece.path, piece.size_bytes) for piece in pieces),
         chunk=replace(work.chunk, pieces=pieces),
         cap_bytes=work.cap_bytes,
         as_of_ms=work.as_of_ms,
@@ -171,16 +169,6 @@ def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
         return Manifest.from_json(read_json(fs, piece.manifest_path)).taken_at_ms
     except ValueError as error:
         raise UsageError(f"not a manifest: {error}", place=piece.manifest_path) from None
-
-
-def _read(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
-    """The whole file of a piece: mapped when it is local, else read once."""
-    if piece.size_bytes == 0:
-        return np.zeros(0, dtype=np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        return np.memmap(piece.path, dtype=np.uint8, mode="r", shape=(piece.size_bytes,))
-    with fs.open_input_file(piece.path) as file:
-        return np.frombuffer(file.read_at(piece.size_bytes, 0), dtype=np.uint8)
 
 
 def _merge(work: _MergeWork) -> Merged:

@@ -17,9 +17,8 @@ from sexton.kernels.fold import PartialFold, fold_chunk
 from sexton.kernels.state import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
-from sexton.log.segment import plan_chunks
+from sexton.log.segment import file_bytes, plan_chunks
 from sexton.settings import settings
-from sexton.stages.changes.story import bytes_of
 from sexton.stages.run import RunFolder
 from sexton.stages.source import LogSource, filesystem
 
@@ -73,7 +72,7 @@ class LogSide:
             return PartialFold.empty(profile=self.profile, is_prefix=True)
         (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
         return fold_chunk(
-            (bytes_of(fs, piece) for piece in chunk.pieces),
+            (file_bytes(fs, piece.path, piece.size_bytes) for piece in chunk.pieces),
             chunk=chunk,
             cap_bytes=settings().inflated_cap_bytes,
             as_of_ms=None if self.source.is_archive else self.as_of_ms,

@@ -6,8 +6,6 @@ begins with the log partition), its cut at the end, and the facts that were arch
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs as pafs
 
@@ -17,7 +15,7 @@ from sexton.coordinator.profile import Profile
 from sexton.kernels.changes import changes_between
 from sexton.kernels.partial import PartialFold
 from sexton.log.facts import FactsRecord
-from sexton.log.segment import Piece, Segment, plan_chunks
+from sexton.log.segment import Segment, file_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.tables import TABLES
 
@@ -46,7 +44,7 @@ def changes_of(
     pieces = [piece for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG) for piece in chunk.pieces]
     table = changes_between(
         start,
-        (_bytes_of(fs, piece) for piece in pieces),
+        (file_bytes(fs, piece.path, piece.size_bytes) for piece in pieces),
         pieces=pieces,
         cut=cut,
         known=known,
@@ -91,13 +89,3 @@ def _topics_at(facts: FactsRecord | None) -> TopicsAt | None:
     if facts is None:
         return None
     return TopicsAt(taken_at_ms=facts.taken_at_ms, ids={row["topic"]: row["id"] for row in facts.topics})
-
-
-def _bytes_of(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
-    """The whole file of a piece: mapped when it is local, else read once."""
-    if piece.size_bytes == 0:
-        return np.zeros(0, np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        return np.memmap(piece.path, dtype=np.uint8, mode="r", shape=(piece.size_bytes,))
-    with fs.open_input_file(piece.path) as file:
-        return np.frombuffer(file.read_at(piece.size_bytes, 0), np.uint8)

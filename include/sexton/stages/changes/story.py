@@ -24,7 +24,7 @@ from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log.batch import Batch, Record, read_records
-from sexton.log.segment import Piece, Segment, plan_chunks
+from sexton.log.segment import Piece, Segment, file_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.stages.changes.events import GONE, Event, Reader
 from sexton.stages.changes.scan import batches_about, cut_of
@@ -104,7 +104,7 @@ class Teller:
     def _pieces(self) -> Iterator[tuple[npt.NDArray[np.uint8], Piece]]:
         for chunk in plan_chunks(self.segments, target_bytes=_WHOLE_LOG):
             for piece in chunk.pieces:
-                yield bytes_of(self.fs, piece), piece
+                yield file_bytes(self.fs, piece.path, piece.size_bytes), piece
 
     def _stop_offset(self) -> int | None:
         if self.as_of_ms is None:
@@ -144,16 +144,6 @@ class Teller:
         own = table.filter(pc.equal(table["group_id"], self.group_id)).drop_columns(["log_partition"])
         rows: list[dict[str, object]] = own.to_pylist()
         return rows
-
-
-def bytes_of(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
-    """The whole file of a piece: mapped when it is local, else read once."""
-    if piece.size_bytes == 0:
-        return np.zeros(0, np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
-        return np.memmap(piece.path, dtype=np.uint8, mode="r", shape=(piece.size_bytes,))
-    with fs.open_input_file(piece.path) as file:
-        return np.frombuffer(file.read_at(piece.size_bytes, 0), np.uint8)
 
 
 def what_is_next(

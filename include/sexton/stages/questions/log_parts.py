@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from pyarrow import fs as pafs
 
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
@@ -19,7 +18,7 @@ from sexton.coordinator.questions.plain import PlainHeld
 from sexton.coordinator.questions.tables import TablesHeld
 from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.log.segment import Segment
+from sexton.log.segment import Segment, file_bytes
 from sexton.records import decode_key
 from sexton.settings import settings
 from sexton.stages.questions.part import Part
@@ -138,10 +137,4 @@ class LogParts:
 
     def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
         """A segment's bytes, or as many as `most_bytes` of them: mapped when it is local, else read once."""
-        size_bytes = min(segment.stop_byte, most_bytes)
-        if size_bytes == 0:
-            return np.zeros(0, np.uint8)
-        if isinstance(self._fs, pafs.LocalFileSystem):
-            return np.memmap(segment.path, dtype=np.uint8, mode="r", shape=(size_bytes,))
-        with self._fs.open_input_file(segment.path) as file:
-            return np.frombuffer(file.read_at(size_bytes, 0), np.uint8)
+        return file_bytes(self._fs, segment.path, min(segment.stop_byte, most_bytes))

@@ -45,6 +45,22 @@ class Settings(BaseSettings):
         default=False, description="whether they hear foreign errors in full, which may name groups, topics and hosts"
     )
     retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")
+    policy: str = Field(default="", description="file of retention rules; empty: the broker's retention alone decides")
+    applier_conn_id: str = Field(
+        default="kafka_applier", description="Airflow connection of the principal that may delete, for applying alone"
+    )
+    approvers: list[str] = Field(
+        default_factory=list, description="who may approve, as a JSON list of Airflow user ids; empty: anybody"
+    )
+    approval_self_allowed: bool = Field(default=False, description="whether who triggered a run may approve it, too")
+    approval_timeout_hours: float = Field(default=24, gt=0, description="no answer by then means no")
+    apply_max_age_hours: float = Field(default=24, gt=0, description="a plan whose as_of is older is not applied")
+    apply_lease_s: int = Field(
+        default=600, ge=1, description="after how long without a sign of life another attempt may take an apply over"
+    )
+    allow_log_sink: bool = Field(
+        default=False, description="whether tombstones may be written into the log itself where Kafka refuses to"
+    )
     settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
     inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")
     chunk_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")

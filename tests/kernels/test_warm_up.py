@@ -34,6 +34,10 @@ ENTRIES = [
     store._restore_keys,
     store._restore_producers,
     store._restore_undecided,
+    table.fill_group_slots,
+    table.fill_key_slots,
+    table.fill_producer_slots,
+    table.move_texts,
     zstd._join,
     zstd._split,
 ]
@@ -41,7 +45,7 @@ ENTRIES = [
 
 def test_every_entry_is_compiled() -> None:
     warm_up()
-    assert [entry.__name__ for entry in ENTRIES if not entry.nopython_signatures] == []
+    assert [entry.__name__ for entry in ENTRIES if len(entry.nopython_signatures) != 1] == []
 
 
 def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:

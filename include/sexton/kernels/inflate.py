@@ -49,10 +49,17 @@ def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[
     first = 0
     while inflater.inflate():
         row = int(packed[inflater.done])
-        yield batches[first:row], inflater.arena
+        yield batches[first:row], _sealed(inflater.arena)
         first = row
         inflater.used = 0
-    yield batches[first:], inflater.arena
+    yield batches[first:], _sealed(inflater.arena)
+
+
+def _sealed(arena: Bytes) -> Bytes:
+    """An arena to read only, as that of a run without compression: of either kind the loop would be compiled anew."""
+    view = arena.view()
+    view.flags.writeable = False
+    return view
 
 
 class _Inflater:

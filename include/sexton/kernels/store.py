@@ -454,9 +454,15 @@ def write_parquet(tables: Tables, folder: Path) -> None:
     """One Parquet file per table, the same bytes for the same fold."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+        write_table(table, folder / f"{name}.parquet")
 
 
 def read_parquet(folder: Path) -> Tables:
     """What `write_parquet` wrote."""
-    return {path.stem: pq.read_table(path, partitioning=None) for path in sorted(folder.glob("*.parquet"))}
+    return {path.stem: pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))}
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """One Parquet file. Only texts get dictionaries: offsets and timestamps hardly repeat."""
+    texts = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
+    pq.write_table(table, path, compression="zstd", use_dictionary=texts or False)

@@ -3,9 +3,12 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from sexton.kernels.fold import PartialFold, fold_chunk, merge
 from sexton.kernels.merge import without_the_dead
 from sexton.kernels.state import finish
+from sexton.kernels.table import ROW_TABLES, move_texts, reserve
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.codec import LZ4, SNAPPY, ZSTD
 from sexton.log.segment import Chunk, Piece
@@ -39,5 +42,7 @@ def warm_up() -> None:
         left.write_parquet(Path(folder))
         left = PartialFold.read_parquet(Path(folder))
     fold = merge(left, PartialFold.from_bytes(right.to_bytes()))
-    without_the_dead(merge(PartialFold.empty(), fold).state)
+    state = without_the_dead(merge(PartialFold.empty(), fold).state)
+    state = reserve(state, rows=dict.fromkeys(ROW_TABLES, 1 << 12), sizes={})
+    move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)

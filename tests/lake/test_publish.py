@@ -43,6 +43,7 @@ FACTS: dict[str, Any] = {
     "missing_log_partitions": [],
     "checkpoint_sha256": None,
     "plan_id": None,
+    "plan_sha256": None,
     "policy_sha256": None,
     "code_version": "1",
     "counts": [{"table": "groups", "rows": 3}],

@@ -104,6 +104,7 @@ def sound() -> Rows:
             verdict(DYING, 0, 6, "expire"),
             verdict(LIVING, 1, 7, "keep"),
         ],
+        "expiry_forecast": [row("expiry_forecast", group_id=DYING, log_partition=0, offset_count=2)],
         "tombstones": [tombstone(0, 5), tombstone(1, 6), tombstone(2, None)],
         "open_transactions": [row("open_transactions", log_partition=1)],
         "undecodable_records": [],

@@ -260,7 +260,7 @@ def test_many_offsets_stay_in_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "broker_expires_at_ms": pa.array(AS_OF_MS + numbers * 300),
     }
     schema = TABLES["offset_verdicts"].arrow_schema(with_run=True)
-    plain = {"string": "x", "int32": 0, "int64": 0}
+    plain = {"string": "x", "int32": 0, "int64": 0, "bool": False}
     arrays = [
         columns[field.name].cast(field.type)
         if field.name in columns

@@ -21,7 +21,9 @@ CONTRACT = {
     "members": "group_id member_id group_instance_id client_id client_host rack_id session_timeout_ms "
     "rebalance_timeout_ms member_epoch subscribed_topics assignment",
     "offset_verdicts": "group_id topic partition broker_verdict broker_reason broker_expires_at_ms policy_verdict "
-    "policy_reason policy_rule policy_expires_at_ms base_timestamp_ms",
+    "policy_reason policy_rule policy_expires_at_ms policy_owner base_timestamp_ms changes_by orphan left_topic "
+    "behind_log_start pinned_by_producer_id pinned_first_log_offset pinned_since_ms",
+    "expiry_forecast": "group_id horizon_days by offset_count is_whole_group first_expires_at_ms last_expires_at_ms",
     "tombstones": "plan_id log_partition position record_type group_id topic partition member_id regular_expression "
     "key cause target_log_offset target_committed_offset",
     "open_transactions": "producer_id producer_epoch log_partition first_log_offset last_log_offset "
@@ -32,9 +34,10 @@ CONTRACT = {
     "offset_changes": "group_id topic partition old_committed_offset new_committed_offset kind candidates by_plan_id "
     "log_offset timestamp_ms",
     "topic_partitions": "topic topic_id partition log_start_offset log_end_offset",
-    "apply_ledger": "plan_id position attempt intent_at_ms outcome_at_ms outcome error before approved_by",
+    "apply_ledger": "plan_id action log_partition position attempt group_id topic partition intent_at_ms outcome_at_ms "
+    "outcome error before written_log_offset window_ms approved_by",
     "dq_results": "table expectation severity success observed",
-    "runs": "cuts coverage snapshots checkpoint_sha256 code_version policy_sha256 counts",
+    "runs": "cuts coverage snapshots checkpoint_sha256 code_version plan_id plan_sha256 policy_sha256 counts",
 }
 """The columns that readers were promised; more may be added, none may go."""
 TYPES = {

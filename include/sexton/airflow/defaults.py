@@ -29,6 +29,7 @@ PUBLISHED_TABLES = (
     "groups",
     "members",
     "offset_verdicts",
+    "expiry_forecast",
     "tombstones",
     "open_transactions",
     "undecodable_records",

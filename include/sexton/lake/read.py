@@ -60,7 +60,10 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
 
 
 def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a published run, in the declared shape; SextonError when they are no longer there."""
+    """The rows of a published run, in the declared shape; SextonError when they are no longer there.
+
+    Columns that were declared after it was published are NULL.
+    """
     found = load(lake, table)
     snapshot_id = run.snapshots.get(table)
     if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
@@ -132,8 +135,13 @@ def _rows(
     schema = TABLES[table].arrow_schema()
     names = list(columns) if columns is not None else schema.names
     where = partition_of(run) & EqualTo("run_id", run.run_id)
-    rows = found.scan(row_filter=where, selected_fields=tuple(names), snapshot_id=snapshot_id).to_arrow()
-    return plain(rows).select(names).cast(pa.schema([schema.field(name) for name in names]))
+    scan = found.scan(row_filter=where, snapshot_id=snapshot_id)
+    known = {field.name for field in scan.projection().fields}  # of the snapshot, which may be older than some columns
+    rows = plain(scan.select(*(name for name in names if name in known)).to_arrow())
+    for name in names:
+        if name not in known:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+    return rows.select(names).cast(pa.schema([schema.field(name) for name in names]))
 
 
 def _key(row: dict[str, Any]) -> RunKey:

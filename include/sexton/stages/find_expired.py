@@ -9,14 +9,23 @@ from sexton.coordinator.profiles import profile_of
 from sexton.kernels.sweep import held_offsets, judge
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
+from sexton.tables import TABLES
 
 TABLE = "offset_verdicts"
-_NO_POLICY = {
-    "policy_verdict": pa.string(),
-    "policy_reason": pa.string(),
-    "policy_rule": pa.string(),
-    "policy_expires_at_ms": pa.int64(),
-}
+_FORECAST = "expiry_forecast"
+_NOT_TOLD = (
+    "policy_verdict",
+    "policy_reason",
+    "policy_rule",
+    "policy_expires_at_ms",
+    "policy_owner",
+    "changes_by",
+    "orphan",
+    "behind_log_start",
+    "pinned_by_producer_id",
+    "pinned_first_log_offset",
+    "pinned_since_ms",
+)
 
 
 def run(engine: Engine, folder: RunFolder) -> RunRecord:
@@ -53,6 +62,8 @@ def _judge(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
         profile=profile_of(record.profile),
     )
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
-    for name, kind in _NO_POLICY.items():
-        verdicts = verdicts.append_column(name, pa.nulls(verdicts.num_rows, kind))
+    verdicts = verdicts.append_column("left_topic", pa.repeat(pa.scalar(False), verdicts.num_rows))
+    for name in _NOT_TOLD:
+        verdicts = verdicts.append_column(name, pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type))
+    folder.write_table(record, _FORECAST, TABLES[_FORECAST].arrow_schema(with_run=False).empty_table(), log_partition)
     return folder.write_table(record, TABLE, verdicts, log_partition)

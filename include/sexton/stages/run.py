@@ -63,7 +63,9 @@ class RunRecord(BaseModel):
     inflated_cap_bytes: int | None = None
     changes_since_ms: int | None = Field(default=None, description="beginning of the interval of offset_changes")
     plan_id: str | None = None
+    plan_sha256: str | None = Field(default=None, description="of the plan.json that is kept in the archive")
     policy_sha256: str | None = None
+    policy: str | None = Field(default=None, description="the policy that was judged by, as canonical JSON")
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__

@@ -6,7 +6,6 @@ from sexton.tables.outcome import (
     FATES,
     LOAD_PROFILE,
     OFFSET_CHANGES,
-    OFFSET_VERDICTS,
     RUNS,
     TOMBSTONES,
 )
@@ -21,6 +20,7 @@ from sexton.tables.state import (
     UNREACHABLE_OFFSETS,
 )
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
+from sexton.tables.verdicts import EXPIRY_FORECAST, HORIZON_DAYS, OFFSET_VERDICTS, ORPHANS
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -31,6 +31,7 @@ TABLES: dict[str, Table] = {
         GROUPS,
         MEMBERS,
         OFFSET_VERDICTS,
+        EXPIRY_FORECAST,
         TOMBSTONES,
         OPEN_TRANSACTIONS,
         UNDECODABLE_RECORDS,
@@ -50,7 +51,9 @@ INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if
 
 __all__ = [
     "FATES",
+    "HORIZON_DAYS",
     "INTERVAL_TABLES",
+    "ORPHANS",
     "PARTITION_COLUMNS",
     "RUN_COLUMNS",
     "SNAPSHOT_TABLES",

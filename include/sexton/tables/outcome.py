@@ -1,4 +1,4 @@
-"""Tables of what follows from the state: verdicts, the plan, what happened, and how well all of it was checked."""
+"""Tables of what follows from the state and its verdicts: the plan, what happened, and how well it was checked."""
 
 from dataclasses import replace
 
@@ -9,21 +9,13 @@ from sexton.tables.columns import GROUP_ID as _GROUP_ID
 from sexton.tables.columns import LOG_OFFSET as _LOG_OFFSET
 from sexton.tables.table import Column, Table
 
-BROKER_REASONS = (
-    "expired",
-    "expired_explicit",
-    "not_due",
-    "subscribed",
-    "group_active",
-    "pending_transaction",
-    "share_group",
-)
 FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
 """What became of the values of record types 0 and 1: each has exactly one fate, so they add up to read_values."""
 CHANGE_KINDS = ("set", "expired", "deleted", "group_deleted", "topic_deleted", "restored", "ambiguous")
 """What an offset change may be; all but set and restored are disappearances."""
+APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
+"""What may come of an item of a plan: raced is done, and a newer commit fell into the window before it."""
 
-_VERDICTS = ("keep", "expire")
 _POSITION = Column(name="position", type=pa.int64(), doc="place in the plan of its log partition", minimum=0)
 _PLAN_ID = Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan")
 
@@ -31,42 +23,6 @@ _PLAN_ID = Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonica
 def _count(name: str, doc: str, *, nullable: bool = False) -> Column:
     return Column(name=name, type=pa.int64(), doc=doc, unit="count", minimum=0, nullable=nullable)
 
-
-OFFSET_VERDICTS = Table(
-    name="offset_verdicts",
-    grain="a committed offset, or a stray copy that the broker would sweep",
-    key=("log_partition", "group_id", "topic", "partition"),
-    columns=(
-        *OFFSET_KEY,
-        Column(name="broker_verdict", type=pa.string(), doc="what the broker would do at as_of", allowed=_VERDICTS),
-        Column(name="broker_reason", type=pa.string(), doc="why", allowed=BROKER_REASONS),
-        Column(
-            name="broker_expires_at_ms",
-            type=pa.int64(),
-            doc="when it is due; NULL while only an event can make it so",
-            nullable=True,
-            unit="ms",
-        ),
-        Column(
-            name="policy_verdict",
-            type=pa.string(),
-            doc="what the owner's rules want; NULL without a policy",
-            nullable=True,
-            allowed=(*_VERDICTS, "hold"),
-        ),
-        Column(name="policy_reason", type=pa.string(), doc="why", nullable=True),
-        Column(name="policy_rule", type=pa.string(), doc="the rule that decided", nullable=True),
-        Column(name="policy_expires_at_ms", type=pa.int64(), doc="when the rule is due", nullable=True, unit="ms"),
-        Column(
-            name="base_timestamp_ms",
-            type=pa.int64(),
-            doc="from when retention counts; NULL under an explicit expiry",
-            nullable=True,
-            unit="ms",
-        ),
-        LOG_PARTITION,
-    ),
-)
 
 TOMBSTONES = Table(
     name="tombstones",
@@ -235,16 +191,27 @@ OFFSET_CHANGES = Table(
 
 APPLY_LEDGER = Table(
     name="apply_ledger",
-    grain="an attempt at one planned tombstone",
+    grain="an attempt at one item of a plan: a tombstone, or an offset to be restored",
     key=("plan_id", "log_partition", "position", "attempt"),
     columns=(
-        _PLAN_ID,
+        replace(_PLAN_ID, doc="the plan, or of a restore its id"),
+        Column(name="action", type=pa.string(), doc="what was to be done", allowed=("tombstone", "restore")),
         LOG_PARTITION,
         _POSITION,
+        _GROUP_ID,
+        replace(TOPIC, nullable=True, doc="NULL for a group's own record"),
+        replace(PARTITION, nullable=True, doc="NULL for a group's own record"),
         Column(name="attempt", type=pa.int32(), doc="from 1", minimum=1),
         Column(name="intent_at_ms", type=pa.int64(), doc="written before the call", unit="ms", minimum=0),
         Column(name="outcome_at_ms", type=pa.int64(), doc="written after it", nullable=True, unit="ms", minimum=0),
-        Column(name="outcome", type=pa.string(), doc="what came of it", nullable=True),
+        Column(
+            name="outcome",
+            type=pa.string(),
+            doc="what came of it; NULL while nobody knows. changed_since, refused and not_done left everything as it "
+            "was, gone found nothing, raced was done while a newer commit came",
+            nullable=True,
+            allowed=APPLY_OUTCOMES,
+        ),
         Column(name="error", type=pa.string(), doc="what the cluster answered", nullable=True),
         Column(
             name="before",
@@ -256,13 +223,31 @@ APPLY_LEDGER = Table(
                     ("commit_timestamp_ms", pa.int64()),
                 ]
             ),
-            doc="the value removed, enough to put it back",
+            doc="the value that was there before, enough to put it back",
             nullable=True,
+        ),
+        replace(
+            _LOG_OFFSET,
+            name="written_log_offset",
+            nullable=True,
+            below_cut=False,
+            doc="place of the record that the call wrote, as read back; NULL where nothing was written or found",
+        ),
+        Column(
+            name="window_ms",
+            type=pa.int64(),
+            doc="from the last look at the offset to the answer of the call: a commit in between is not seen before it",
+            nullable=True,
+            unit="ms",
+            minimum=0,
         ),
         Column(name="approved_by", type=pa.string(), doc="who approved the plan"),
     ),
     kind="append",
-    doc="Declared for readers to count on; no stage writes it yet.",
+    doc=(
+        "The plan's ledger beside the archive, put here when an attempt ends. Restores are rows like removals: their "
+        "`before` is what the restore replaced, NULL where nothing was there."
+    ),
 )
 
 DQ_RESULTS = Table(
@@ -314,6 +299,12 @@ RUNS = Table(
         ),
         Column(name="checkpoint_sha256", type=pa.string(), doc="hash of the fold kept for the next run", nullable=True),
         Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan", nullable=True),
+        Column(
+            name="plan_sha256",
+            type=pa.string(),
+            doc="SHA-256 of the plan.json that is kept in the archive; NULL where no plan is kept",
+            nullable=True,
+        ),
         Column(name="policy_sha256", type=pa.string(), doc="hash of the policy; NULL without one", nullable=True),
         Column(name="code_version", type=pa.string(), doc="version of Sexton"),
         Column(

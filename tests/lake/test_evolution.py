@@ -1,0 +1,118 @@
+"""A lake of an earlier release gets the columns declared since with its next run; what was published stays readable."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.lake.branch import RunKey, ensure_tables, write_branch
+from sexton.lake.catalog import Lake
+from sexton.lake.publish import publish
+from sexton.lake.read import load, published_runs, read_branch, read_published
+from sexton.tables import TABLES, Table
+from tests.lake.test_publish import FACTS, HOUR
+from tests.quality import world
+
+pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="module")
+
+NAMES = ("offset_verdicts", "tombstones")
+SINCE = {
+    "offset_verdicts": {
+        "policy_owner",
+        "changes_by",
+        "orphan",
+        "left_topic",
+        "behind_log_start",
+        "pinned_by_producer_id",
+        "pinned_first_log_offset",
+        "pinned_since_ms",
+    },
+    "tombstones": set[str](),
+    "apply_ledger": {"action", "group_id", "topic", "partition", "written_log_offset", "window_ms"},
+    "runs": {"plan_sha256"},
+}
+"""By table the columns that the release before had not."""
+LEDGER_ROW: dict[str, Any] = {
+    "action": "tombstone",
+    "outcome": "done",
+    "window_ms": 3,
+    "before": {"committed_offset": 5, "leader_epoch": None, "metadata": "", "commit_timestamp_ms": 1},
+}
+
+
+def older(name: str) -> Table:
+    return replace(TABLES[name], columns=tuple(c for c in TABLES[name].columns if c.name not in SINCE[name]))
+
+
+@pytest.fixture(scope="module")
+def evolved(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """One run published by the release before, and one by this."""
+    folder = tmp_path_factory.mktemp("rows")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in SINCE:
+            patch.setitem(TABLES, name, older(name))
+        ensure_tables(spark, lake, [TABLES[name] for name in SINCE])
+        put(spark, lake, folder, "before", 1)
+    ensure_tables(spark, lake, [TABLES[name] for name in (*SINCE, "expiry_forecast")])
+    put(spark, lake, folder, "after", 2)
+    return lake
+
+
+def put(spark: SparkSession, lake: Lake, folder: Path, run_id: str, hour: int) -> None:
+    key = RunKey(cluster_id="c", as_of_ms=hour * HOUR, run_id=run_id)
+    own = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
+    told = {"orphan": "topic_gone", "left_topic": True, "policy_owner": "build"}
+    rows = {
+        "offset_verdicts": [{**world.verdict("g", 0, 5, "expire"), **told, **own}],
+        "tombstones": [{**world.tombstone(0, 5), **own}],
+    }
+    files = {}
+    for name, found in rows.items():
+        files[name] = [folder / f"{run_id}.{name}.parquet"]
+        pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), files[name][0])
+    write_branch(spark, lake, key, files)
+    facts = {name: FACTS.get(name) for name in TABLES["runs"].column_names if name != "snapshots"}
+    publish(spark, lake, key, NAMES, facts)
+
+
+def test_every_table_has_all_its_columns(evolved: Lake) -> None:
+    for name in (*SINCE, "expiry_forecast"):
+        assert {field.name for field in load(evolved, name).schema().fields} == set(TABLES[name].arrow_schema().names)
+
+
+def test_both_runs_are_read_in_the_declared_shape(evolved: Lake) -> None:
+    before, after = published_runs(evolved)
+    assert (before.facts["plan_sha256"], after.key.run_id) == (None, "after")
+    for run, told in ((before, (None, None, None)), (after, ("topic_gone", True, "build"))):
+        (row,) = read_published(evolved, run, "offset_verdicts").to_pylist()
+        assert (row["orphan"], row["left_topic"], row["policy_owner"]) == told
+        assert (row["group_id"], row["broker_verdict"], row["run_id"]) == ("g", "expire", run.key.run_id)
+        some = read_published(evolved, run, "offset_verdicts", ["group_id", "orphan"])
+        assert some.to_pylist() == [{"group_id": "g", "orphan": told[0]}]
+    assert read_published(evolved, before, "expiry_forecast").num_rows == 0
+
+
+def test_a_run_of_then_is_checked_as_one_that_lacks_them(evolved: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """A branch is read as it was written, now with every column: what an older writer left out is NULL."""
+    key = RunKey(cluster_id="c", as_of_ms=3 * HOUR, run_id="old writer")
+    own = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
+    table = pa.Table.from_pylist(
+        [{**world.verdict("g", 0, 5, "keep"), **own}], schema=older("offset_verdicts").arrow_schema()
+    )
+    pq.write_table(table, tmp_path / "0.parquet")
+    write_branch(spark, evolved, key, {"offset_verdicts": [tmp_path / "0.parquet"]})
+    location = load(evolved, "offset_verdicts").metadata_location
+    found = read_branch(location, evolved.storage_properties(), "offset_verdicts", key, None)
+    assert found is not None
+    assert found.to_pylist() == [{**table.to_pylist()[0], **dict.fromkeys(SINCE["offset_verdicts"])}]
+
+
+def test_the_ledger_takes_its_rows(evolved: Lake) -> None:
+    row = {**world.row("apply_ledger", plan_id="p", position=0), **LEDGER_ROW}
+    load(evolved, "apply_ledger").append(pa.Table.from_pylist([row], schema=TABLES["apply_ledger"].arrow_schema()))
+    (found,) = load(evolved, "apply_ledger").scan().to_arrow().to_pylist()
+    assert found == row

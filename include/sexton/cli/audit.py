@@ -200,7 +200,7 @@ def _run_entries() -> set[str]:
     """Names of everything that a run leaves in its folder."""
     from sexton.tables import TABLES
 
-    folders = {"fold", "partial", "internal", "batches", "dq", "outcome"}
+    folders = {"fold", "partial", "internal", "batches", "plan", "dq", "outcome"}
     return {*TABLES, *folders, "run.json", "report.html", "summary.json", MARKER}
 
 

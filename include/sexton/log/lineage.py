@@ -25,7 +25,10 @@ from sexton.log.store import child_folders, read_json, safe_name, write_whole
 
 ORIGIN_FILE = "origin.json"
 HOUSE_FOLDER = "house"
-OWN_FOLDERS = frozenset({"facts", "cuts", "checkpoints", HOUSE_FOLDER})
+PLANS_FOLDER = "plans"
+LEDGER_FOLDER = "ledger"
+RESTORES_FOLDER = "restores"
+OWN_FOLDERS = frozenset({"facts", "cuts", "checkpoints", HOUSE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER})
 """Folders of a cluster that are no topic's."""
 
 FIRST, IMPORTED = "first", "imported"

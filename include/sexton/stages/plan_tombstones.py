@@ -1,11 +1,13 @@
 """plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
 
+They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
+`<run>/plan/` (plan_files.py).
+
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
 read might be a newer value. Nothing is ever written to Kafka here.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +17,22 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
 from sexton.kernels.sweep import in_plan_order, plan
-from sexton.records import encode_key
+from sexton.kill_points import reach
 from sexton.stages.find_expired import read_held
+from sexton.stages.plan_files import Page, write_plan
+from sexton.stages.plan_keys import encode_keys
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
 from sexton.stages.spark import Engine
 
 TABLE = "tombstones"
 _PLANNED = "planned"
-_KEY_FIELDS = ("group_id", "topic", "partition", "member_id", "regular_expression")
 
 
-def run(engine: Engine, folder: RunFolder) -> RunRecord:
-    """Write tombstones and their batches from the verdicts of `folder`; the record gets the plan's id."""
+def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRecord:
+    """Write tombstones, their batches and the plan from the verdicts of `folder`; the record gets the plan's id.
+
+    `page` makes the plan's page for people; without it the plan has none.
+    """
     record = folder.read_run()
     engine.map(
         "Planning tombstones",
@@ -50,6 +56,8 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
         rows = rows.append_column("plan_id", pa.repeat(pa.scalar(identity), rows.num_rows))
         count += folder.write_table(record, TABLE, rows, part)
     record = record.model_copy(update={"plan_id": identity, "counts": {**record.counts, TABLE: count}})
+    write_plan(folder, record, page=page)
+    reach("plan.made")
     folder.write_run(record)
     return record
 
@@ -60,16 +68,16 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
     rows = _swept(folder, record, log_partition)
     if log_partition in record.blocked:
         rows = rows.slice(0, 0)
-    keys = [_key(row) for row in rows.select(["record_type", *_KEY_FIELDS]).to_pylist()]
+    keys = encode_keys(rows)
     rows = (
-        rows.append_column("key", pa.array(keys, pa.binary()))
+        rows.append_column("key", keys)
         .append_column("position", pa.array(np.arange(rows.num_rows), pa.int64()))
         .append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
     )
     folder.write_internal(_PLANNED, rows, log_partition)
-    if keys:
+    if rows.num_rows:
         batches = encode_batches(
-            list(zip(rows["group_id"].to_pylist(), keys, strict=True)),
+            list(zip(rows["group_id"].to_pylist(), keys.to_pylist(), strict=True)),
             base_offset=record.cuts[log_partition],
             as_of_ms=record.as_of_ms,
             profile=profile,
@@ -108,11 +116,6 @@ def _at_home(rows: pa.Table, log_partition: int, partition_count: int) -> pa.Tab
     """Those of groups that hash to the log partition."""
     homes = [partition_of(group_id, partition_count) for group_id in rows["group_id"].to_pylist()]
     return rows.filter(pc.equal(pa.array(homes, pa.int64()), log_partition))
-
-
-def _key(row: dict[str, Any]) -> bytes:
-    """The key's bytes, as the coordinator writes them; fields that its type does not have are NULL."""
-    return encode_key(row["record_type"], {name: row[name] for name in _KEY_FIELDS if row[name] is not None})
 
 
 def _planned(folder: RunFolder, record: RunRecord) -> Iterator[tuple[int, bytes, str]]:

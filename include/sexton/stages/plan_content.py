@@ -1,0 +1,129 @@
+"""What the plan of a run holds: every tombstone, every value that would go, and the counts by which people judge it.
+
+It is read from the tables that the run has written, so that a plan can say nothing that they do not. How it becomes
+files is in plan_files.py.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.tombstones import GROUP_EMPTY
+from sexton.log.batch import Batch, read_batches
+from sexton.stages.find_expired import read_held
+from sexton.stages.plan_check import OFFSET_TYPES, offset_rows
+from sexton.stages.plan_record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.stages.run import RunFolder, RunRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContent:
+    """A plan before it is files: `record` names none yet. `tombstones` and `undo` as in plan_record."""
+
+    record: PlanRecord
+    tombstones: pa.Table
+    undo: pa.Table
+
+
+def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
+    """The plan of a run folder, as its tables tell it."""
+    assert record.plan_id is not None, "plan_tombstones names the plan first"
+    parts = sorted(record.log_partitions)
+    tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
+    undo = _undo(folder, offset_rows(tombstones))
+    batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
+    groups_total = sum(folder.read_table("groups", part, ["group_id"]).num_rows for part in parts)
+    return PlanContent(
+        record=PlanRecord(
+            plan_id=record.plan_id,
+            cluster_id=record.cluster_id,
+            topic_id=record.topic_id,
+            as_of_ms=record.as_of_ms,
+            cuts=dict(sorted(record.cuts.items())),
+            profile=record.profile,
+            retention_ms=record.retention_ms,
+            policy_sha256=record.policy_sha256,
+            code_version=record.code_version,
+            counts={
+                "tombstones": tombstones.num_rows,
+                "offsets": undo.num_rows,
+                "group_records": tombstones.num_rows - undo.num_rows,
+                "groups_losing": len(pc.unique(tombstones["group_id"])),
+                "groups_deleted": len(pc.unique(_group_rows(tombstones)["group_id"])),
+                "groups_total": groups_total,
+            },
+            losses=losses_of(tombstones),
+            batches=batches,
+            largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
+            max_message_bytes=None,
+            over_limits=[],
+            warnings=list(record.warnings),
+            files={},
+        ),
+        tombstones=tombstones,
+        undo=undo,
+    )
+
+
+def losses_of(tombstones: pa.Table) -> list[Losses]:
+    """What goes for each cause, by cause. A group that goes as a whole counts for the cause of its last offset."""
+    offsets, of_groups = offset_rows(tombstones), _group_rows(tombstones)
+    last = offsets.group_by("group_id", use_threads=False).aggregate([("cause", "last")])
+    deleted = of_groups.group_by("group_id", use_threads=False).aggregate([("cause", "first")])
+    of_offset = last["cause_last"].take(pc.index_in(deleted["group_id"], value_set=last["group_id"].combine_chunks()))
+    deleted_by = dict(_counts(pc.coalesce(of_offset, deleted["cause_first"])))
+    lost = offsets.group_by("cause").aggregate([([], "count_all"), ("group_id", "count_distinct")]).to_pylist()
+    by_cause = {row["cause"]: (row["count_all"], row["group_id_count_distinct"]) for row in lost}
+    return [
+        Losses(
+            cause=cause,
+            offsets=by_cause.get(cause, (0, 0))[0],
+            groups=max(by_cause.get(cause, (0, 0))[1], deleted_by.get(cause, 0) if cause == GROUP_EMPTY else 0),
+            deleted_groups=deleted_by.get(cause, 0),
+        )
+        for cause in sorted({*by_cause, *deleted_by})
+    ]
+
+
+def _group_rows(tombstones: pa.Table) -> pa.Table:
+    return tombstones.filter(pc.invert(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)))
+
+
+def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
+
+
+def _undo(folder: RunFolder, planned: pa.Table) -> pa.Table:
+    """The value that each offset tombstone removes, in their order, read where the tombstone says that it lies."""
+    targets = np.asarray(planned["target_log_partition"])
+    pieces, order = [], []
+    for part in np.unique(targets).tolist():
+        mine = np.flatnonzero(targets == part)
+        held = read_held(folder, part)
+        at = pc.index_in(
+            planned["target_log_offset"].take(pa.array(mine)), value_set=held["log_offset"].combine_chunks()
+        )
+        assert not at.null_count, "a tombstone targets a value that the run holds"
+        pieces.append(held.take(at))
+        order.append(mine)
+    undo = _all(pieces, UNDO)
+    return undo.take(pa.array(np.argsort(np.concatenate(order)))) if order else undo
+
+
+def _batches(folder: RunFolder, log_partition: int, tombstones: int) -> Batches:
+    data = folder.batches_file(log_partition).read_bytes()
+    sizes = [batch.size_bytes for batch in read_batches(data) if isinstance(batch, Batch)]
+    return Batches(
+        log_partition=log_partition,
+        tombstones=tombstones,
+        batches=len(sizes),
+        size_bytes=len(data),
+        largest_batch_bytes=max(sizes),
+    )
+
+
+def _counts(values: pa.ChunkedArray) -> list[tuple[int, int]]:
+    """(value, how often), by value."""
+    return sorted((item["values"], item["counts"]) for item in pc.value_counts(values).to_pylist())

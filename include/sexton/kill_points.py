@@ -55,6 +55,10 @@ KILL_POINTS = MappingProxyType(
         "thin.unnamed": "the runs that go are no longer in `runs`, and in every other table",
         "thin.between": "the runs that go are in some tables and not in others",
         "thin.emptied": "the runs that go are in no table, their checkpoints are there",
+        "ledger.ticket": "who wants the next attempt at a plan has said so, on a store without exclusive files",
+        "ledger.half": "an entry of a ledger is written under another name",
+        "ledger.after": "an entry of a ledger is written, nobody was told",
+        "ledger.claimed": "an attempt at a plan has begun, nothing was looked at",
         "thin.unmade": "a checkpoint has lost its manifest and nothing else",
     }
 )

@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.admin import delete_group_offsets
+from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import committed_offsets, list_groups
@@ -98,7 +98,8 @@ class RandomWork:
                 is_open[number] = False
         elif draw < 0.93:
             topic = self._rng.choice(list(TOPICS))
-            delete_group_offsets(self._session, group_id, topic, range(TOPICS[topic]))
+            with suppress(GroupError):  # not there, or not any more
+                delete_offsets(self._session, group_id, {topic: range(TOPICS[topic])})
         else:
             with suppress(KafkaException):  # not there, or not any more
                 self._admin.delete_consumer_groups([group_id])[group_id].result(TIMEOUT_S)

@@ -14,11 +14,11 @@ from pyarrow import fs as pafs
 from sexton.coordinator.changes.rules import SLACK_MS
 from sexton.coordinator.profiles import NEWEST
 from sexton.java import JavaHome
-from sexton.kafka.admin import delete_group_offsets
+from sexton.kafka.admin import delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, find_coordinator
-from sexton.kafka.session import ClusterSession, check
+from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.log.facts import FactsRecord
@@ -67,7 +67,7 @@ class Script:
             answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
             for topic in answer.topics:
                 for part in topic.partitions:
-                    check(part.error_code, place=f"group {group_id}")
+                    self.session.check(part.error_code, "OffsetCommit", group_id=group_id, topic=topic.name)
 
         self.session.retrying(ask)
 
@@ -76,7 +76,7 @@ class Script:
             self.truth[(group_id, *offset)] = cause, {cause, *like}
 
     def delete_offset(self, group_id: str, topic: str, part: int, *, like: Iterable[str] = ()) -> None:
-        assert delete_group_offsets(self.session, group_id, topic, [part]) == 1
+        assert delete_offsets(self.session, group_id, {topic: [part]}) == {(topic, part): None}
         self.expect(D, group_id, (topic, part), like=like)
 
     def delete_group(self, group_id: str, *offsets: tuple[str, int], like: Iterable[str] = ()) -> None:

@@ -1,31 +1,233 @@
-"""Deleting a group's offsets (OffsetDelete, KIP-496), which librdkafka's admin client does not have.
+"""What changes a group's offsets: deleting some (OffsetDelete, KIP-496), deleting the group, committing for it.
 
-Only the workload of the demo and of tests deletes today.
+Every function is one request to one coordinator, and what came of each partition is data: Kafka's name of the error,
+None where there was none. A request that was surely not carried out (the coordinator loads, the broker cannot be
+reached) is tried again in here for a while. One that may have been is not: Unsettled is raised, and the caller looks
+at what is there before it does anything else.
+
+Not here: what may be changed (stages/apply, stages/restore), and what no coordinator takes (append.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-import kafka.errors as kafka_errors
-from kafka.protocol.consumer import OffsetDeleteRequest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
-from sexton.kafka.facts import find_coordinator
-from sexton.kafka.session import ClusterSession, check
+from sexton.errors import BrokerError
+from sexton.kafka.acls import missing_acl
+from sexton.kafka.append import append_tombstones
+from sexton.kafka.facts import find_coordinator, groups_at
+from sexton.kafka.failures import AMBIGUOUS, NotAllowed, TransientError, Unsettled, error_name
+from sexton.kafka.session import ClusterSession
+
+__all__ = [
+    "CommittedValue",
+    "ErrorName",
+    "GroupError",
+    "GroupNow",
+    "Key",
+    "Unsettled",
+    "append_tombstones",
+    "commit_offsets",
+    "delete_group",
+    "delete_offsets",
+    "group_now",
+]
+
+ErrorName: TypeAlias = str
+Key: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+CommittedValue: TypeAlias = tuple[int, int, str]
+"""Offset, leader epoch (-1 when it is not known), metadata."""
+
+NO_GENERATION = -1
+OFFSET_COMMIT_BY_NAME = 9
+"""Version 10 knows topics by id only."""
+DEAD = "Dead"
+"""How a coordinator describes a group that it does not have, or that is not a classic one."""
+
+NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
+"""Answered before the request is looked at: trying again is safe."""
 
 
-def delete_group_offsets(session: ClusterSession, group_id: str, topic: str, partitions: Sequence[int]) -> int:
-    """Delete the committed offsets of some partitions; returns how many partitions the coordinator answered for.
+class GroupError(BrokerError):
+    """The coordinator refuses a whole request about a group; `error_name` is Kafka's name for why."""
 
-    A group that does not exist has none to delete. Partitions without an offset are answered as if they had one.
+    def __init__(
+        self, message: str, *, place: object = None, fix: str | None = None, error_name: ErrorName = ""
+    ) -> None:
+        self.error_name = error_name
+        super().__init__(message, place=place, fix=fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message,), {"place": self.place, "fix": self.fix, "error_name": self.error_name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNow:
+    """A group as its coordinator knows it at this moment: type in small letters (classic, consumer, share, streams).
+
+    All but `exists` are None for a group that is not there. `member_count` is told of classic groups only: no client of
+    ours can describe the others, of whose members the state tells (Empty: none).
+    """
+
+    exists: bool
+    group_type: str | None = None
+    state: str | None = None
+    protocol_type: str | None = None
+    member_count: int | None = None
+
+
+def delete_offsets(
+    session: ClusterSession, group_id: str, partitions: Mapping[str, Collection[int]]
+) -> dict[Key, ErrorName | None]:
+    """Delete committed offsets of a group, by topic; the answer for each partition.
+
+    A partition without an offset is answered as if it had had one. Per partition come UNKNOWN_TOPIC_OR_PARTITION (the
+    topic is gone: its offsets cannot be deleted like this), GROUP_SUBSCRIBED_TO_TOPIC, TOPIC_AUTHORIZATION_FAILED.
+    Raises GroupError for the whole (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, GROUP_AUTHORIZATION_FAILED), and Unsettled.
     """
     DeletedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic  # noqa: N806 (a class)
-    wanted = [DeletedTopic.OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
-    request = OffsetDeleteRequest(group_id=group_id, topics=[DeletedTopic(name=topic, partitions=wanted)])
+    topics = [
+        DeletedTopic(
+            name=topic,
+            partitions=[DeletedTopic.OffsetDeleteRequestPartition(partition_index=n) for n in sorted(some)],
+        )
+        for topic, some in sorted(partitions.items())
+    ]
+    answer = _ask_once(session, group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), _whole_error)
+    if answer.error_code:
+        raise _refusal(session, group_id, error_name(answer.error_code), "OffsetDelete")
+    return _by_partition(answer)
 
-    def ask() -> int:
-        answer = session.call(request, node_id=find_coordinator(session, group_id))
-        if answer.error_code == kafka_errors.GroupIdNotFoundError.errno:
-            return 0
-        check(answer.error_code, place=f"group {group_id}")
-        return sum(partition.error_code == 0 for found in answer.topics for partition in found.partitions)
+
+def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
+    """Delete a group with all its offsets; the answer (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, ...), None when it is done.
+
+    Raises Unsettled, and GroupError when the coordinator of the group may not even be looked for.
+    """
+    answer = _ask_once(session, group_id, DeleteGroupsRequest(groups_names=[group_id]), _group_errors)
+    return _name_or_none(answer.results[0].error_code)
+
+
+def commit_offsets(
+    session: ClusterSession, group_id: str, offsets: Mapping[Key, CommittedValue]
+) -> dict[Key, ErrorName | None]:
+    """Commit for a group that has no members, as an administrator does; the answer for each partition.
+
+    A group that does not exist is made. Errors are per partition, also those that are about the whole group
+    (UNKNOWN_MEMBER_ID: it has members; GROUP_ID_NOT_FOUND: a share group). Raises Unsettled, and GroupError when the
+    coordinator may not even be looked for. The coordinator stamps the commit with its own time.
+    """
+    CommittedTopic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806 (a class)
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), (offset, leader_epoch, metadata) in sorted(offsets.items()):
+        by_topic.setdefault(topic, []).append(
+            CommittedTopic.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=leader_epoch,
+                committed_metadata=metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id="",
+        topics=[CommittedTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
+        max_version=OFFSET_COMMIT_BY_NAME,
+    )
+    return _by_partition(_ask_once(session, group_id, request, _partition_errors))
+
+
+def group_now(session: ClusterSession, group_id: str) -> GroupNow:
+    """The group as its coordinator answers for it now; GroupError when this principal may not describe it."""
+    request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
+
+    def ask() -> GroupNow:
+        node_id = _coordinator(session, group_id)
+        (group,) = session.call(request, node_id=node_id).groups
+        error = _name_or_none(group.error_code)
+        if error in (NOT_DONE, *AMBIGUOUS):
+            raise TransientError(f"{error}", place=f"group {group_id}")
+        if error is not None and error != "GROUP_ID_NOT_FOUND":
+            raise _refusal(session, group_id, error, "DescribeGroups")
+        if error is None and group.group_state != DEAD:
+            return GroupNow(
+                exists=True,
+                group_type="classic",
+                state=group.group_state,
+                protocol_type=group.protocol_type,
+                member_count=len(group.members),
+            )
+        # Not a classic group: DescribeGroups knows no others, and the list tells their type and state.
+        for listed in groups_at(session, node_id):
+            if listed.group_id == group_id:
+                return GroupNow(
+                    exists=True,
+                    group_type=listed.group_type or "classic",  # brokers before KIP-848 have no other
+                    state=listed.state,
+                    protocol_type=listed.protocol_type,
+                )
+        return GroupNow(exists=False)
 
     return session.retrying(ask)
+
+
+def _ask_once(
+    session: ClusterSession, group_id: str, request: Any, errors_of: Callable[[Any], set[ErrorName | None]]
+) -> Any:
+    """The coordinator's answer to a request that changes something: sent anew only while it was surely not done."""
+
+    def ask() -> Any:
+        answer = session.call_once(request, node_id=_coordinator(session, group_id))
+        errors = errors_of(answer)
+        if NOT_DONE in errors:
+            raise TransientError("the coordinator loads", place=f"group {group_id}")
+        if unclear := sorted(error for error in errors & AMBIGUOUS if error):
+            told = (
+                f"{type(request).__name__} was answered {', '.join(unclear)}, which does not tell whether it was done"
+            )
+            raise Unsettled(told, place=f"group {group_id}", fix="look at what is there before trying again")
+        return answer
+
+    return session.retrying(ask)
+
+
+def _coordinator(session: ClusterSession, group_id: str) -> int:
+    try:
+        return find_coordinator(session, group_id)
+    except NotAllowed as error:
+        raise GroupError(error.message, place=error.place, fix=error.fix, error_name=error.error_name) from None
+
+
+def _refusal(session: ClusterSession, group_id: str, error: ErrorName, call: str) -> GroupError:
+    acl = missing_acl(error, call, principal=session.config.principal, group_id=group_id)
+    fix = str(acl) if acl else None
+    return GroupError(f"{call} was refused: {error}", place=f"group {group_id}", fix=fix, error_name=error)
+
+
+def _whole_error(answer: Any) -> set[ErrorName | None]:
+    return {_name_or_none(answer.error_code)} | set(_by_partition(answer).values())
+
+
+def _group_errors(answer: Any) -> set[ErrorName | None]:
+    return {_name_or_none(result.error_code) for result in answer.results}
+
+
+def _partition_errors(answer: Any) -> set[ErrorName | None]:
+    return set(_by_partition(answer).values())
+
+
+def _by_partition(answer: Any) -> dict[Key, ErrorName | None]:
+    return {
+        (topic.name, partition.partition_index): _name_or_none(partition.error_code)
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def _name_or_none(error_code: int) -> ErrorName | None:
+    return error_name(error_code) if error_code else None

@@ -65,6 +65,13 @@ class ClientConfig:
                     fix="set sasl.username and sasl.password, or sasl.jaas.config",
                 )
 
+    @property
+    def principal(self) -> str | None:
+        """Who the broker takes this client for, by its default rules; None where only it knows (mTLS, OAUTHBEARER)."""
+        if self.security_protocol == "PLAINTEXT":
+            return "User:ANONYMOUS"
+        return f"User:{self.username}" if self.security_protocol.startswith("SASL_") and self.username else None
+
     def for_kafka_python(self) -> dict[str, Any]:
         """Arguments for kafka-python's connection manager and clients."""
         return {

@@ -12,7 +12,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sexton.kafka.session import ClusterSession, check
+from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
 from sexton.log.archive import FactsRecord
 
@@ -123,22 +123,25 @@ def list_groups(session: ClusterSession) -> list[ListedGroup]:
     """Every group of the cluster that this principal may see, by group id."""
 
     def ask() -> list[ListedGroup]:
-        found = []
-        for broker in session.broker_ids:
-            answer = session.call(ListGroupsRequest(states_filter=[], types_filter=[]), node_id=broker)
-            check(answer.error_code, place=session.config.bootstrap_servers)
-            found += [
-                ListedGroup(
-                    group_id=group.group_id,
-                    group_type=group.group_type,
-                    state=group.group_state,
-                    protocol_type=group.protocol_type,
-                )
-                for group in answer.groups
-            ]
+        found = [group for broker in session.broker_ids for group in groups_at(session, broker)]
         return sorted(found, key=lambda group: group.group_id)
 
     return session.retrying(ask)
+
+
+def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
+    """The groups that one broker coordinates and this principal may see."""
+    answer = session.call(ListGroupsRequest(states_filter=[], types_filter=[]), node_id=node_id)
+    session.check(answer.error_code, "ListGroups")
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            group_type=group.group_type,
+            state=group.group_state,
+            protocol_type=group.protocol_type,
+        )
+        for group in answer.groups
+    ]
 
 
 def committed_offsets(
@@ -151,7 +154,7 @@ def committed_offsets(
 
     def ask() -> dict[tuple[str, int], CommittedOffset]:
         (group,) = session.call(request, node_id=find_coordinator(session, group_id)).groups
-        check(group.error_code, place=f"group {group_id}")
+        session.check(group.error_code, "OffsetFetch", group_id=group_id)
         return {
             (topic.name, partition.partition_index): CommittedOffset(
                 committed_offset=partition.committed_offset,
@@ -170,7 +173,7 @@ def find_coordinator(session: ClusterSession, group_id: str) -> int:
     """The broker that coordinates a group; TransientError while the coordinator is not there yet."""
     request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
     (found,) = session.call(request).coordinators
-    check(found.error_code, place=f"group {group_id}")
+    session.check(found.error_code, "FindCoordinator", group_id=group_id)
     node_id: int = found.node_id
     return node_id
 

@@ -17,7 +17,7 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.session import ClusterSession, TransientError, check
+from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import (
     NO_LEADER,
     READ_UNCOMMITTED,
@@ -207,7 +207,7 @@ class LogReader:
             self._leader = self._find(position)
         leader, self._is_sure = self._leader, False  # until this has worked
         answer = self._session.call(self._request(leader, position), node_id=leader.node_id)
-        check(answer.error_code, place=self.place, topic=self._topic)
+        self._session.check(answer.error_code, "Fetch", place=self.place, topic=self._topic)
         if not answer.responses and answer.throttle_time_ms > 0:
             # Over its quota a client gets no partition at all (FetchContext.getThrottledResponse); the call has waited.
             self._is_sure = True
@@ -218,7 +218,7 @@ class LogReader:
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
             # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
             raise TransientError("the broker does not know the partition", place=self.place)
-        check(found.error_code, place=self.place, topic=self._topic)
+        self._session.check(found.error_code, "Fetch", place=self.place, topic=self._topic)
         if not found.records and found.high_watermark < end:
             # What is missing was cut off, or the new leader has to learn that it is committed: no empty range at all.
             told = f"the log was committed up to {end}, now to {found.high_watermark}"

@@ -18,8 +18,11 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from sexton.errors import BrokerError, SextonError, UsageError
+from sexton.errors import BrokerError, SextonError
 from sexton.kafka.client import ClientConfig
+from sexton.kafka.failures import REFUSED_LOGINS, TransientError, Unsettled, explain, failure
+
+__all__ = ["ClusterSession", "TransientError", "Unsettled"]
 
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
@@ -29,14 +32,6 @@ THROTTLE_LIMIT_MS = 60_000
 RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
 
 T = TypeVar("T")
-
-REFUSED_LOGINS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
-UNREACHABLE = (
-    kafka_errors.KafkaTimeoutError,
-    kafka_errors.RequestTimedOutError,
-    kafka_errors.KafkaConnectionError,
-    kafka_errors.NodeNotReadyError,
-)
 
 # Its own words on failed connections go to whoever configured logging; ours say the same once, at the end. Below
 # warnings it would write requests, passwords among them.
@@ -120,6 +115,43 @@ class ClusterSession:
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
 
+    def call_once(self, request: Any, *, node_id: int) -> Any:
+        """Send a request that changes something, to `node_id`; error codes inside the response are the caller's.
+
+        TransientError when it was surely not sent, Unsettled when it was and no answer came: what it did must then be
+        looked up before anything is tried again. An answer is never held back: where a quota asks for a longer wait
+        than THROTTLE_LIMIT_MS, it is the next call that is refused.
+        """
+        is_sent = False
+
+        async def send() -> Any:
+            nonlocal is_sent
+            await self._manager.wait_for(self._manager.get_connection(node_id).init_future, self._request_timeout_ms)
+            is_sent = True
+            future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
+            return await self._manager.wait_for(future, self._request_timeout_ms)
+
+        try:
+            answer = self._run(send)
+        except TransientError as error:
+            if not is_sent:
+                raise
+            told = f"{type(request).__name__} was sent, and whether it was done is not known: {error.message}"
+            raise Unsettled(told, place=error.place, fix="look at what is there before trying again") from None
+        if throttle_ms := min(getattr(answer, "throttle_time_ms", None) or 0, THROTTLE_LIMIT_MS):
+            self._run(lambda: self._net.sleep(throttle_ms / 1000))
+        return answer
+
+    def check(
+        self, error_code: int, call: str, *, place: object = None, topic: str | None = None, group_id: str | None = None
+    ) -> None:
+        """Raise what the error code of an answer to `call` (Fetch, FindCoordinator, ...) means; nothing for 0."""
+        if error_code:
+            place = place or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
+            raise failure(
+                error_code, call, place=place, principal=self.config.principal, topic=topic, group_id=group_id
+            )
+
     def refresh(self) -> None:
         """Learn the brokers anew: addresses change when they restart."""
         self._run(self._manager.cluster.refresh_metadata)
@@ -181,35 +213,3 @@ class ClusterSession:
             place=self.config.bootstrap_servers,
             fix=f"is security.protocol {self.config.security_protocol} right? is the broker overloaded?",
         )
-
-
-class TransientError(BrokerError):
-    """A failure that may pass by itself: a leader that moves, a coordinator that loads, a connection that broke."""
-
-
-def explain(error: kafka_errors.KafkaError, *, place: object, topic: str | None = None) -> SextonError | None:
-    """What an error of Kafka means, None when it is about the connection and says nothing by itself."""
-    name = type(error).__name__.removesuffix("Error")
-    if isinstance(error, REFUSED_LOGINS):
-        return UsageError(
-            "the cluster refuses these credentials", place=place, fix="check user name, password, mechanism"
-        )
-    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-        allow = "allow this principal READ and DESCRIBE on it"
-        return UsageError(f"not allowed to read topic {topic}", place=place, fix=allow)
-    if isinstance(error, kafka_errors.ClusterAuthorizationFailedError | kafka_errors.GroupAuthorizationFailedError):
-        return UsageError(f"not allowed: {name}", place=place, fix="allow this principal DESCRIBE on it")
-    if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-        fix = "the cluster makes __consumer_offsets with its first group" if topic == "__consumer_offsets" else None
-        return UsageError(f"topic {topic} does not exist", place=place, fix=fix)
-    if isinstance(error, UNREACHABLE):
-        return None
-    kind = TransientError if error.retriable else BrokerError
-    return kind(f"{name}: {error}", place=place)
-
-
-def check(error_code: int, *, place: object, topic: str | None = None) -> None:
-    """Raise what the error code of a response means; nothing for 0."""
-    if error_code:
-        error = kafka_errors.for_code(error_code)()
-        raise explain(error, place=place, topic=topic) or TransientError(str(error), place=place)

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sexton.kafka.session import ClusterSession, TransientError, check
+from sexton.kafka.session import ClusterSession, TransientError
 from sexton.records import kafka_uuid
 
 NO_LEADER = -1
@@ -55,7 +55,7 @@ def describe_cluster(session: ClusterSession, topics: Iterable[str] | None = Non
     found = {}
     for topic in answer.topics:
         if wanted is not None:
-            check(topic.error_code, place=session.config.bootstrap_servers, topic=topic.name)
+            session.check(topic.error_code, "Metadata", topic=topic.name)
         if topic.error_code == 0:
             found[topic.name] = _topic(topic)
     return Cluster(cluster_id=answer.cluster_id or "unknown", controller_id=answer.controller_id, topics=found)
@@ -107,7 +107,8 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
             replica_id=ORDINARY_CONSUMER, topics=[AskedTopic(topic=topic.name, partitions=asked)]
         )
         for answer in session.call(request, node_id=node_id).topics[0].partitions if asked else []:
-            check(answer.error_code, place=f"{topic.name}-{answer.partition} on {place}", topic=topic.name)
+            where = f"{topic.name}-{answer.partition} on {place}"
+            session.check(answer.error_code, "OffsetForLeaderEpoch", place=where, topic=topic.name)
             ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
     if missing := sorted(set(epochs) - set(ends)):
         raise TransientError(f"log partitions {missing} have no leader", place=place)

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.errors import BrokerError
-from sexton.kafka.admin import delete_group_offsets
+from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import committed_offsets
 from sexton.kafka.session import ClusterSession
@@ -304,7 +304,13 @@ class _Clients:
     def _delete_offsets(self, group_id: str) -> None:
         topic = self._rng.choice(LASTING_TOPICS)
         some = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
-        self.counts["deleted_offsets"] += delete_group_offsets(self._session, group_id, topic, some)
+        try:
+            deleted = delete_offsets(self._session, group_id, {topic: some})
+        except GroupError as error:
+            if error.error_name != "GROUP_ID_NOT_FOUND":  # deleted before and not committed to since
+                raise
+            return
+        self.counts["deleted_offsets"] += sum(error is None for error in deleted.values())
 
     def _delete_group(self, group_id: str) -> None:
         try:

@@ -1,0 +1,130 @@
+"""Tombstones written straight to the log, past the coordinator: for offsets that no coordinator deletes any more.
+
+The coordinator of the log partition does not learn of them before it loads it again. One wrong byte can keep it from
+loading at all: so nothing is taken here but record batches of tombstones of offsets (record types 0 and 1) of groups
+that belong to this log partition, without a producer. Follows KafkaApis.handleProduceRequest and LogValidator.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafka.protocol.producer import ProduceRequest
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.errors import BrokerError, Refused
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.tail import TailRecord, records_of
+from sexton.kafka.topics import NO_LEADER, PartitionLeader, Topic, describe_topic
+from sexton.log.batch import Batch, Damage, TornTail, read_batches
+from sexton.records import MalformedRecord, UnknownRecordType, decode_key
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
+ALL_REPLICAS = -1
+PRODUCE_BY_NAME = 12
+"""Version 13 names the topic by its id."""
+PRODUCE_TIMEOUT_MS = 15_000
+OFFSET_TYPES = frozenset({0, 1})
+NO_PRODUCER = -1
+BASE_OFFSET_ZERO = bytes(8)
+"""The broker gives offsets, and takes no other from a client (UnifiedLog.analyzeAndValidateRecords)."""
+
+Connect = Callable[[ClientConfig], ClusterSession]
+
+
+def append_tombstones(
+    config: ClientConfig, log_partition: int, batches: bytes, *, connect: Connect = ClusterSession
+) -> int:
+    """Append whole record batches, one Produce with acks=all for each; the log_offset that the first one got.
+
+    `batches` are what `coordinator.tombstones.encode_batches` makes, with rising base offsets: the real ones are the
+    broker's to give. Its time stamps must not be ahead of the broker's clock by more than an hour.
+    Raises Refused for anything but tombstones of offsets of this log partition, NotAllowed without WRITE on the topic,
+    BrokerError when the broker refuses a batch, Unsettled when one may have been appended. The last two say how many
+    batches were appended before.
+    """
+    framed = list(read_batches(batches))
+    with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:
+        topic = describe_topic(session, OFFSETS_TOPIC)
+        good = _offset_tombstones(framed, log_partition=log_partition, partition_count=len(topic.leaders))
+        return [_append(session, topic, log_partition, batch, before=n) for n, batch in enumerate(good)][0]
+
+
+def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: bytes, *, before: int) -> int:
+    place = f"{topic.name}-{log_partition} on {session.config.bootstrap_servers}"
+    told_before = f"; {before} batches were appended before" if before else ""
+
+    def ask() -> int:
+        leader = _leader(session, log_partition)
+        answer = session.call_once(_request(topic, log_partition, batch), node_id=leader.node_id)
+        found = answer.responses[0].partition_responses[0]
+        if not found.error_code:
+            base_offset: int = found.base_offset
+            return base_offset
+        name = error_name(found.error_code)
+        if name in AMBIGUOUS:
+            told = f"the broker answered {name}: whether the batch was appended is not known{told_before}"
+            raise Unsettled(told, place=place, fix="read the log's tail before trying again")
+        if name == "TOPIC_AUTHORIZATION_FAILED":
+            session.check(found.error_code, "Produce", place=place, topic=topic.name)
+        raise BrokerError(f"refused: {name} {found.error_message or ''}{told_before}", place=place)
+
+    return session.retrying(ask)
+
+
+def _leader(session: ClusterSession, log_partition: int) -> PartitionLeader:
+    leader = describe_topic(session, OFFSETS_TOPIC).leaders[log_partition]
+    if leader.node_id == NO_LEADER:
+        raise TransientError(f"log partition {log_partition} has no leader", place=session.config.bootstrap_servers)
+    return leader
+
+
+def _request(topic: Topic, log_partition: int, batch: bytes) -> ProduceRequest:
+    Data = ProduceRequest.TopicProduceData  # noqa: N806 (a class)
+    partition = Data.PartitionProduceData(index=log_partition, records=batch)
+    return ProduceRequest(
+        transactional_id=None,
+        acks=ALL_REPLICAS,
+        timeout_ms=PRODUCE_TIMEOUT_MS,
+        topic_data=[Data(name=topic.name, partition_data=[partition])],
+        max_version=PRODUCE_BY_NAME,
+    )
+
+
+def _offset_tombstones(
+    framed: list[Batch | Damage | TornTail], *, log_partition: int, partition_count: int
+) -> list[bytes]:
+    """The batches as they may be sent; Refused when one must not be."""
+    place = f"log partition {log_partition}"
+    if log_partition not in range(partition_count):
+        raise Refused(f"there are {partition_count} log partitions", place=place)
+    if not framed:
+        raise Refused("no record batch to append", place=place)
+    sound = []
+    for batch in framed:
+        if not isinstance(batch, Batch) or not batch.crc_ok or batch.magic != 2:
+            raise Refused(f"bytes that are no record batch of format 2 at {batch.position}", place=place)
+        if batch.producer_id != NO_PRODUCER or batch.is_transactional or batch.is_control:
+            raise Refused("a batch of a producer: its values would stay pending for ever", place=place)
+        for record in records_of(bytes(batch.data)):
+            if why := _why_not(record, log_partition=log_partition, partition_count=partition_count):
+                raise Refused(f"record {record.log_offset} {why}", place=place)
+        sound.append(BASE_OFFSET_ZERO + bytes(batch.data[len(BASE_OFFSET_ZERO) :]))
+    return sound
+
+
+def _why_not(record: TailRecord, *, log_partition: int, partition_count: int) -> str | None:
+    """Why a record must not be appended; None for a tombstone of an offset that belongs here."""
+    if record.value is not None:
+        return "is not a tombstone"
+    try:
+        record_type, key = decode_key(record.key or b"")
+    except (MalformedRecord, UnknownRecordType) as error:
+        return f"has a key that cannot be read: {error}"
+    if record_type not in OFFSET_TYPES:
+        return f"is of type {record_type}, not an offset's"
+    own = partition_of(key["group_id"], partition_count)
+    return None if own == log_partition else f"is of a group of log partition {own}"

@@ -1,0 +1,98 @@
+"""What goes wrong between a client and a cluster, in one line each, with the ACL that is missing where one is.
+
+What may pass by itself is a TransientError, what was sent and may have been carried out is Unsettled; a refusal is for
+a person to mend.
+"""
+
+import kafka.errors as kafka_errors
+
+from sexton.errors import BrokerError, SextonError, UsageError
+from sexton.kafka.acls import missing_acl
+
+REFUSED_LOGINS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
+UNREACHABLE = (
+    kafka_errors.KafkaTimeoutError,
+    kafka_errors.RequestTimedOutError,
+    kafka_errors.KafkaConnectionError,
+    kafka_errors.NodeNotReadyError,
+)
+
+RENAMED = {-1: "UNKNOWN_SERVER_ERROR", 6: "NOT_LEADER_OR_FOLLOWER"}
+"""Where kafka-python keeps a name that Kafka has given up."""
+
+AMBIGUOUS = frozenset(
+    {
+        "UNKNOWN_SERVER_ERROR",
+        "REQUEST_TIMED_OUT",
+        "NETWORK_EXCEPTION",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "NOT_LEADER_OR_FOLLOWER",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "KAFKA_STORAGE_ERROR",
+    }
+)
+"""Answered, too, when records were appended and could not be committed in time, or leadership went with them: those
+may survive (CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into COORDINATOR_NOT_AVAILABLE)."""
+
+
+class TransientError(BrokerError):
+    """A failure that may pass by itself: a leader that moves, a coordinator that loads, a connection that broke."""
+
+
+class Unsettled(BrokerError):
+    """A request that changes something may or may not have been carried out: only reading tells."""
+
+
+class NotAllowed(UsageError):
+    """This principal lacks an ACL; the error's `fix` names it. `error_name` is Kafka's name of the refusal."""
+
+    def __init__(self, message: str, *, place: object = None, fix: str | None = None, error_name: str = "") -> None:
+        self.error_name = error_name
+        super().__init__(message, place=place, fix=fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message,), {"place": self.place, "fix": self.fix, "error_name": self.error_name}
+
+
+def error_name(error_code: int) -> str:
+    """Kafka's own name of an error code, as its documentation lists them today."""
+    if error_code in RENAMED:
+        return RENAMED[error_code]
+    if error_code not in kafka_errors.kafka_errors:
+        return f"ERROR_{error_code}"  # of a later release
+    name: str = kafka_errors.for_code(error_code).message
+    return name
+
+
+def failure(
+    error_code: int,
+    call: str,
+    *,
+    place: object,
+    principal: str | None,
+    topic: str | None = None,
+    group_id: str | None = None,
+) -> SextonError:
+    """What the error code of an answer to `call` (Fetch, FindCoordinator, ...) means; it must not be 0."""
+    name = error_name(error_code)
+    acl = missing_acl(name, call, principal=principal, topic=topic, group_id=group_id)
+    if acl is not None:
+        return NotAllowed(f"{call} is not allowed: {name}", place=place, fix=str(acl), error_name=name)
+    error = kafka_errors.for_code(error_code)()
+    if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
+        fix = "the cluster makes __consumer_offsets with its first group" if topic == "__consumer_offsets" else None
+        return UsageError(f"topic {topic} does not exist", place=place, fix=fix)
+    return explain(error, place=place) or TransientError(f"{call}: {name}", place=place)
+
+
+def explain(error: kafka_errors.KafkaError, *, place: object) -> SextonError | None:
+    """What an error of kafka-python means, None when it is about the connection and says nothing by itself."""
+    if isinstance(error, REFUSED_LOGINS):
+        return UsageError(
+            "the cluster refuses these credentials", place=place, fix="check user name, password, mechanism"
+        )
+    if isinstance(error, UNREACHABLE):
+        return None
+    kind = TransientError if error.retriable else BrokerError
+    return kind(f"{type(error).__name__.removesuffix('Error')}: {error}", place=place)

@@ -1,0 +1,108 @@
+"""The end of a log partition, read on and on: what was written since one looked last, byte for byte and record by
+record.
+
+Reads up to the high watermark, open transactions and markers included, and not over a break of the log (fetch.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from sexton.errors import BrokerError
+from sexton.kafka.fetch import NO_EPOCH, LogChangedError, LogReader
+from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.topics import LATEST, describe_topic, list_offsets
+from sexton.log.batch import BadRecord, Batch, read_batches, read_records
+
+INFLATED_BYTES = 256 * 1024 * 1024
+"""What one batch may inflate to: a broker takes a megabyte by default, a hostile one is not to fill the memory."""
+
+
+class TailRecord(NamedTuple):
+    """A record of the log. A `value` of None is a tombstone; `producer_id` is -1 without a producer.
+
+    `is_control` marks the end of a transaction: from here on what `producer_id` had pending is committed, or dropped
+    (`log.batch.marker_of` tells which), however far back in the log it was written.
+    """
+
+    log_offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    producer_id: int
+    is_control: bool
+
+
+class TailReader:
+    """Reads one log partition from `from_log_offset` on, what is new with every call.
+
+    `log_offset` is where it stands: everything below has been returned. With `topic_id` given, a topic that was made
+    anew raises LogChangedError; `after_epoch` is the leader epoch of the batch before, when it is known (KIP-320).
+    """
+
+    def __init__(
+        self,
+        session: ClusterSession,
+        topic: str,
+        log_partition: int,
+        *,
+        from_log_offset: int,
+        topic_id: str | None = None,
+        after_epoch: int = NO_EPOCH,
+    ) -> None:
+        self.log_offset = from_log_offset
+        self._session, self._topic, self._log_partition = session, topic, log_partition
+        self._reader = LogReader(session, topic, log_partition, topic_id=topic_id, after_epoch=after_epoch)
+
+    def read(self) -> bytes:
+        """The raw batches since the last call up to the high watermark as it is now; b"" when there are none.
+
+        Raises LogChangedError when the log is not the one read before (an election cut it off, the topic was made
+        anew, what was to be read is deleted), BrokerError when its leader cannot be reached for a minute. The next
+        call then begins at the same place.
+        """
+        end = self._session.retrying(self._high_watermark)
+        if end < self.log_offset:
+            told = f"the log was committed up to {self.log_offset}, now to {end}"
+            raise LogChangedError(told, place=self._reader.place)
+        data = b"".join(batches.data for batches in self._reader.read(start=self.log_offset, end=end))
+        self.log_offset = end
+        return data
+
+    def records(self) -> list[TailRecord]:
+        """`read`, decoded by `records_of`."""
+        return records_of(self.read())
+
+    def _high_watermark(self) -> int:
+        topic = describe_topic(self._session, self._topic)
+        leaders = {number: leader for number, leader in topic.leaders.items() if number == self._log_partition}
+        ends = list_offsets(self._session, [replace(topic, leaders=leaders)], timestamp=LATEST)
+        if (self._topic, self._log_partition) not in ends:
+            raise TransientError("nobody leads the partition", place=self._reader.place)
+        return ends[self._topic, self._log_partition]
+
+
+def records_of(data: bytes) -> list[TailRecord]:
+    """Every record of whole raw batches, markers of transactions among them, in log order.
+
+    Raises BrokerError for anything that cannot be read: what is not understood may be a commit.
+    """
+    return list(_records(data))
+
+
+def _records(data: bytes) -> Iterator[TailRecord]:
+    for batch in read_batches(data):
+        if not isinstance(batch, Batch) or not batch.crc_ok:
+            raise BrokerError(f"bytes at {batch.position} that are no whole record batch")
+        for record in read_records(batch, cap_bytes=INFLATED_BYTES):
+            if isinstance(record, BadRecord):
+                place = f"log_offset {record.log_offset if record.log_offset is not None else batch.base_offset}"
+                raise BrokerError(f"a record that cannot be read: {record.reason}: {record.detail}", place=place)
+            yield TailRecord(
+                log_offset=record.log_offset,
+                key=record.key,
+                value=record.value,
+                timestamp_ms=record.timestamp_ms,
+                producer_id=batch.producer_id,
+                is_control=batch.is_control,
+            )

@@ -36,7 +36,7 @@ GROUND = FLOORS[0]
 CORE = {"log", "records", "coordinator", "kernels"}
 LIBRARIES: dict[str, set[str]] = {
     **{room: {"numpy", "numba", "pyarrow", "cramjam"} for room in CORE},
-    "policy": {"pydantic", "yaml", "re2"},
+    "policy": {"pydantic", "pydantic_core", "yaml", "re2"},
     "airflow": set(),  # besides Airflow itself: every DAG file loads what this room loads
 }
 """Rooms that keep to a few libraries; the standard library is everybody's."""

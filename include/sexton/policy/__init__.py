@@ -1,0 +1,44 @@
+"""Retention as code: which offsets an owner wants to expire earlier than the broker would, and which nobody may touch.
+
+A policy is a YAML file: holds, rules and limits (model.py), read with the line of every mistake (reading.py). `decide`
+says what it does with one offset and `explain` why (decision.py); CompiledPolicy says it for many (compiled.py). A
+policy can shorten what the broker keeps, never lengthen it: nothing here stops a broker's own sweep.
+
+No clock and no cluster is in here; facts and `now_ms` are given. Kafka's rules of expiry are `sexton.coordinator`'s.
+"""
+
+from sexton.policy.compiled import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
+from sexton.policy.decision import decide, decide_bare, explain
+from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, Orphan
+from sexton.policy.limits import Counts, OwnerCount
+from sexton.policy.mistakes import Mistake, PolicyError
+from sexton.policy.model import Hold, Limits, Match, Policy, Rule
+from sexton.policy.reading import parse_policy, read_policy
+
+__all__ = [
+    "BEGINNING_MS",
+    "Candidate",
+    "CompiledPolicy",
+    "Considered",
+    "Counts",
+    "Decision",
+    "GroupFacts",
+    "GroupRules",
+    "Hold",
+    "HoldOn",
+    "Limits",
+    "Match",
+    "Mistake",
+    "OffsetFacts",
+    "Orphan",
+    "OwnerCount",
+    "Policy",
+    "PolicyError",
+    "Rule",
+    "Span",
+    "decide",
+    "decide_bare",
+    "explain",
+    "parse_policy",
+    "read_policy",
+]

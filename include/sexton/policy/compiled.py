@@ -1,0 +1,192 @@
+"""A policy for many offsets: what concerns a group is matched once, and what is left is arithmetic by column.
+
+`CompiledPolicy.for_group` gives a group's timeline: spans of time in which the same holds and rules apply to it. Inside
+a span an offset's fate depends on its orphan kind and its base timestamp alone. So a stage groups its rows by
+`GroupRules` (groups that no rule tells apart share one object), by orphan kind, and compares columns.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sexton.policy.decision import NO_RULE, held_reason, mismatch
+from sexton.policy.facts import ORPHANS, Decision, GroupFacts, OffsetFacts, Orphan, due_at_ms, is_due
+from sexton.policy.model import Hold, Match, Policy, Rule
+
+BEGINNING_MS = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOn:
+    """A hold that applies: its name, and the reason that the verdict has (held_legal, held_operational)."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A rule that a group matches; `orphans` are the kinds that it is about, None for any offset, orphan or not."""
+
+    rule: str
+    retention_ms: int
+    orphans: frozenset[Orphan] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What applies to a group from `start_ms` on and before `end_ms` (None: for ever), if only time passes.
+
+    With a hold there are no candidates. Of the candidates the first that is about an offset's orphan kind decides.
+    """
+
+    start_ms: int
+    end_ms: int | None
+    hold: HoldOn | None
+    candidates: tuple[Candidate, ...]
+
+    def candidate(self, orphan: Orphan | None) -> Candidate | None:
+        """The rule that decides about offsets of this orphan kind."""
+        return next((one for one in self.candidates if one.orphans is None or orphan in one.orphans), None)
+
+    @property
+    def bare_rule(self) -> str | None:
+        """The rule that takes the group once it has no offset left; None while it stays."""
+        return next((one.rule for one in self.candidates if one.orphans is None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRules:
+    """A group's spans, in order and without gaps, from BEGINNING_MS on."""
+
+    spans: tuple[Span, ...]
+
+    def from_(self, now_ms: int) -> tuple[Span, ...]:
+        """The span that holds `now_ms`, and those after it."""
+        return tuple(span for span in self.spans if span.end_ms is None or now_ms < span.end_ms)
+
+    def at(self, now_ms: int) -> Span:
+        """The span that holds `now_ms`."""
+        return self.from_(now_ms)[0]
+
+    def decide(self, offset: OffsetFacts, *, now_ms: int) -> Decision:
+        """As `decision.decide`."""
+        span, *_ = coming = self.from_(now_ms)
+        expires_ms = None if offset.is_pending or offset.kept_by else _expires_at_ms(coming, offset, now_ms=now_ms)
+        if span.hold is not None:
+            return Decision(verdict="hold", reason=span.hold.reason, rule=span.hold.name, expires_at_ms=expires_ms)
+        one = span.candidate(offset.orphan)
+        if one is None:
+            return Decision(verdict="keep", reason=NO_RULE, rule=None, expires_at_ms=expires_ms)
+        if offset.kept_by is not None:
+            return Decision(verdict="keep", reason=offset.kept_by, rule=one.rule, expires_at_ms=None)
+        if not is_due(offset.since_ms, one.retention_ms, now_ms=now_ms):
+            return Decision(verdict="keep", reason="not_due", rule=one.rule, expires_at_ms=expires_ms)
+        if offset.is_pending:
+            return Decision(verdict="keep", reason="pending_transaction", rule=one.rule, expires_at_ms=None)
+        return Decision(verdict="expire", reason="expired", rule=one.rule, expires_at_ms=expires_ms)
+
+
+class CompiledPolicy:
+    """A policy with its names sorted for looking up; send the policy to other processes, and make it there."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._holds = _Index(policy.holds)
+        self._rules = _Index(policy.rules)
+        self._known: dict[object, GroupRules] = {}
+
+    def for_group(self, group: GroupFacts) -> GroupRules:
+        """What applies to a group. Its names are matched here, and need not be looked at again."""
+        holds = [self.policy.holds[number] for number in self._holds.matching(group)]
+        rules = [self.policy.rules[number] for number in self._rules.matching(group)]
+        since_ms = group.idle_since_ms if any(rule.match.idle_ms is not None for rule in rules) else None
+        key = (tuple(hold.name for hold in holds), tuple(rule.name for rule in rules), since_ms)
+        if since_ms is not None:
+            return _group_rules(holds, rules, since_ms)
+        if key not in self._known:
+            self._known[key] = _group_rules(holds, rules, None)
+        return self._known[key]
+
+
+def _expires_at_ms(coming: Sequence[Span], offset: OffsetFacts, *, now_ms: int) -> int | None:
+    """When the offset expires: since when, in the span of now; in later ones, from when on at the earliest."""
+    for number, span in enumerate(coming):
+        one = None if span.hold is not None else span.candidate(offset.orphan)
+        due_ms = None if one is None else due_at_ms(offset.since_ms, one.retention_ms, now_ms=now_ms)
+        if due_ms is not None and (span.end_ms is None or due_ms < span.end_ms):
+            return due_ms if number == 0 else max(due_ms, span.start_ms)
+    return None
+
+
+def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None) -> GroupRules:
+    """The spans of a group that matches these, but for time."""
+    ends = {hold.until_ms for hold in holds if hold.until_ms is not None}
+    waits = {rule.match.idle_ms for rule in rules if rule.match.idle_ms is not None}
+    if idle_since_ms is not None:
+        ends |= {idle_since_ms + wait_ms for wait_ms in waits}
+    starts = [BEGINNING_MS, *sorted(ends)]
+    return GroupRules(
+        spans=tuple(
+            _span(start_ms, end_ms, holds, rules, idle_since_ms)
+            for start_ms, end_ms in zip(starts, [*starts[1:], None], strict=True)
+        )
+    )
+
+
+def _span(
+    start_ms: int, end_ms: int | None, holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None
+) -> Span:
+    hold = next((hold for hold in holds if hold.is_on(start_ms)), None)
+    if hold is not None:
+        on = HoldOn(name=hold.name, reason=held_reason(hold))
+        return Span(start_ms=start_ms, end_ms=end_ms, hold=on, candidates=())
+    found = []
+    for rule in rules:
+        wait_ms = rule.match.idle_ms
+        if wait_ms is None or (idle_since_ms is not None and start_ms >= idle_since_ms + wait_ms):
+            orphans = rule.match.orphan
+            kinds = None if orphans is None else frozenset(kind for kind in ORPHANS if kind in orphans)
+            found.append(Candidate(rule=rule.name, retention_ms=rule.retention_ms, orphans=kinds))
+            if kinds is None:
+                break  # whatever comes after it is not reached
+    return Span(start_ms=start_ms, end_ms=end_ms, hold=None, candidates=tuple(found))
+
+
+class _Index:
+    """Holds or rules by the names that they ask for, so that a group meets few whose names cannot be its own."""
+
+    def __init__(self, entries: Sequence[Hold] | Sequence[Rule]) -> None:
+        self._matches = [_timeless(entry.match) for entry in entries]
+        self._by_group: dict[str, list[int]] = {}
+        self._by_prefix: dict[str, list[int]] = {}
+        self._others: list[int] = []
+        for number, match in enumerate(self._matches):
+            if match.group is not None:
+                self._put(self._by_group, match.group, number)
+            elif match.prefix is not None:
+                self._put(self._by_prefix, match.prefix, number)
+            else:
+                self._others.append(number)
+        self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
+
+    def matching(self, group: GroupFacts) -> list[int]:
+        """The positions of those that match the group at some time and for some orphan kind, in order."""
+        found = (number for number in sorted(self._near(group.group_id)))
+        return [number for number in found if mismatch(self._matches[number], group, None, now_ms=0) is None]
+
+    def _near(self, group_id: str) -> set[int]:
+        return {*self._others, *self._by_group.get(group_id, ()), *self._of_prefixes(group_id)}
+
+    def _of_prefixes(self, group_id: str) -> Iterator[int]:
+        for length in self._prefix_lengths:
+            yield from self._by_prefix.get(group_id[:length], ())
+
+    @staticmethod
+    def _put(index: dict[str, list[int]], words: Sequence[str], number: int) -> None:
+        for word in words:
+            index.setdefault(word, []).append(number)
+
+
+def _timeless(match: Match) -> Match:
+    """`match` without what depends on time or on an offset."""
+    return match.model_copy(update={"idle_ms": None, "orphan": None})

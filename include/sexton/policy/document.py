@@ -1,0 +1,135 @@
+"""YAML as a policy may use it: mappings, lists and scalars, each with its line, and nothing else of YAML.
+
+Scalars stay the text that stands in the file, so that the group `123`, `no` or `2026-11-21` needs no quotes; what text
+means is for the model to say. Refused, each with its line: anchors and aliases (a file of a kilobyte can unfold to
+gigabytes), tags (`!!python/object`), keys that come twice, keys without a value, several documents, deep nesting.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from sexton.policy.mistakes import Mistake, shown
+
+MAX_BYTES = 256 << 10
+MAX_DEPTH = 12
+_TEXT = "tag:yaml.org,2002:str"
+_NO_ANCHORS = "a policy has no anchors and aliases"
+_NULL = "tag:yaml.org,2002:null"
+
+Loc = tuple[str | int, ...]
+"""A place in a document: keys and positions from its root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file's content: text, lists and dicts of text; `lines` says where each of its parts begins."""
+
+    place: str
+    value: Any
+    lines: dict[Loc, int]
+    mistakes: list[Mistake] = field(default_factory=list)
+    is_read: bool = False
+    """Whether there is a value at all."""
+
+    def line_of(self, loc: Loc) -> int:
+        """The line of a place, or of the nearest one around it."""
+        while loc and loc not in self.lines:
+            loc = loc[:-1]
+        return self.lines.get(loc, 1)
+
+
+def read_document(text: str, *, place: str) -> Document:
+    """Read YAML; what is wrong with it as YAML is in `mistakes`, and then the value may lack what they speak of."""
+    document = Document(place=place, value={}, lines={})
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_BYTES:
+        _tell(document, 1, f"the file has {size_bytes} bytes", f"at most {MAX_BYTES}: split the rules by cluster")
+        return document
+    try:
+        loader = _Loader(text, document)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        _tell_syntax(document, text, error)
+        return document
+    if node is None:
+        _tell(document, 1, "the file is empty", "begin with `version: 1`")
+        return document
+    return replace(document, value=_value(node, (), document), is_read=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """A composer that takes out what a policy has no use for, and notes it."""
+
+    def __init__(self, text: str, document: Document) -> None:
+        super().__init__(text)
+        self._document = document
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            _tell(self._document, line, f"an alias: *{event.anchor}", f"write it out: {_NO_ANCHORS}")
+            self.get_event()  # type: ignore[no-untyped-call]
+            mark: Any = event.start_mark
+            return yaml.ScalarNode(_TEXT, "", mark, mark)
+        if event.anchor is not None:
+            _tell(self._document, line, f"an anchor: &{event.anchor}", f"leave it out: {_NO_ANCHORS}")
+            event.anchor = None
+        if event.tag is not None:
+            _tell(self._document, line, f"a tag: {shown(event.tag)}", "leave it out: a policy has no tags")
+            event.tag, event.implicit = None, (True, True) if isinstance(event, yaml.ScalarEvent) else True
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, f"nested more than {MAX_DEPTH} deep", event.start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _value(node: yaml.Node, loc: Loc, document: Document) -> Any:
+    document.lines.setdefault(loc, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        return dict(_pairs(node, loc, document))
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*loc, number), document) for number, item in enumerate(node.value)]
+    if node.tag == _NULL:
+        key = next((part for part in reversed(loc) if isinstance(part, str)), "the file")
+        _tell(document, document.lines[loc], f"`{key}` has no value", "give one, or leave the key out")
+        return ""
+    return node.value
+
+
+def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tuple[str, Any]]:
+    first_lines: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            _tell(document, line, "a key that is no text", "keys are words such as `name`")
+            continue
+        key = str(key_node.value)
+        if key in first_lines:
+            _tell(document, line, f"the key {shown(key)} comes twice, first in line {first_lines[key]}", "keep one")
+            continue
+        first_lines[key] = line
+        document.lines[(*loc, key)] = line
+        yield key, _value(value_node, (*loc, key), document)
+
+
+def _tell(document: Document, line: int, what: str, fix: str) -> None:
+    document.mistakes.append(Mistake(place=document.place, line=line, what=what, fix=fix))
+
+
+def _tell_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        line, what = (mark.line + 1 if mark else 1), str(error.problem or error.context)
+    elif isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        what = f"a character that YAML does not allow: U+{int(error.character):04X}"
+    else:
+        line, what = 1, str(error)
+    _tell(document, line, f"this is no YAML: {what}", "see where the indentation, a quote or a bracket does not fit")

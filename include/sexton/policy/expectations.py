@@ -1,0 +1,89 @@
+"""What an owner expects of a policy: the `tests:` of a policy file, or of a file of their own, as a model.
+
+A test names a group and perhaps one of its offsets by what the policy looks at; without an offset it is about a group
+that has none. How a test is run is in trial.py.
+"""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, StringConstraints
+
+from sexton.policy.facts import GROUP_TYPES, ORPHANS, STATES, GroupFacts, GroupType, OffsetFacts, Orphan, State
+from sexton.policy.fields import A_DURATION, AN_INSTANT, DurationMs, InstantMs, Model
+
+KeptBy = Literal["subscribed", "group_active", "share_group", "pending_transaction"]
+KEPT_BY: tuple[KeptBy, ...] = get_args(KeptBy)
+_MEMBERLESS = ("Empty", "Dead")
+
+
+class GroupGiven(Model):
+    """The group of a test; what is left out is as in a group that nobody uses any more."""
+
+    id: str = Field(description="the group id")
+    type: GroupType = Field(default="Classic", description=f"one of {', '.join(GROUP_TYPES)}")
+    state: State = Field(default="Empty", description=f"one of {', '.join(STATES)}")
+    idle_ms: DurationMs | None = Field(
+        default=None, alias="idle", description=f"{A_DURATION}: for how long nothing has happened to it"
+    )
+
+    def facts(self, *, now_ms: int) -> GroupFacts:
+        """The group as the policy sees it; without `idle`, nothing is known of its last activity."""
+        return GroupFacts(
+            group_id=self.id,
+            group_type=self.type,
+            state=self.state,
+            protocol_type=None,
+            last_active_ms=None if self.idle_ms is None else now_ms - self.idle_ms,
+            member_count=0 if self.state in _MEMBERLESS else 1,
+        )
+
+
+class OffsetGiven(Model):
+    """The offset of a test."""
+
+    topic: str = Field(default="topic", description="the topic's name")
+    partition: int = Field(default=0, ge=0, description="the partition's number")
+    age_ms: DurationMs = Field(alias="age", description=f"{A_DURATION}: for how long its retention has been running")
+    orphan: Orphan | None = Field(default=None, description=f"one of {', '.join(ORPHANS)}")
+    kept_by: KeptBy | None = Field(
+        default=None, description=f"why the broker keeps it whatever its age: one of {', '.join(KEPT_BY)}"
+    )
+
+    def facts(self, *, now_ms: int) -> OffsetFacts:
+        """The offset as the policy sees it."""
+        since_ms = now_ms - self.age_ms
+        return OffsetFacts(
+            topic=self.topic,
+            partition=self.partition,
+            commit_timestamp_ms=since_ms,
+            base_timestamp_ms=since_ms,
+            orphan=self.orphan,
+            is_pending=self.kept_by == "pending_transaction",
+            broker_verdict="keep",
+            broker_reason=self.kept_by or "not_due",
+            broker_expires_at_ms=None,
+        )
+
+
+class Expected(Model):
+    """What is to come out; only what is given is compared."""
+
+    verdict: Literal["keep", "expire", "hold"] = Field(description="keep, expire or hold")
+    rule: str | None = Field(default=None, description="the name of the hold or rule that decides, or none")
+    reason: str | None = Field(default=None, description="such as expired, not_due, no_rule, held_legal, subscribed")
+
+
+class Expectation(Model):
+    """One test."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = Field(description="what it shows")
+    at_ms: InstantMs | None = Field(default=None, alias="at", description=f"{AN_INSTANT}; without it, now")
+    group: GroupGiven = Field(description="a mapping of id, type, state, idle")
+    offset: OffsetGiven | None = Field(default=None, description="a mapping of topic, partition, age, orphan, kept_by")
+    expect: Expected = Field(description="a mapping of verdict, rule, reason")
+
+
+class ExpectationFile(Model):
+    """A file of tests, apart from the policy that they are about."""
+
+    tests: tuple[Expectation, ...] = Field(description="a list of expectations")

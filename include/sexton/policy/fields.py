@@ -1,0 +1,57 @@
+"""The kinds of values in a policy, and what all of its parts have in common."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints
+
+from sexton.policy.durations import (
+    DURATION_FORMS,
+    INSTANT_FORM,
+    duration_text,
+    instant_text,
+    parse_duration,
+    parse_instant,
+)
+from sexton.policy.mistakes import shown, wrong
+
+
+def _duration(value: object) -> int:
+    try:
+        return parse_duration(_scalar(value))
+    except ValueError as error:
+        raise wrong(f"{shown(value)} {error}", DURATION_FORMS) from None
+
+
+def _instant(value: object) -> int:
+    try:
+        return parse_instant(_scalar(value))
+    except ValueError as error:
+        raise wrong(f"{shown(value)} {error}", INSTANT_FORM) from None
+
+
+def _scalar(value: object) -> str:
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def _alternatives(value: object) -> object:
+    """One text, or a list of at least one, without repetitions and in an order that does not matter."""
+    if isinstance(value, list | tuple):
+        if not value:
+            raise wrong("an empty list matches nothing", "name at least one, or leave the key out")
+        return tuple(sorted(set(value))) if all(isinstance(item, str) for item in value) else tuple(value)
+    return (value,)
+
+
+DurationMs = Annotated[int, BeforeValidator(_duration), PlainSerializer(duration_text, return_type=str)]
+InstantMs = Annotated[int, BeforeValidator(_instant), PlainSerializer(instant_text, return_type=str)]
+Alternatives = Annotated[tuple[str, ...], BeforeValidator(_alternatives)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+A_DURATION = f"a duration, {DURATION_FORMS}"
+AN_INSTANT = f"an instant {INSTANT_FORM}"
+
+
+class Model(BaseModel):
+    """A part of a policy: it does not change, and takes no key that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

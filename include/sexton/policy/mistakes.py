@@ -1,0 +1,50 @@
+"""What is wrong with a policy file: where, what was found, and how to mend it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic_core import PydanticCustomError
+
+from sexton.errors import UsageError
+
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One mistake in a file, or one piece of advice about it."""
+
+    place: str
+    line: int
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.line}: {self.what} ({self.fix})"
+
+
+class PolicyError(UsageError):
+    """A policy that cannot be used, with every mistake in it."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        first, *others = self.mistakes
+        if others:
+            told = "; ".join(map(str, self.mistakes))
+            super().__init__(f"{len(self.mistakes)} mistakes: {told}", place=first.place)
+        else:
+            super().__init__(first.what, place=f"{first.place}:{first.line}", fix=first.fix)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.mistakes,)
+
+
+def wrong(what: str, fix: str, *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
+    """What a validator raises: it keeps the fix beside the sentence. `at` names the place below the validated one."""
+    return PydanticCustomError("policy", "{what}", {"what": what, "fix": fix, "at": at})
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: on one line, nothing unseen in it, not too long."""
+    text = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

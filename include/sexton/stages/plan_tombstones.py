@@ -1,7 +1,7 @@
 """plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
 
 They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
-`<run>/plan/` (plan_files.py).
+`<run>/plan/` (plan_files.py). What the verdicts say of the days to come is told beside them (forecast.py).
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
 read might be a newer value. Nothing is ever written to Kafka here.
@@ -19,6 +19,8 @@ from sexton.coordinator.tombstones import encode_batches, plan_id
 from sexton.kernels.sweep import in_plan_order, plan
 from sexton.kill_points import reach
 from sexton.stages.find_expired import read_held
+from sexton.stages.forecast import TABLE as FORECAST
+from sexton.stages.forecast import write_forecast
 from sexton.stages.plan_files import Page, write_plan
 from sexton.stages.plan_keys import encode_keys
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
@@ -29,12 +31,12 @@ _PLANNED = "planned"
 
 
 def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRecord:
-    """Write tombstones, their batches and the plan from the verdicts of `folder`; the record gets the plan's id.
+    """Write tombstones, their batches, the plan and the forecast from the verdicts of `folder`.
 
-    `page` makes the plan's page for people; without it the plan has none.
+    The record gets the plan's id. `page` makes the plan's page for people; without it the plan has none.
     """
     record = folder.read_run()
-    engine.map(
+    forecast = engine.map(
         "Planning tombstones",
         record.log_partitions,
         lambda part: _plan(folder, record, part),
@@ -55,15 +57,16 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
         rows = folder.read_internal(_PLANNED, part)
         rows = rows.append_column("plan_id", pa.repeat(pa.scalar(identity), rows.num_rows))
         count += folder.write_table(record, TABLE, rows, part)
-    record = record.model_copy(update={"plan_id": identity, "counts": {**record.counts, TABLE: count}})
+    counts = {**record.counts, TABLE: count, FORECAST: sum(forecast)}
+    record = record.model_copy(update={"plan_id": identity, "counts": counts})
     write_plan(folder, record, page=page)
     reach("plan.made")
     folder.write_run(record)
     return record
 
 
-def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
-    """Rows and batches of one log partition; none at all where planning is blocked."""
+def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
+    """Rows and batches of one log partition; none at all where planning is blocked. Rows of its forecast."""
     profile = profile_of(record.profile)
     rows = _swept(folder, record, log_partition)
     if log_partition in record.blocked:
@@ -83,6 +86,7 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> None:
             profile=profile,
         )
         write_bytes(folder.batches_file(log_partition), batches)
+    return write_forecast(folder, record, log_partition)
 
 
 def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:

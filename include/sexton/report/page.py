@@ -1,19 +1,9 @@
-"""DIR/report.html: the summary as one page that needs no network, no scripts and no other file.
-
-Everything that came out of the log is shown through `names` and escaped by Jinja2, whose autoescaping is always on; the
-page forbids itself scripts and requests by a Content-Security-Policy, should anything ever slip through.
-"""
-
-from functools import lru_cache
-from importlib.resources import files
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+"""DIR/report.html: the summary as one page (templates.py says how pages are safe)."""
 
 from sexton.report import figures, words
 from sexton.report.charts import Row, bar_rows, timeline_plot
-from sexton.report.names import NAME_CELLS, harmless, short, visible
 from sexton.report.summary import GroupLine, LogPartition, Summary
+from sexton.report.templates import render
 
 LOG_PARTITIONS_SHOWN = 50
 CHART_ROWS = 12
@@ -21,24 +11,18 @@ CHART_ROWS = 12
 
 def render_page(summary: Summary) -> str:
     """The page of `summary`, as HTML text."""
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            s=summary,
-            style=Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8")),
-            status=status_of(summary),
-            plot=timeline_plot(summary.expiring.timeline, as_of_ms=summary.run.as_of_ms),
-            timeline_span=summary.expiring.timeline.bin_ms * len(summary.expiring.timeline.offsets),
-            group_bars=_group_bars(summary),
-            biggest_bars=_biggest_bars(summary.biggest_groups.rows[:CHART_ROWS]),
-            tombstone_bars=_tombstone_bars(summary),
-            fate_bars=bar_rows(
-                [(fate, words.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]
-            ),
-            log_partitions=troubled_first(summary.log_partitions)[:LOG_PARTITIONS_SHOWN],
-            words=words,
-        )
+    return render(
+        "page.html",
+        s=summary,
+        status=status_of(summary),
+        plot=timeline_plot(summary.expiring.timeline, as_of_ms=summary.run.as_of_ms),
+        timeline_span=summary.expiring.timeline.bin_ms * len(summary.expiring.timeline.offsets),
+        group_bars=_group_bars(summary),
+        biggest_bars=_biggest_bars(summary.biggest_groups.rows[:CHART_ROWS]),
+        tombstone_bars=_tombstone_bars(summary),
+        fate_bars=bar_rows([(fate, words.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]),
+        log_partitions=troubled_first(summary.log_partitions)[:LOG_PARTITIONS_SHOWN],
+        words=words,
     )
 
 
@@ -82,32 +66,3 @@ def _tombstone_bars(summary: Summary) -> list[Row]:
             for item in summary.tombstones
         ]
     )
-
-
-def _spelled_out(value: object) -> object:
-    """What every expression of the template passes through: a text that a filter forgot does no harm either."""
-    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("sexton.report", ""),
-        autoescape=True,
-        finalize=_spelled_out,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        count=figures.count,
-        some=figures.some,
-        size=figures.size,
-        percent=figures.share,
-        duration=figures.duration,
-        instant=figures.instant,
-        visible=visible,
-        short=short,
-    )
-    environment.globals["NAME_CELLS"] = NAME_CELLS
-    return environment

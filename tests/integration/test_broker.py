@@ -142,6 +142,7 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
     assert facts.settings["offsets.retention.minutes"] == "10080"
     assert facts.offsets_topic == {"topic_id": topic.topic_id, "partitions": 4}
     assert facts.delete_retention_ms == 86_400_000
+    assert facts.sees_all_topics is True
     rows = {row["topic"]: row["partitions"] for row in facts.topics}
     assert {name: len(rows[name]) for name in LASTING_TOPICS} == {name: TOPICS[name] for name in LASTING_TOPICS}
     assert rows["orders"] == [[0, 20]] * 3
@@ -156,9 +157,10 @@ def test_settings_that_may_not_be_read_are_a_warning(
     from sexton.kafka.facts import offsets_settings
 
     with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
-        settings, delete_retention_ms, (warning,) = offsets_settings(session, OFFSETS_TOPIC)
+        settings, delete_retention_ms, warnings = offsets_settings(session, OFFSETS_TOPIC)
     assert (settings, delete_retention_ms) == ({}, None)
-    assert "DESCRIBE_CONFIGS" in warning
+    allow = "allow User:nobody DESCRIBE_CONFIGS on"
+    assert [warning.partition(allow)[2] for warning in warnings] == [" the cluster)", f" topic {OFFSETS_TOPIC})"]
 
 
 def test_groups_of_the_workload(workload: Workload, session: ClusterSession) -> None:

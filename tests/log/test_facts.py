@@ -19,6 +19,7 @@ def facts(taken_at_ms: int, **changes: Any) -> FactsRecord:
         "cluster_id": "cluster-1",
         "broker_version": "4.3.1",
         "settings": {"offsets.retention.minutes": "10080"},
+        "sees_all_topics": False,
         "offsets_topic": {"topic_id": "bd6ns0y1R6qT-0MZ1sXF5Q", "partitions": 50},
         "topics": [{"topic": "заказы 📦", "id": "K42KNFu8SXeAfppe0IciPQ", "partitions": [[0, 5], [2, 7]]}],
         **changes,
@@ -72,8 +73,15 @@ def test_records_are_not_trusted(root: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"topics": [7]}, {"topics": 7}, {"offsets_topic": {}}, {"settings": []}, {"cluster_id": "../up"}],
-    ids=["topic row", "topics", "offsets topic", "settings", "cluster id"],
+    [
+        {"topics": [7]},
+        {"topics": 7},
+        {"offsets_topic": {}},
+        {"settings": []},
+        {"cluster_id": "../up"},
+        {"sees_all_topics": "yes"},
+    ],
+    ids=["topic row", "topics", "offsets topic", "settings", "cluster id", "sees all topics"],
 )
 def test_fields_of_records_are_not_trusted(root: str, changes: dict[str, Any]) -> None:
     write_facts(LOCAL, root, facts(99_000, **{**changes, "cluster_id": "cluster-1"}))

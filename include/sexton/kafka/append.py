@@ -50,7 +50,8 @@ def append_tombstones(
     with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:
         topic = describe_topic(session, OFFSETS_TOPIC)
         good = _offset_tombstones(framed, log_partition=log_partition, partition_count=len(topic.leaders))
-        return [_append(session, topic, log_partition, batch, before=n) for n, batch in enumerate(good)][0]
+        log_offsets = [_append(session, topic, log_partition, batch, before=n) for n, batch in enumerate(good)]
+    return log_offsets[0]
 
 
 def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: bytes, *, before: int) -> int:

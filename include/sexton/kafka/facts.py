@@ -4,14 +4,17 @@ Also the few reads of group state that checks compare replayed state with: group
 offsets as OffsetFetch by name answers them, plain or stable only (KIP-447).
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from sexton.kafka.acls import missing_acl
+from sexton.kafka.failures import error_name
+from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
 from sexton.log.archive import FactsRecord
@@ -19,6 +22,7 @@ from sexton.log.archive import FactsRecord
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DELETE_RETENTION = "delete.retention.ms"
+UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"
 """Topics have ids since Kafka 2.8."""
@@ -63,6 +67,10 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
     settings, delete_retention_ms, warnings = offsets_settings(session, offsets_topic.name)
+    sees_all = sees_all_topics(session)
+    if not sees_all:
+        acl = missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata", principal=session.config.principal)
+        warnings.append(f"not every topic can be seen, so none is taken for gone: {acl}")
     record = FactsRecord(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
@@ -71,6 +79,7 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
         offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
         topics=_topic_rows(session, cluster),
         delete_retention_ms=delete_retention_ms,
+        sees_all_topics=sees_all,
     )
     return record, warnings
 
@@ -78,7 +87,7 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
 def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str], int | None, list[str]]:
     """The `offsets.*` settings of one broker (they are the cluster's in practice) and the topic's delete.retention.ms.
 
-    None for what is not told, and a warning when the broker's settings are not allowed to be seen.
+    What is not told is None or left out, with a warning for each that names the ACL.
     """
     broker = str(session.broker_ids[0])
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
@@ -88,16 +97,23 @@ def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
     results = {result.resource_type: result for result in session.call(request, node_id=int(broker)).results}
-    of_topic = {item.name: item.value for item in results[TOPIC_RESOURCE].configs or []}
-    told = of_topic.get(DELETE_RETENTION)
-    delete_retention_ms = int(told) if told else None
-    of_broker = results[BROKER_RESOURCE]
-    if of_broker.error_code:
-        name = kafka_errors.for_code(of_broker.error_code).__name__.removesuffix("Error")
-        warning = f"the broker's settings are not known ({name}): allow this principal DESCRIBE_CONFIGS on the cluster"
-        return {}, delete_retention_ms, [warning]
-    settings = {item.name: item.value for item in of_broker.configs if item.name.startswith("offsets.") and item.value}
-    return dict(sorted(settings.items())), delete_retention_ms, []
+    of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
+    told = {item.name: item.value for item in of_topic.configs or []}.get(DELETE_RETENTION)
+    settings = {
+        item.name: item.value for item in of_broker.configs or [] if item.name.startswith("offsets.") and item.value
+    }
+    warnings = [
+        f"{what}: {_why_not_told(session, result.error_code, topic)}"
+        for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
+        if result.error_code
+    ]
+    return dict(sorted(settings.items())), int(told) if told else None, warnings
+
+
+def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:
+    name = error_name(error_code)
+    acl = missing_acl(name, "DescribeConfigs", principal=session.config.principal, topic=topic)
+    return f"{name} ({acl})" if acl else name
 
 
 def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
@@ -120,7 +136,8 @@ def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
 
 
 def list_groups(session: ClusterSession) -> list[ListedGroup]:
-    """Every group of the cluster that this principal may see, by group id."""
+    """Every group of the cluster that this principal may see, by group id; `rights.sees_all_groups` tells whether that
+    is every group there is."""
 
     def ask() -> list[ListedGroup]:
         found = [group for broker in session.broker_ids for group in groups_at(session, broker)]
@@ -145,11 +162,29 @@ def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
 
 
 def committed_offsets(
-    session: ClusterSession, group_id: str, *, require_stable: bool = False
+    session: ClusterSession,
+    group_id: str,
+    *,
+    require_stable: bool = False,
+    only: Mapping[str, Collection[int]] | None = None,
 ) -> dict[tuple[str, int], CommittedOffset]:
-    """All committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
-    transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value."""
-    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    """Committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
+    transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value.
+
+    Without `only` they are all, but for those of topics that this principal may not describe, which the broker leaves
+    out without a word. With `only`, partitions by topic, each of these is answered: a committed_offset of -1 where none
+    is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where it may not be told. Raises NotAllowed for the group.
+    """
+    Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
+    topics = (
+        None
+        if only is None
+        else [
+            Asked.OffsetFetchRequestTopics(name=topic, partition_indexes=sorted(some))
+            for topic, some in sorted(only.items())
+        ]
+    )
+    wanted = Asked(group_id=group_id, topics=topics)
     request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable, max_version=OFFSET_FETCH_BY_NAME)
 
     def ask() -> dict[tuple[str, int], CommittedOffset]:

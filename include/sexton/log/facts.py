@@ -42,7 +42,8 @@ class FactsRecord:
     """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
 
     The record is written after the segments: its `log_partitions` are archived; None in records of early releases.
-    `delete_retention_ms` is the offsets topic's delete.retention.ms, None when it was not told.
+    `delete_retention_ms` is the offsets topic's delete.retention.ms, None when it was not told. Only with
+    `sees_all_topics` a topic that is not in `topics` did not exist; None in records of early releases.
     """
 
     taken_at_ms: int
@@ -54,6 +55,7 @@ class FactsRecord:
     topics: list[dict[str, Any]]
     log_partitions: Mapping[int, LogPartitionFacts] | None = None
     delete_retention_ms: int | None = None
+    sees_all_topics: bool | None = None
 
 
 def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
@@ -120,6 +122,8 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         cluster_id = safe_name(str(record.cluster_id), what="cluster id")
         if not isinstance(record.delete_retention_ms, int | None):
             raise ValueError(f"delete_retention_ms is {record.delete_retention_ms!r}")
+        if not isinstance(record.sees_all_topics, bool | None):
+            raise ValueError(f"sees_all_topics is {record.sees_all_topics!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"not a record of facts: {error}", place=path) from None
     return FactsRecord(
@@ -131,6 +135,7 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         topics=topics,
         log_partitions=log_partitions,
         delete_retention_ms=record.delete_retention_ms,
+        sees_all_topics=record.sees_all_topics,
     )
 
 

@@ -54,6 +54,7 @@ def played(
     listed: Sequence[str] = ("a", "b", "c"),
     most_groups: int = 100,
     alerts: Sequence[str] = (),
+    unseen: Sequence[str] = (),
 ) -> tuple[Drilled, list[list[str]]]:
     """The drill, and which groups the brokers were asked about in each round; the last round comes again and again."""
     asked: list[list[str]] = []
@@ -67,6 +68,7 @@ def played(
         told = {"cluster_id": CLUSTER, "topic_id": TOPIC, "taken_at_ms": instant(2), "log_partitions": 1}
         return Snapshot(**told, **numbers, alerts=list(alerts))
 
+    monkeypatch.setattr(drill, "hidden", lambda _: list(unseen))
     monkeypatch.setattr(drill, "ask", ask_them)
     monkeypatch.setattr(drill, "kinds", lambda _: dict.fromkeys(listed, SIMPLE))
     monkeypatch.setattr(drill.snapshot_log, "run", snapshot)
@@ -160,6 +162,12 @@ def test_what_cannot_be_told_is_an_alert(monkeypatch: pytest.MonkeyPatch, archiv
     assert ["no coordinator could load" in alert for alert in found.alerts] == [True]
 
 
+def test_what_is_hidden_is_said_and_not_compared(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
+    nothing = Answers(settled={"a": Answer(kind=SIMPLE, offsets={})}, ends={0: END}, seen_topics=frozenset({"other"}))
+    found, _ = played(monkeypatch, archive, nothing, listed=["a"], unseen=["not every topic can be seen"])
+    assert (found.compared, found.drifted, found.alerts) == (1, 0, ["not every topic can be seen"])
+
+
 def test_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
     found, asked = played(monkeypatch, archive, said(), most_groups=2)
     assert len(asked[0]) == 2
@@ -192,6 +200,7 @@ class Brokers:
         monkeypatch.setattr(answers, "describe_topic", lambda *_: topic)
         monkeypatch.setattr(answers, "list_offsets", self.list_offsets)
         monkeypatch.setattr(answers, "list_groups", self.list_groups)
+        monkeypatch.setattr(answers, "seen_topics", lambda _: None)
         monkeypatch.setattr(answers, "committed_offsets", self.committed_offsets)
 
     def retrying(self, work: Any) -> Any:

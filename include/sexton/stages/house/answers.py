@@ -18,6 +18,7 @@ from sexton.coordinator.questions.fetch import fetch
 from sexton.coordinator.questions.listing import describe_group
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.rights import seen_topics
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import LATEST, describe_topic, list_offsets
 
@@ -43,13 +44,15 @@ class Answer:
 class Answers:
     """What the brokers said: of each group whose answer stood still, and by log partition where that was.
 
-    Other groups have `moved` while they were asked, or the brokers refuse this principal their answer.
+    Other groups have `moved` while they were asked, or the brokers refuse this principal their answer. `seen_topics`
+    are those that it may see, None for all: the brokers leave offsets of other topics out without a word.
     """
 
     settled: dict[str, Answer] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     ends: dict[int, int] = field(default_factory=dict)
+    seen_topics: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ class Difference:
 
 def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str]) -> Answers:
     """Ask the brokers about some groups, one log partition after the other, each so that its end belongs to it."""
-    found = Answers()
+    found = Answers(seen_topics=seen_topics(session))
     count = len(session.retrying(lambda: describe_topic(session, offsets_topic)).leaders)
     before = kinds(session)
     offsets: dict[str, dict[Key, Offset]] = {}
@@ -105,9 +108,15 @@ def by_log(coordinator: Coordinator, group_id: str) -> Answer | None:
 
 
 def differences(
-    coordinator: Coordinator, group_id: str, *, live: Answer, folded: Answer, log_offset: int
+    coordinator: Coordinator,
+    group_id: str,
+    *,
+    live: Answer,
+    folded: Answer,
+    log_offset: int,
+    seen_topics: Collection[str] | None = None,
 ) -> Iterator[Difference]:
-    """Every difference between the two, the group's own first."""
+    """Every difference between the two, the group's own first; of the offsets those of `seen_topics`, None: of all."""
     log_partition = coordinator.log_partition_of(group_id)
     assert log_partition is not None, "an archive knows the number of its log partitions"
     whole = Difference(
@@ -122,6 +131,8 @@ def differences(
     if coordinator.profile.name == group_coordinator.NAME and not _is_same(live.kind, folded.kind):
         yield whole
     for topic, partition in sorted({*live.offsets, *folded.offsets}):
+        if seen_topics is not None and topic not in seen_topics:
+            continue
         ours, theirs = folded.offsets.get((topic, partition)), live.offsets.get((topic, partition))
         if ours != theirs:
             yield replace(whole, topic=topic, partition=partition, by_log=ours, by_broker=theirs)

@@ -3,7 +3,8 @@
 Every group is compared where there are few, else some, drawn by a seed: committed offsets, type and state. A round asks
 the brokers, takes a snapshot, folds the log up to where each answer stood, and compares. What moved while it was asked,
 and what differs, is looked at again; drift is only what differed whenever it was looked at, twice at least. The groups
-that the log knows and the brokers do not list are looked at, too.
+that the log knows and the brokers do not list are looked at, too. What is hidden from this principal is not compared,
+and said.
 
 Of the cluster it only reads; the archive gets snapshots, as it does from snapshot_log.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.questions.coordinator import Coordinator
+from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession
 from sexton.log.cut_search import end_of, segments_between
 from sexton.stages import snapshot_log
@@ -73,7 +75,8 @@ class _Tally:
                 self.unloadable.add(group_id)
                 continue
             end = answers.ends[coordinator.log_partition_of(group_id) or 0]
-            found = list(differences(coordinator, group_id, live=live, folded=folded, log_offset=end))
+            seen = answers.seen_topics
+            found = list(differences(coordinator, group_id, live=live, folded=folded, log_offset=end, seen_topics=seen))
             self.looks[group_id] = self.looks.get(group_id, 0) + 1
             self.offsets[group_id] = len(live.offsets.keys() | folded.offsets.keys())
             self.differing[group_id] = found
@@ -112,6 +115,7 @@ def run(
     """
     tally, alerts, draw = _Tally(), dict[str, None](), random.Random(seed)
     with connect(request.config) as session:
+        alerts |= dict.fromkeys(hidden(session))
         known = set(kinds(session))
         waiting = _some(known, most_groups, draw)
         for number in range(ROUNDS):

@@ -1,0 +1,108 @@
+"""What this principal may see: a broker leaves out what is not allowed, and its answer then looks like a small cluster.
+
+Metadata of all topics and ListGroups are filtered without a word (KafkaApis: partitionSeqByAuthorized,
+handleListGroupsRequest). So a name that nobody has is asked for by itself: who may see every name is told that it does
+not exist, and everyone else that it is not allowed.
+
+The limits of this: rules that deny single names are not noticed, nor are topics with ACLs of their own on a cluster
+that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks for each name.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Literal, TypeAlias
+from uuid import uuid4
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from sexton.kafka.acls import missing_acl
+from sexton.kafka.failures import error_name
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import describe_cluster
+
+TopicState: TypeAlias = Literal["there", "gone", "hidden"]
+
+DESCRIBE_BIT = 1 << 8
+"""AclOperation.DESCRIBE in the bit field of authorized operations (KIP-430)."""
+FIRST_WITH_OPERATIONS, LAST_WITH_OPERATIONS = 8, 10
+"""The versions of Metadata that tell what this principal may do with the cluster; since Kafka 2.3, and still in 4.x."""
+TOPICS_A_REQUEST = 1_000
+NOT_SEEN = "TOPIC_AUTHORIZATION_FAILED"
+
+
+def sees_all_topics(session: ClusterSession) -> bool:
+    """Whether a topic that is not listed does not exist, rather than being hidden from this principal."""
+    name = _nobodys_name()
+    return topic_states(session, [name])[name] != "hidden"
+
+
+def sees_all_groups(session: ClusterSession) -> bool:
+    """Whether ListGroups tells this principal of every group: by DESCRIBE on the cluster, or on every group."""
+    request = MetadataRequest(
+        topics=[],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=False,
+        min_version=FIRST_WITH_OPERATIONS,
+        max_version=LAST_WITH_OPERATIONS,
+    )
+    operations = session.retrying(lambda: session.call(request)).cluster_authorized_operations
+    return bool(operations > 0 and operations & DESCRIBE_BIT) or sees_every_group_by_name(session)
+
+
+def sees_every_group_by_name(session: ClusterSession) -> bool:
+    """Whether this principal may describe every group: only then a group that is not found is not there."""
+    request = DescribeGroupsRequest(groups=[_nobodys_name()], include_authorized_operations=False)
+    (group,) = session.retrying(lambda: session.call(request)).groups
+    return not group.error_code or error_name(group.error_code) != "GROUP_AUTHORIZATION_FAILED"
+
+
+def hidden(session: ClusterSession) -> list[str]:
+    """What is hidden from this principal, a line each with the ACL that would show it; none when it sees everything."""
+    principal = session.config.principal
+    lines = []
+    if not sees_all_topics(session):
+        acl = missing_acl(NOT_SEEN, "Metadata", principal=principal)
+        lines.append(f"not every topic can be seen, and one that is not seen may exist: {acl}")
+    if not sees_all_groups(session):
+        acl = missing_acl("CLUSTER_AUTHORIZATION_FAILED", "ListGroups", principal=principal)
+        lines.append(f"not every group can be seen, and one that is not listed may exist: {acl}")
+    return lines
+
+
+def seen_topics(session: ClusterSession) -> frozenset[str] | None:
+    """The topics that this principal may see; None when it sees every one."""
+    if sees_all_topics(session):
+        return None
+    return frozenset(session.retrying(lambda: describe_cluster(session)).topics)
+
+
+def topic_states(session: ClusterSession, names: Iterable[str]) -> dict[str, TopicState]:
+    """Of each topic by its own name, whether it is there, gone, or hidden from this principal."""
+    wanted = sorted(set(names))
+    states: dict[str, TopicState] = {}
+    for at in range(0, len(wanted), TOPICS_A_REQUEST):
+        some = [MetadataRequest.MetadataRequestTopic(name=name) for name in wanted[at : at + TOPICS_A_REQUEST]]
+        request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
+        states |= session.retrying(partial(_states, session, request))
+    return {name: states[name] for name in wanted}
+
+
+def _states(session: ClusterSession, request: MetadataRequest) -> dict[str, TopicState]:
+    states: dict[str, TopicState] = {}
+    for topic in session.call(request).topics:
+        name = error_name(topic.error_code) if topic.error_code else None
+        if name == NOT_SEEN:
+            states[topic.name] = "hidden"
+        elif name in ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"):
+            states[topic.name] = "gone"
+        elif name in (None, "LEADER_NOT_AVAILABLE"):
+            states[topic.name] = "there"
+        else:
+            session.check(topic.error_code, "Metadata", topic=topic.name)
+    return states
+
+
+def _nobodys_name() -> str:
+    return f"sexton-probe-{uuid4().hex}"

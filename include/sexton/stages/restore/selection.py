@@ -1,0 +1,54 @@
+"""Which offsets are asked for: by group, by a pattern of group ids, by topic and partition."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sexton.coordinator.offsets import OffsetKey
+from sexton.errors import UsageError
+from sexton.policy.patterns import PatternError, check_pattern, is_full_match
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Groups that are named or match a pattern, and of these the topics that are named; what is empty is everything.
+
+    `topics` are (topic, partition), with None for all of its partitions. A pattern is RE2 and has to match the whole
+    group id: it takes linear time, whoever wrote it.
+    """
+
+    group_ids: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    topics: tuple[tuple[str, int | None], ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        return not (self.group_ids or self.patterns or self.topics)
+
+    @property
+    def names_groups(self) -> bool:
+        """Whether every group that may be selected is named."""
+        return bool(self.group_ids) and not self.patterns
+
+    def group_test(self) -> Callable[[str], bool]:
+        """Whether a group is asked for. UsageError for a pattern that is none."""
+        if not self.group_ids and not self.patterns:
+            return lambda _: True
+        for pattern in self.patterns:
+            _check(pattern)
+        named = frozenset(self.group_ids)
+        return lambda group_id: group_id in named or any(is_full_match(pattern, group_id) for pattern in self.patterns)
+
+    def has_topic(self, topic: str, partition: int) -> bool:
+        return not self.topics or any(topic == name and number in (None, partition) for name, number in self.topics)
+
+    def test(self) -> Callable[[OffsetKey], bool]:
+        """Whether an offset is asked for."""
+        has_group = self.group_test()
+        return lambda key: self.has_topic(key[1], key[2]) and has_group(key[0])
+
+
+def _check(pattern: str) -> None:
+    try:
+        check_pattern(pattern)
+    except PatternError as error:
+        raise UsageError(f"{pattern!r} {error}", place="--pattern") from None

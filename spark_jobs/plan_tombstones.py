@@ -1,8 +1,9 @@
-"""plan_tombstones: write the tombstones that the verdicts ask for, as rows and as record batches; never to Kafka."""
+"""plan_tombstones: write the tombstones that the verdicts ask for as a plan with its page; never to Kafka."""
 
 import argparse
 import sys
 
+from sexton.report.plan_page import render_plan
 from sexton.stages import job, plan_tombstones
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
@@ -15,7 +16,7 @@ def options() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     with Engine("plan_tombstones") as engine:
-        record = plan_tombstones.run(engine, RunFolder(arguments.run_dir))
+        record = plan_tombstones.run(engine, RunFolder(arguments.run_dir), page=render_plan)
     return {"tombstones": record.counts["tombstones"], "plan_id": record.plan_id}
 
 

@@ -16,15 +16,34 @@ from sexton.stages.find_expired import read_held
 from sexton.stages.plan_check import OFFSET_TYPES, offset_rows
 from sexton.stages.plan_record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
 from sexton.stages.run import RunFolder, RunRecord
+from sexton.tables import TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContent:
-    """A plan before it is files: `record` names none yet. `tombstones` and `undo` as in plan_record."""
+    """A plan before it is files: `record` names none yet. `tombstones` and `undo` as in plan_record.
+
+    `verdicts` are the columns VERDICT of offset_verdicts, row for row those of `undo`; `groups` the columns GROUP of
+    the groups that lose something, without order.
+    """
 
     record: PlanRecord
     tombstones: pa.Table
     undo: pa.Table
+    verdicts: pa.Table
+    groups: pa.Table
+
+
+VERDICT = (
+    "broker_reason",
+    "broker_expires_at_ms",
+    "policy_reason",
+    "policy_rule",
+    "policy_expires_at_ms",
+    "base_timestamp_ms",
+    "orphan",
+)
+GROUP = ("group_id", "group_type", "state", "offset_count")
 
 
 def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
@@ -32,9 +51,10 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     assert record.plan_id is not None, "plan_tombstones names the plan first"
     parts = sorted(record.log_partitions)
     tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
-    undo = _undo(folder, offset_rows(tombstones))
+    undo, verdicts = _undo(folder, offset_rows(tombstones))
     batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
-    groups_total = sum(folder.read_table("groups", part, ["group_id"]).num_rows for part in parts)
+    losing = pc.unique(tombstones["group_id"])
+    groups = pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
     return PlanContent(
         record=PlanRecord(
             plan_id=record.plan_id,
@@ -50,9 +70,9 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
                 "tombstones": tombstones.num_rows,
                 "offsets": undo.num_rows,
                 "group_records": tombstones.num_rows - undo.num_rows,
-                "groups_losing": len(pc.unique(tombstones["group_id"])),
+                "groups_losing": len(losing),
                 "groups_deleted": len(pc.unique(_group_rows(tombstones)["group_id"])),
-                "groups_total": groups_total,
+                "groups_total": groups.num_rows,
             },
             losses=losses_of(tombstones),
             batches=batches,
@@ -64,6 +84,8 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
         ),
         tombstones=tombstones,
         undo=undo,
+        verdicts=verdicts,
+        groups=groups.filter(pc.is_in(groups["group_id"], value_set=losing)),
     )
 
 
@@ -95,10 +117,10 @@ def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
 
 
-def _undo(folder: RunFolder, planned: pa.Table) -> pa.Table:
-    """The value that each offset tombstone removes, in their order, read where the tombstone says that it lies."""
+def _undo(folder: RunFolder, planned: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The value that each offset tombstone removes, read where the tombstone says, and its verdict; in their order."""
     targets = np.asarray(planned["target_log_partition"])
-    pieces, order = [], []
+    values, verdicts, order = [UNDO.empty_table()], [_VERDICTS.empty_table()], [np.zeros(0, np.int64)]
     for part in np.unique(targets).tolist():
         mine = np.flatnonzero(targets == part)
         held = read_held(folder, part)
@@ -106,10 +128,14 @@ def _undo(folder: RunFolder, planned: pa.Table) -> pa.Table:
             planned["target_log_offset"].take(pa.array(mine)), value_set=held["log_offset"].combine_chunks()
         )
         assert not at.null_count, "a tombstone targets a value that the run holds"
-        pieces.append(held.take(at))
+        values.append(held.select(UNDO.names).take(at).cast(UNDO))
+        verdicts.append(folder.read_table("offset_verdicts", part, list(VERDICT)).take(at).cast(_VERDICTS))
         order.append(mine)
-    undo = _all(pieces, UNDO)
-    return undo.take(pa.array(np.argsort(np.concatenate(order)))) if order else undo
+    back = pa.array(np.argsort(np.concatenate(order)))
+    return pa.concat_tables(values).take(back), pa.concat_tables(verdicts).take(back)
+
+
+_VERDICTS = pa.schema([TABLES["offset_verdicts"].column(name).field for name in VERDICT])
 
 
 def _batches(folder: RunFolder, log_partition: int, tombstones: int) -> Batches:

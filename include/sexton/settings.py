@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     )
     approval_self_allowed: bool = Field(default=False, description="whether who triggered a run may approve it, too")
     approval_timeout_hours: float = Field(default=24, gt=0, description="no answer by then means no")
+    approval_max_age_hours: float = Field(
+        default=4, gt=0, description="an approval that is older is not acted on, and asked for again"
+    )
     apply_max_age_hours: float = Field(default=24, gt=0, description="a plan whose as_of is older is not applied")
     apply_lease_s: int = Field(
         default=600, ge=1, description="after how long without a sign of life another attempt may take an apply over"

@@ -1,16 +1,20 @@
-"""Rules that every DAG file keeps, and the shapes of offset_retention and keep_house."""
+"""Rules that every DAG file keeps, and the shapes of the DAGs."""
 
 import itertools
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
 
+from sexton.airflow.acting import Act
+from sexton.airflow.approval import AlertApprovalWaits
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.tasks import HOUSE_STEPS, STAGES
@@ -98,6 +102,91 @@ def test_intervals_are_not_empty(bag, name) -> None:
     assert bag.dags[name].max_active_runs == 1
 
 
+CHANGING = {
+    "apply_tombstones": ("show", "approve", "apply", "tell"),
+    "restore_offsets": ("diff", "approve", "restore", "tell"),
+}
+
+
+@pytest.mark.parametrize("name", list(CHANGING))
+def test_a_cluster_is_changed_by_hand_and_after_an_answer_only(bag, name) -> None:
+    dag = bag.dags[name]
+    assert dag.allowed_run_types == {"manual"}
+    assert not isinstance(dag.timetable, CronDataIntervalTimetable)
+    assert [task.task_id for task in dag.topological_sort()] == list(CHANGING[name])
+    for before, after in itertools.pairwise(CHANGING[name]):
+        assert dag.get_task(before).downstream_task_ids == {after}
+        assert dag.get_task(after).trigger_rule == "all_success"
+    act = dag.get_task(CHANGING[name][2])
+    assert act.pool == "sexton_apply"
+    assert {task.task_id for task in dag.tasks if isinstance(task, Act)} == {act.task_id}
+
+
+@pytest.mark.parametrize("name", list(CHANGING))
+def test_no_answer_is_no_approval(bag, name) -> None:
+    approve = bag.dags[name].get_task("approve")
+    assert approve.defaults is None
+    assert approve.options == ["Approve", "Reject"]
+    assert approve.response_timeout == timedelta(hours=24)
+    assert approve.ignore_downstream_trigger_rules
+    assert [type(notifier) for notifier in approve.notifiers] == [AlertApprovalWaits]
+    assert set(approve.template_fields) == set()  # its body quotes names that anybody may choose
+
+
+def test_applying_writes_nothing_by_default(bag) -> None:
+    params = bag.dags["apply_tombstones"].params
+    assert params["sink"] == "plan"
+    assert params["allow_log_sink"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "conf"),
+    [
+        ("apply_tombstones", {"plan_id": ""}),
+        ("apply_tombstones", {"plan_id": "A" * 64}),
+        ("apply_tombstones", {"plan_id": "a" * 63 + "\n"}),
+        ("apply_tombstones", {"plan_id": "../" + "a" * 61}),
+        ("apply_tombstones", {"plan_id": None}),
+        ("apply_tombstones", {"sink": "everything"}),
+        ("apply_tombstones", {"allow_log_sink": "yes"}),
+        ("restore_offsets", {"from_plan": "x"}),
+        ("restore_offsets", {"as_of": "yesterday"}),
+        ("restore_offsets", {"groups": [""]}),
+        ("restore_offsets", {"groups": "a"}),
+        ("restore_offsets", {"topics": [1]}),
+        ("restore_offsets", {"pattern": None}),
+        ("restore_offsets", {"clamp": None}),
+    ],
+)
+def test_the_forms_of_what_changes_a_cluster_refuse(bag, name, conf) -> None:
+    ((field, value),) = conf.items()
+    with pytest.raises(ParamValidationError):
+        bag.dags[name].params.get_param(field).resolve(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "conf"),
+    [
+        ("apply_tombstones", {"plan_id": "0123456789abcdef" * 4}),
+        ("apply_tombstones", {"sink": "log"}),
+        ("restore_offsets", {"from_ledger": ""}),
+        ("restore_offsets", {"from_ledger": "0" * 64}),
+        ("restore_offsets", {"as_of": "2026-11-21T06:00:00Z"}),
+        ("restore_offsets", {"groups": ["a", "<b>"]}),
+        ("restore_offsets", {"topics": ["t:0"]}),
+    ],
+)
+def test_the_forms_of_what_changes_a_cluster_take(bag, name, conf) -> None:
+    ((field, value),) = conf.items()
+    assert bag.dags[name].params.get_param(field).resolve(value) == value
+
+
+def test_a_plan_has_to_be_named() -> None:
+    dag = DagBag(dag_folder=str(DAGS / "apply_tombstones.py")).dags["apply_tombstones"]  # tests above fill the form
+    with pytest.raises((ParamValidationError, ValueError), match="plan_id"):
+        DagSerialization.from_dict(DagSerialization.to_dict(dag)).params.deep_merge({"sink": "plan"}).validate()
+
+
 def test_pools(dag, house) -> None:
     assert [house.get_task(step).pool for step in HOUSE_STEPS] == [
         "default_pool", "default_pool", "sexton_publish", "sexton_publish", "sexton_kafka"
@@ -175,7 +264,7 @@ def test_every_field_of_a_form_is_explained(bag) -> None:
             assert param.schema["section"]
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "keep_house"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in DAGS.glob("*.py")))
 def test_parsing_is_quick_and_light(name) -> None:
     """A DAG file costs the processor little, and brings no Spark, numba or Kafka client with it."""
     program = (

@@ -59,9 +59,7 @@ class AlertOnFailure(BaseNotifier):
     def notify(self, context: Any) -> None:
         error = context.get("exception")
         message = str(error or "the task failed")
-        is_own = error is None or _is_own(_subject(context), message)
-        public = message if is_own else f"{type(error).__name__}: the log of the task says more"
-        _raise(_subject(context), severity="error", message=message, public=public)
+        _raise(_subject(context), severity="error", message=message, public=_public(_subject(context), error, message))
 
 
 def raise_alert(context: Mapping[str, Any], *, severity: str, message: str) -> Path | None:
@@ -121,6 +119,13 @@ def _keep(subject: Subject, *, severity: str, message: str) -> Path | None:
 def _subject(context: Mapping[str, Any]) -> Subject:
     ti = context["ti"]
     return Subject(dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, try_number=ti.try_number)
+
+
+def _public(subject: Subject, error: object, message: str) -> str:
+    """What of an error may be told to everybody: an error of ours can say it by itself."""
+    if error is None or _is_own(subject, message):
+        return message
+    return str(getattr(error, "public", None) or f"{type(error).__name__}: the log of the task says more")
 
 
 def _is_own(subject: Subject, message: str) -> bool:

@@ -5,6 +5,7 @@ argument; everything else goes through a file that only this user can read and t
 arguments show in logs and in `ps`.
 """
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,12 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowRuntimeError
+from airflow.sdk.log import mask_secret
 
 BOOTSTRAP = "bootstrap.servers"
+SECRET = re.compile(r"password|passwd|secret|token|jaas|pem|credential|keystore\.key|truststore\.cert", re.IGNORECASE)
+"""Names whose values no log may show; Airflow masks by names of its own, which `sasl.jaas.config` is not among."""
+QUOTED = re.compile(r"[\"']([^\"']+)[\"']")
 
 
 def client_config(conn_id: str) -> dict[str, str]:
@@ -31,6 +36,7 @@ def client_config(conn_id: str) -> dict[str, str]:
         config[BOOTSTRAP] = f"{connection.host}:{connection.port or 9092}"
     if not config.get(BOOTSTRAP):
         raise AirflowFailException(f"connection {conn_id!r} names no {BOOTSTRAP} in its extra")
+    _mask(config)
     return config
 
 
@@ -45,6 +51,14 @@ def config_file(config: Mapping[str, str]) -> Iterator[Path | None]:
         file.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in sorted(rest.items()))
         file.flush()
         yield Path(file.name)
+
+
+def _mask(config: Mapping[str, str]) -> None:
+    """Keep secrets out of the task's log, also what a jaas line quotes."""
+    for name, value in config.items():
+        if SECRET.search(name) and not name.endswith((".location", ".url")):
+            for secret in (value, *QUOTED.findall(value)):
+                mask_secret(secret)
 
 
 def _text(value: Any) -> str:

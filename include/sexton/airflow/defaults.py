@@ -19,6 +19,10 @@ from sexton.settings import settings
 
 OWNER = "kafka-platform"
 TAGS = ["kafka", "consumer-offsets", "sexton"]
+BY_HAND: Any = ("manual",)
+"""Kinds of runs that may change a cluster: neither a schedule, a backfill nor another DAG starts one."""
+WAITING_RUNS = 16
+"""Runs of a DAG that may wait for their answers at the same time."""
 START_DATE = datetime(2025, 1, 1, tzinfo=UTC)
 """Backfills may reach back to here; whether the archive can answer for an instant is the run's own finding."""
 

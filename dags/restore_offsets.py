@@ -1,0 +1,55 @@
+"""
+### Restore offsets
+
+Commits offsets again that are gone: what a plan has deleted, or what was committed at any past instant that the archive
+can answer for. *diff* holds then against now, *approve* asks a person, *restore* commits, *tell* says what came of it.
+Runs by hand only.
+
+| parameter | meaning | default |
+|---|---|---|
+| `from_ledger` | plan_id: what the ledger says was deleted for it | one of these three |
+| `from_plan` | plan_id: every value of its undo file | |
+| `as_of` | what was committed at this instant, ISO 8601 or epoch milliseconds | |
+| `groups`, `pattern` | only these groups, by id or by a regular expression (RE2) | all |
+| `topics` | only these topics, `topic` or `topic:partition` | all |
+| `clamp` | move offsets that are outside of their partition's log into it | no |
+| `overwrite` | also where something has been committed since | no |
+
+Example: `{"from_ledger": "3f9c...", "groups": ["billing"]}`
+
+Approved like deleting: by another person than who triggered the run, with no default answer, bound to the very diff
+that was shown. Groups with members are refused, as their coordinator refuses them. What cannot come back: commit
+timestamps (retention starts anew), a group's type, generation and members.
+"""
+
+from airflow.sdk import dag
+
+from sexton.airflow import defaults
+from sexton.airflow.acting import APPROVAL_TASK, ApplyRestore, ShowRestore, TellOutcome
+from sexton.airflow.approval import Approval
+from sexton.airflow.forms import restoring_params
+from sexton.airflow.pools import APPLY_POOL
+
+
+@dag(
+    schedule=None,
+    allowed_run_types=defaults.BY_HAND,
+    start_date=defaults.START_DATE,
+    catchup=False,
+    max_active_runs=defaults.WAITING_RUNS,
+    default_args=defaults.default_args(),
+    params=restoring_params(),
+    description="Commit offsets again that are gone: from the ledger, a plan or a past instant; asks a person first",
+    tags=defaults.TAGS,
+    doc_md=__doc__,
+)
+def restore_offsets() -> None:
+    diff = ShowRestore(task_id="diff")
+    approve = Approval(task_id=APPROVAL_TASK)
+    restore = ApplyRestore(task_id="restore", pool=APPLY_POOL)
+    tell = TellOutcome(task_id="tell", act=restore.task_id)
+    # What the arrows promise, restore does not believe: it asks the answer itself.
+    diff >> approve >> restore >> tell
+
+
+restore_offsets()

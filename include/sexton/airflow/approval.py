@@ -1,0 +1,115 @@
+"""The task that asks people: Airflow's own approval, about what the run's folder says, with the answer kept there.
+
+No answer is ever taken for one: there is no default, and a time-out fails the task for good, which no retry turns into
+another question. The text that people read is never a Jinja template, for it quotes names that anybody may choose. That
+somebody approved allows nothing yet: what acts on it checks who, what and when by itself (consent.py).
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseNotifier
+from airflow.sdk.exceptions import AirflowFailException
+
+from sexton.airflow.alerts import raise_alert
+from sexton.airflow.commands import CommandRefused
+from sexton.airflow.consent import (
+    Answer,
+    NoConsent,
+    Request,
+    Terms,
+    approval_folder,
+    begin_asking,
+    read_request,
+    write_answer,
+)
+from sexton.airflow.runs import run_folder
+from sexton.settings import settings
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR_MS = 3_600_000
+
+
+def terms() -> Terms:
+    """Who may answer, as the deployment has it."""
+    config = settings()
+    return Terms(
+        approvers=frozenset(config.approvers),
+        is_self_allowed=config.approval_self_allowed,
+        max_age_ms=int(config.approval_max_age_hours * HOUR_MS),
+    )
+
+
+class Approval(ApprovalOperator):
+    """Waits for a person to approve the request of this run. Rejecting skips what follows; silence fails the run."""
+
+    template_fields = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        config = settings()
+        super().__init__(
+            subject="Approve?",
+            notifiers=[AlertApprovalWaits()],
+            assigned_users=[{"id": user, "name": user} for user in config.approvers] or None,
+            response_timeout=timedelta(hours=config.approval_timeout_hours),
+            ignore_downstream_trigger_rules=True,
+            **kwargs,
+        )
+
+    def execute(self, context: Any) -> Any:
+        folder = approval_folder_of(context)
+        request = request_of(context)
+        try:
+            begin_asking(folder, request)
+        except NoConsent as error:
+            raise CommandRefused(str(error), public=str(error)) from None
+        self.subject, self.body = request.subject, request.body
+        return super().execute(context)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        """Keep the answer as it was given; its XCom says the same."""
+        super().execute_complete(context, event)
+        user: Mapping[str, Any] = event["responded_by_user"] or {}
+        answer = Answer(
+            request_sha256=request_of(context).sha256,
+            chosen=[str(option) for option in event["chosen_options"]],
+            user_id=str(user.get("id") or ""),
+            user_name=str(user.get("name") or ""),
+            answered_at_ms=(event["responded_at"] - EPOCH) // timedelta(milliseconds=1),
+        )
+        write_answer(approval_folder_of(context), answer)
+        return answer.to_dict()
+
+    def process_trigger_event_error(self, event: dict[str, Any]) -> None:
+        if event["error_type"] == "timeout":
+            hours = settings().approval_timeout_hours
+            told = f"nobody answered within {hours:g} hours, which means no: nothing was done"
+            raise CommandRefused(told, public=told)
+        super().process_trigger_event_error(event)
+
+
+class AlertApprovalWaits(BaseNotifier):
+    """Tells whom the setting `notify` names that an answer is waited for, of how much, and until when; no names."""
+
+    def notify(self, context: Any) -> None:
+        request = request_of(context)
+        until = datetime.now(UTC) + timedelta(hours=settings().approval_timeout_hours)
+        counts = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in request.counts.items())
+        message = f"waits for an answer until {until:%Y-%m-%d %H:%M} UTC: {request.subject} ({counts})"
+        raise_alert(context, severity="warning", message=message)
+
+
+def approval_folder_of(context: Any) -> Any:
+    """Where the run of `context` keeps what it asked and what was answered."""
+    run = context["dag_run"]
+    return approval_folder(run_folder(run.dag_id, run.run_id))
+
+
+def request_of(context: Any) -> Request:
+    """What the run asks; fails the task for good where the task before has left nothing."""
+    request = read_request(approval_folder_of(context))
+    if request is None:
+        raise AirflowFailException("there is nothing to approve: run the task before this one again")
+    return request

@@ -1,0 +1,185 @@
+"""Whether an answer allows what it was asked about: what the task that acts checks by itself, whatever the graph says.
+
+Request and answer are files of the run's folder, which no call of Airflow's API writes. The answer is also the XCom of
+the task that asked, which whoever writes files does not write: the two must agree in every field, and the answer names
+the request by its SHA-256. A run asks one question once: Airflow goes on showing the first one after a task is cleared.
+Not here: how people are asked (approval.py) and what is done with their answer (acting.py).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+APPROVE = "Approve"
+CLOCK_LAG_MS = 300_000
+"""How far the clock of the API server, which stamps an answer, may be ahead of a worker's."""
+
+REQUEST, ASKED, ANSWER = "request.json", "asked.json", "answer.json"
+FOLDER = "approval"
+
+
+class NoConsent(Exception):
+    """Why nothing may be done; names no group and no person, so that it can be told to everybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What people are asked, by one run of one DAG.
+
+    `document_id` and `document_sha256` name the plan (or restore) to the last byte, `options` are what it was triggered
+    with, `counts` what would happen, for messages; `body` is Markdown whose foreign names are harmless already.
+    """
+
+    dag_id: str
+    run_id: str
+    document_id: str
+    document_sha256: str
+    options: Mapping[str, Any]
+    counts: Mapping[str, int]
+    subject: str
+    body: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(_json(asdict(self)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was answered to which request, by whom (as Airflow's auth manager knows them) and when."""
+
+    request_sha256: str
+    chosen: list[str]
+    user_id: str
+    user_name: str
+    answered_at_ms: int
+
+    @property
+    def is_approval(self) -> bool:
+        return self.chosen == [APPROVE]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Who may answer, and for how long an answer holds. No `approvers` means anybody who may answer in Airflow."""
+
+    approvers: frozenset[str]
+    is_self_allowed: bool
+    max_age_ms: int
+
+
+def consent(
+    request: Request | None,
+    answer: Answer | None,
+    told: Any,
+    *,
+    options: Mapping[str, Any],
+    document_sha256: str,
+    triggered_by: str | None,
+    terms: Terms,
+    now_ms: int,
+) -> Answer:
+    """The answer, when it allows `request` now; else NoConsent.
+
+    `told` is the XCom of the task that asked, `options` are what the run was triggered with, `document_sha256` is that
+    of the plan as it is kept now, `triggered_by` the name of who triggered the run.
+    """
+    if request is None or answer is None or told is None:
+        raise NoConsent("nobody was asked, or nobody has answered")
+    if told != answer.to_dict():
+        raise NoConsent("the answer that Airflow keeps is not the one that was given")
+    if answer.request_sha256 != request.sha256 or dict(request.options) != dict(options):
+        raise NoConsent("the answer is to another question")
+    if not answer.is_approval:
+        raise NoConsent("the answer is no")
+    _require_person(answer, triggered_by, terms)
+    if not now_ms - terms.max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
+        raise NoConsent("the answer is too old, or from the future: ask again")
+    if request.document_sha256 != document_sha256:
+        raise NoConsent("what was approved has changed since: ask again")
+    return answer
+
+
+def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> None:
+    who = {name for name in (_folded(answer.user_id), _folded(answer.user_name)) if name}
+    if not who:
+        raise NoConsent("nobody has answered")
+    if terms.approvers and answer.user_id not in terms.approvers:
+        raise NoConsent("the answer is of somebody who may not approve")
+    if terms.is_self_allowed:
+        return
+    if not _folded(triggered_by):
+        raise NoConsent("it is not known who triggered the run: it could be who has approved it")
+    if _folded(triggered_by) in who:
+        raise NoConsent("who triggered the run has approved it: another person must")
+
+
+def approval_folder(run_folder: str) -> Path:
+    """Where a run keeps what it asked and what was answered."""
+    return Path(run_folder) / FOLDER
+
+
+def write_request(folder: Path, request: Request) -> None:
+    _write(folder / REQUEST, asdict(request))
+
+
+def read_request(folder: Path) -> Request | None:
+    """None when nothing was asked, or what is there is no request."""
+    found: Request | None = _read(folder / REQUEST, Request)
+    return found
+
+
+def begin_asking(folder: Path, request: Request) -> None:
+    """Note what is asked now, and forget an answer to it; NoConsent when the run has asked something else before."""
+    (folder / ANSWER).unlink(missing_ok=True)
+    noted = _load(folder / ASKED)
+    if noted is not None and noted != {"request_sha256": request.sha256}:
+        raise NoConsent("this run has shown something else before, which Airflow goes on showing: trigger a new run")
+    _write(folder / ASKED, {"request_sha256": request.sha256})
+
+
+def write_answer(folder: Path, answer: Answer) -> None:
+    _write(folder / ANSWER, answer.to_dict())
+
+
+def read_answer(folder: Path) -> Answer | None:
+    """None when nobody has answered, or what is there is no answer."""
+    found: Answer | None = _read(folder / ANSWER, Answer)
+    return found
+
+
+def _read(path: Path, kind: type[Any]) -> Any:
+    found = _load(path)
+    names = {field.name for field in fields(kind)}
+    return kind(**found) if isinstance(found, dict) and found.keys() == names else None
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    """Whole or not at all; its group ids are for this user alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    part.write_text(_json(value) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True)
+
+
+def _folded(name: str | None) -> str:
+    return (name or "").strip().casefold()

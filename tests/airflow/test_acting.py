@@ -1,0 +1,443 @@
+"""The tasks of the DAGs that change a cluster: what they ask, check and run. `sexton` is a stand-in."""
+
+import json
+import logging
+import os
+import signal
+import stat
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.providers.standard.operators import hitl
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskAwaitingInput
+
+from sexton.airflow import acting, alerts, approval, brokers, commands, runs
+from sexton.airflow.acting import ApplyPlan, ApplyRestore, ShowPlan, ShowRestore, TellOutcome
+from sexton.airflow.alerts import AlertOnFailure
+from sexton.airflow.approval import Approval
+from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
+from sexton.settings import Settings
+
+PLAN_ID, PLAN_SHA256, RESTORE_ID = "a" * 64, "b" * 64, "c" * 64
+SECRET = "s3cr3t-canary"
+READER = {"bootstrap.servers": "r:1", "sasl.password": f"reader-{SECRET}"}
+APPLIER = {"bootstrap.servers": "w:1", "sasl.password": f"applier-{SECRET}"}
+HOSTILE = "<script>x</script> {{ 7*7 }} `b` [c](http://d)"
+SHOWN = {"kind": "plan", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3}, "over_limits": []}
+STAND_IN = """#!/usr/bin/env python3
+import json, os, pathlib, signal, sys, time
+here = pathlib.Path(__file__).parent
+name, arguments = sys.argv[1], sys.argv[2:]
+said = json.loads((here / "says.json").read_text()).get(name, {})
+note = {"argv": sys.argv[1:], "environment": dict(os.environ), "config": None}
+for argument in arguments:
+    option, _, value = argument.partition("=")
+    if option == "--client-config":
+        note["config"] = pathlib.Path(value).read_text()
+        note["mode"] = oct(os.stat(value).st_mode & 0o777)
+        note["file"] = value
+with (here / "ran.jsonl").open("a") as file:
+    file.write(json.dumps(note) + "\\n")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(17))
+print(said.get("stderr", ""), file=sys.stderr, flush=True)
+time.sleep(said.get("sleep", 0))
+print(json.dumps(said.get("answer", {})))
+sys.exit(said.get("code", 0))
+"""
+
+
+class World:
+    """A deployment: its settings, its connections, and a `sexton` that says what it is told to say."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.monkeypatch = home, monkeypatch
+        self.program = home / "bin" / "sexton"
+        self.program.parent.mkdir()
+        self.program.write_text(STAND_IN)
+        self.program.chmod(0o755)
+        monkeypatch.setattr(commands, "_sexton", lambda: str(self.program))
+        self.use()
+        for name, extra in (("KAFKA_DEFAULT", READER), ("KAFKA_APPLIER", APPLIER)):
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "kafka", "extra": extra}))
+        self.xcoms: dict[str, object] = {}
+        self.skipped: list[str] = []
+        self.asked: list[dict] = []
+        monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **told: self.asked.append(told))
+        self.says(
+            show={"answer": {**SHOWN, "body": f"`{PLAN_ID}` and groups"}},
+            apply={"answer": {"counts": {"done": 3}}},
+            restore={"answer": {"restore_id": RESTORE_ID, "counts": {"done": 2}}},
+        )
+
+    def use(self, **fields) -> None:
+        config = Settings(home=self.home, **fields)
+        for module in (acting, alerts, approval, runs):
+            self.monkeypatch.setattr(module, "settings", lambda: config)
+
+    def says(self, **said) -> None:
+        file = self.program.parent / "says.json"
+        known = json.loads(file.read_text()) if file.exists() else {}
+        file.write_text(json.dumps({**known, **said}))
+
+    @property
+    def ran(self) -> list[dict]:
+        file = self.program.parent / "ran.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def alerts(self) -> list[dict]:
+        return [json.loads(file.read_text()) for file in sorted((self.home / "var" / "alerts").glob("*.json"))]
+
+    def context(self, task, **params) -> dict:
+        run = SimpleNamespace(
+            dag_id="apply_tombstones", run_id="manual__2026-11-21T06:00:00+00:00", triggering_user_name="ann"
+        )
+        ti = SimpleNamespace(
+            id="1", dag_id=run.dag_id, run_id=run.run_id, task_id=task.task_id, try_number=1,
+            xcom_pull=lambda task_ids: self.xcoms.get(task_ids),
+        )  # fmt: skip
+        given = {"plan_id": PLAN_ID, "sink": "coordinator", "allow_log_sink": False, **NO_SELECTION, **params}
+        return {"dag_run": run, "params": given, "ti": ti, "task_instance": ti, "task": task}
+
+    def run(self, task, **params):
+        return task.execute(self.context(task, **params))
+
+    def answer(self, *, chosen: str = "Approve", user: str = "bea", at: datetime | None = None, **params) -> None:
+        """Ask as the DAG does, and answer."""
+        task = Approval(task_id="approve")
+        context = self.context(task, **params)
+        with pytest.raises(TaskAwaitingInput):
+            task.execute(context)
+        event = {
+            "chosen_options": [chosen],
+            "params_input": {},
+            "responded_at": at or datetime.now(UTC),
+            "responded_by_user": {"id": user, "name": user},
+        }
+        self.xcoms["approve"] = Approval(task_id="approve").execute_complete(context, event)
+
+
+NO_SELECTION = {
+    "from_ledger": "", "from_plan": "", "as_of": "", "groups": [], "pattern": "", "topics": [], "clamp": False,
+    "overwrite": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_shown_approved_applied(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    assert world.run(ApplyPlan(task_id="apply")) == {"done": 3}
+    show, show_again, apply = (each["argv"] for each in world.ran)
+    archive = f"--archive={world.home}/var/archive"
+    assert show == show_again == ["show", "plan", PLAN_ID, archive, "--json"]
+    assert apply[:5] == ["apply", PLAN_ID, "--sink=coordinator", "--approved-by=bea", archive]
+    assert apply[5:7] == ["--json", "--bootstrap-servers=w:1"]
+    (asked,) = world.asked
+    assert asked["body"].startswith("Approving deletes")
+    assert asked["body"].endswith(f"`{PLAN_ID}` and groups")
+    assert asked["subject"] == "Delete what plan aaaaaaaaaaaa names?"
+    assert asked["defaults"] is None
+    assert asked["options"] == ["Approve", "Reject"]
+
+
+def test_the_applier_acts_and_the_reader_does_not(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    world.run(ApplyPlan(task_id="apply"))
+    *before, apply = world.ran
+    assert all(each["config"] is None for each in before)
+    assert apply["config"] == f"sasl.password=applier-{SECRET}\n"
+    assert apply["mode"] == "0o600"
+    assert not Path(apply["file"]).exists()
+    assert not any(SECRET in argument for each in world.ran for argument in each["argv"])
+
+
+def test_a_child_gets_nothing_of_airflows_environment(world, monkeypatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
+    monkeypatch.setenv("SEXTON_POLICY", "rules.yaml")
+    world.run(ShowPlan(task_id="show"))
+    (show,) = world.ran
+    assert not any(name.startswith("AIRFLOW_") for name in show["environment"])
+    assert SECRET not in json.dumps(show["environment"])
+    assert show["environment"]["SEXTON_POLICY"] == "rules.yaml"
+
+
+def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
+    """Airflow's masker is told all of them, also those that it would not know by their names."""
+    masked = []
+    monkeypatch.setattr(brokers, "mask_secret", masked.append)
+    jaas = f'org.apache.kafka.Scram required username="u" password="in-{SECRET}";'
+    extra = {**APPLIER, "sasl.jaas.config": jaas, "ssl.key.pem": f"pem-{SECRET}", "ssl.ca.location": "/etc/ca.pem"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_APPLIER", json.dumps({"conn_type": "kafka", "extra": extra}))
+    caplog.set_level(logging.DEBUG)
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    world.run(ApplyPlan(task_id="apply"))
+    assert {f"applier-{SECRET}", jaas, f"in-{SECRET}", f"pem-{SECRET}"} <= set(masked)
+    assert "/etc/ca.pem" not in masked
+    assert SECRET not in caplog.text
+    assert SECRET not in json.dumps(world.asked, default=str) + json.dumps(world.xcoms, default=str)
+
+
+def test_without_an_applier_nothing_is_done(world, monkeypatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_APPLIER")
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    with pytest.raises(AirflowFailException, match="kafka_applier"):
+        world.run(ApplyPlan(task_id="apply"))
+    assert {each["argv"][0] for each in world.ran} == {"show"}
+
+
+def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
+    task = ShowPlan(task_id="show")
+    skipped = []
+    monkeypatch.setattr(task, "skip", lambda **told: skipped.append(told["tasks"]), raising=False)
+    monkeypatch.setattr(task, "get_flat_relatives", lambda **_: ["approve", "apply", "tell"], raising=False)
+    world.run(task, sink="plan")
+    assert skipped == [["approve", "apply", "tell"]]
+    assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=plan"]
+    assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
+    assert approval.read_request(world.home / "var/runs/apply_tombstones") is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "param", "is_allowed"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> None:
+    world.use(allow_log_sink=setting)
+    params = {"sink": "log", "allow_log_sink": param}
+    if not is_allowed:
+        with pytest.raises(CommandRefused, match="SEXTON_ALLOW_LOG_SINK"):
+            world.run(ShowPlan(task_id="show"), **params)
+        return
+    world.run(ShowPlan(task_id="show"), **params)
+    world.answer(**params)
+    world.run(ApplyPlan(task_id="apply"), **params)
+    assert world.ran[-1]["argv"][2:4] == ["--sink=log", "--allow-log-sink"]
+    assert "go on answering from memory" in world.asked[0]["body"]
+
+
+def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
+    world.says(show={"answer": {**SHOWN, "over_limits": [f"too many in {HOSTILE}"], "body": "x"}})
+    with pytest.raises(CommandRefused, match="never applied"):
+        world.run(ShowPlan(task_id="show"))
+    with pytest.raises(AirflowFailException, match="nothing to approve"):
+        world.answer()
+
+
+NOT_APPROVED = {
+    "rejected": {"chosen": "Reject"},
+    "same person": {"user": "ann"},
+    "stale": {"at": datetime(2020, 1, 1, tzinfo=UTC)},
+}
+
+
+@pytest.mark.parametrize("answered", list(NOT_APPROVED.values()), ids=list(NOT_APPROVED))
+def test_apply_does_not_trust_the_graph(world, answered) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer(**answered)
+    with pytest.raises(CommandRefused, match="nothing was done"):
+        world.run(ApplyPlan(task_id="apply"))
+    assert {each["argv"][0] for each in world.ran} == {"show"}
+
+
+def test_a_plan_that_changed_meanwhile(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    world.says(show={"answer": {**SHOWN, "sha256": "d" * 64, "body": "x"}})
+    with pytest.raises(CommandRefused, match="has changed since"):
+        world.run(ApplyPlan(task_id="apply"))
+
+
+def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
+    """With an XCom that says all that an approval would."""
+    world.run(ShowPlan(task_id="show"))
+    asked = approval.request_of(world.context(ApplyPlan(task_id="apply")))
+    world.xcoms["approve"] = {
+        "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
+        "answered_at_ms": time.time_ns() // 1_000_000,
+    }  # fmt: skip
+    with pytest.raises(CommandRefused, match="nobody was asked, or nobody has answered"):
+        world.run(ApplyPlan(task_id="apply"))
+
+
+def test_an_answer_that_somebody_edited(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer(chosen="Reject")
+    world.xcoms["approve"] = {**world.xcoms["approve"], "chosen": ["Approve"]}
+    with pytest.raises(CommandRefused, match="not the one that was given"):
+        world.run(ApplyPlan(task_id="apply"))
+
+
+def test_an_answer_holds_for_what_was_triggered(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    world.use(allow_log_sink=True)
+    with pytest.raises(CommandRefused, match="another question"):
+        world.run(ApplyPlan(task_id="apply"), sink="log", allow_log_sink=True)
+
+
+def test_asking_again_forgets_the_answer(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    with pytest.raises(TaskAwaitingInput):
+        world.run(Approval(task_id="approve"))
+    with pytest.raises(CommandRefused, match="nobody has answered"):
+        world.run(ApplyPlan(task_id="apply"))
+
+
+def test_silence_means_no_and_is_never_retried(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    task = Approval(task_id="approve")
+    with pytest.raises(AirflowFailException, match="which means no"):
+        task.execute_complete(world.context(task), {"error": "too late", "error_type": "timeout"})
+
+
+def test_the_body_is_no_template(world) -> None:
+    world.says(show={"answer": {**SHOWN, "body": HOSTILE}})
+    world.run(ShowPlan(task_id="show"))
+    task = Approval(task_id="approve")
+    assert not {"body", "subject"} & set(task.template_fields)
+    world.answer()
+    assert world.asked[0]["body"].endswith(HOSTILE)
+    (told,) = world.alerts
+    assert HOSTILE not in told["message"]
+    assert "tombstones 3" in told["message"]
+
+
+def test_only_who_is_named_may_answer(world) -> None:
+    world.use(approvers=["bea", "cid"])
+    world.run(ShowPlan(task_id="show"))
+    world.answer(user="dan")  # Airflow itself would refuse that
+    assert world.asked[0]["assigned_users"] == [{"id": "bea", "name": "bea"}, {"id": "cid", "name": "cid"}]
+    with pytest.raises(CommandRefused, match="may not approve"):
+        world.run(ApplyPlan(task_id="apply"))
+
+
+def test_restoring(world) -> None:
+    world.says(show={"answer": {**SHOWN, "kind": "restore", "id": RESTORE_ID, "sha256": RESTORE_ID, "body": "x"}})
+    params = {"from_ledger": PLAN_ID, "groups": ["a", "b="], "topics": ["t:0"], "pattern": "x=", "clamp": True}
+    world.run(ShowRestore(task_id="diff"), **params)
+    world.answer(**params)
+    assert world.run(ApplyRestore(task_id="restore"), **params) == {"done": 2}
+    diff, _, _, restore = (each["argv"] for each in world.ran)
+    assert diff[:7] == [
+        "restore", f"--from-ledger={PLAN_ID}", "--group=a", "--group=b=", "--pattern=x=", "--topic=t:0", "--clamp"
+    ]  # fmt: skip
+    assert restore[:4] == ["restore", f"--id={RESTORE_ID}", "--apply", "--approved-by=bea"]
+    assert [each["config"] for each in world.ran if each["argv"][0] == "restore"] == [
+        f"sasl.password=reader-{SECRET}\n",
+        f"sasl.password=applier-{SECRET}\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(1, CommandFailed), (2, CommandRefused), (3, CommandRefused), (4, CommandRefused), (5, CommandRefused),
+     (6, CommandRefused), (9, CommandFailed)],
+)  # fmt: skip
+def test_exit_codes(world, code, kind) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    counts = {"done": 1, "not_done": 2}
+    world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
+    task = ApplyPlan(task_id="apply")
+    with pytest.raises(AirflowException) as caught:
+        world.run(task)
+    assert type(caught.value) is kind
+    assert HOSTILE in str(caught.value)
+    AlertOnFailure().notify({**world.context(task), "exception": caught.value})
+    assert "done 1, not done 2" in caught.value.public
+    assert HOSTILE not in caught.value.public
+
+
+def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
+    sent = []
+    monkeypatch.setattr(alerts, "send", lambda message, _: sent.append(message.text))
+    error = CommandRefused(f"refused: {HOSTILE}", public="a guard said no")
+    context = {**world.context(ApplyPlan(task_id="apply")), "exception": error}
+    AlertOnFailure().notify(context)
+    assert sent[0].startswith("a guard said no")
+    assert HOSTILE not in sent[0]
+    world.use(notify_details=True)
+    AlertOnFailure().notify(context)
+    assert HOSTILE in sent[1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_told"),
+    [({"done": 3}, False), ({"done": 3, "gone": 1}, False), ({}, False), (None, False), ({"changed_since": 0}, False),
+     ({"done": 3, "changed_since": 1}, True), ({"refused": 1}, True), ({"raced": 1}, True)],
+    ids=str,
+)  # fmt: skip
+def test_what_was_not_done_is_an_alert(world, counts, is_told) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.xcoms["apply"] = counts
+    world.run(TellOutcome(task_id="tell", act="apply"))
+    assert [alert["message"].startswith("not everything was done: ") for alert in world.alerts] == [True] * is_told
+
+
+def test_a_task_that_is_killed_ends_its_child(world) -> None:
+    world.says(apply={"sleep": 60})
+    command = Command()
+    threading.Timer(1.0, command.stop).start()
+    start = time.monotonic()
+    done = command.run(["apply"])
+    assert time.monotonic() - start < 20
+    assert done.exit_code == 17
+
+
+def test_a_task_that_times_out_leaves_no_child(world) -> None:
+    class TimedOutError(BaseException): ...
+
+    def interrupt(*_) -> None:
+        raise TimedOutError
+
+    world.says(apply={"sleep": 60})
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(2)
+    start = time.monotonic()
+    try:
+        with pytest.raises(TimedOutError):
+            Command().run(["apply"])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 20
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_child_that_dies_of_a_signal_is_retried(world) -> None:
+    world.program.write_text("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(CommandFailed):
+        Command().run(["apply"]).require_success("apply")
+
+
+def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    world.says(show={"stderr": "one\r\x1b[2Jtwo‮\u2028x"})
+    Command().run(["show", "a\nb"])
+    assert [line.split("] ")[-1].split(maxsplit=2)[-1] for line in caplog.text.splitlines()[1:3]] == [
+        "one",
+        "\\x1b[2Jtwo\\u202e\\u2028x",
+    ]
+    assert "sexton show a\\nb" in caplog.text
+    assert printable("é ok") == "é ok"
+
+
+def test_files_of_a_run_are_private(world) -> None:
+    world.run(ShowPlan(task_id="show"))
+    world.answer()
+    files = list((world.home / "var" / "runs").rglob("*.json"))
+    assert {file.name for file in files} == {"request.json", "asked.json", "answer.json"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

@@ -93,14 +93,48 @@ def test_environment(home, monkeypatch) -> None:
     found = home.environment({"JAVA_HOME": "/java"}, SEXTON_SETTLE_MS="5")
     assert {name for name in found if name.startswith("AIRFLOW_")} == {
         "AIRFLOW_HOME",
+        "AIRFLOW_CONN_OTHER",
         "AIRFLOW_CONN_KAFKA_DEFAULT",
+        "AIRFLOW_CONN_KAFKA_APPLIER",
         "AIRFLOW_CONN_SPARK_DEFAULT",
     }
-    kafka = json.loads(found["AIRFLOW_CONN_KAFKA_DEFAULT"])
-    assert kafka["extra"]["bootstrap.servers"] == "127.0.0.1:19092"
+    for conn_id in ("KAFKA_DEFAULT", "KAFKA_APPLIER"):
+        kafka = json.loads(found[f"AIRFLOW_CONN_{conn_id}"])
+        assert kafka["extra"]["bootstrap.servers"] == "127.0.0.1:19092"
     assert found["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
     assert (found["JAVA_HOME"], found["SEXTON_SETTLE_MS"]) == ("/java", "5")
     assert found["GX_ANALYTICS_ENABLED"] == "false"
+
+
+def test_connections_of_ones_own_stay(home, monkeypatch) -> None:
+    mine = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "elsewhere:1"}})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_APPLIER", mine)
+    found = home.environment({})
+    assert found["AIRFLOW_CONN_KAFKA_APPLIER"] == mine
+    assert "127.0.0.1:19092" in found["AIRFLOW_CONN_KAFKA_DEFAULT"]
+
+
+def test_there_are_two_people(home) -> None:
+    """Who triggers a deletion cannot approve it."""
+    assert cfg_of(home)["core"]["simple_auth_manager_users"] == "admin:admin,approver:user"
+    assert home.password("approver") != home.password()
+
+
+def test_a_home_of_before_gets_who_is_missing(home) -> None:
+    home.password_file.write_text(json.dumps({"admin": "kept"}))
+    home.write()
+    assert home.password() == "kept"
+    assert len(home.password("approver")) >= 12
+    assert stat.S_IMODE(home.password_file.stat().st_mode) == 0o600
+
+
+def test_other_people(tmp_path) -> None:
+    made = AirflowHome(Settings(home=tmp_path), users={"root": "admin", "ops": "op"})
+    made.write()
+    assert cfg_of(made)["core"]["simple_auth_manager_users"] == "root:admin,ops:op"
+    assert made.password("ops")
+    with pytest.raises(UsageError, match="approver"):
+        made.password("approver")
 
 
 def test_no_password_yet(tmp_path) -> None:

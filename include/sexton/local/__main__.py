@@ -11,7 +11,7 @@ from types import FrameType
 from rich.console import Console
 
 from sexton.errors import SextonError
-from sexton.local.airflow_home import USER
+from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import System
 from sexton.settings import settings
 
@@ -50,6 +50,7 @@ def up(console: Console) -> int:
     home = system.home
     console.print(
         f"\nAirflow  {home.started_url()}  user {USER}, password {home.password()}\n"
+        f"         and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} asks\n"
         f"Kafka    {system.broker_address()}\n\n"
         "Unpause offset_retention there to have it run on its schedule, or trigger it. `make down` stops everything.",
         highlight=False,

@@ -17,17 +17,21 @@ from sexton.errors import UsageError
 from sexton.settings import Settings, environment
 
 HOST = "127.0.0.1"
-USER = "admin"
+USER, APPROVER = "admin", "approver"
+USERS = {USER: "admin", APPROVER: "user"}
+"""Who may log in, by role (viewer, user, op, admin). Two, because who triggers a deletion cannot approve it."""
+CONNECTION_PREFIX = "AIRFLOW_CONN_"
 SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
 PARALLELISM = 2
 """Tasks at a time: each brings its own JVM, and the pipeline is a chain."""
 
 
 class AirflowHome:
-    """`root` is AIRFLOW_HOME; the rest comes from the settings."""
+    """`root` is AIRFLOW_HOME; the rest comes from the settings, but for `users` and their roles."""
 
-    def __init__(self, config: Settings) -> None:
+    def __init__(self, config: Settings, *, users: Mapping[str, str] | None = None) -> None:
         self._config = config
+        self._users = USERS if users is None else users
         self.root = config.var / "airflow"
 
     @property
@@ -52,7 +56,7 @@ class AirflowHome:
         return self.root / "simple_auth_manager_passwords.json.generated"
 
     def write(self) -> None:
-        """Write airflow.cfg and, the first time, the password."""
+        """Write airflow.cfg and passwords for whom there are none yet."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         kept = configparser.ConfigParser(interpolation=None)
         kept.read(self.cfg_file, encoding="utf-8")
@@ -65,8 +69,7 @@ class AirflowHome:
         with part.open("w", encoding="utf-8") as file:
             cfg.write(file)
         part.replace(self.cfg_file)
-        if not self.password_file.exists():
-            _private(self.password_file).write_text(json.dumps({USER: secrets.token_urlsafe(12)}), encoding="utf-8")
+        self._write_passwords()
 
     def started_url(self) -> str:
         """Where the Airflow that runs was told to listen: the settings of its start, which today's may differ from."""
@@ -74,29 +77,28 @@ class AirflowHome:
         started.read(self.cfg_file, encoding="utf-8")
         return started.get("api", "base_url", fallback=self.url)
 
-    def password(self) -> str:
-        """The password of `USER`."""
-        try:
-            found = json.loads(self.password_file.read_text(encoding="utf-8"))[USER]
-        except (OSError, ValueError, KeyError):
-            raise UsageError("no password here", place=self.password_file, fix="run `make up` first") from None
-        return str(found)
+    def password(self, user: str = USER) -> str:
+        """The password of a user."""
+        found = self._passwords().get(user)
+        if found is None:
+            raise UsageError(f"no password of {user} here", place=self.password_file, fix="run `make up` first")
+        return found
 
     def environment(self, spark: Mapping[str, str], **changes: str) -> dict[str, str]:
         """The environment of Airflow's processes and thereby of the Spark jobs that they start.
 
-        `spark` says where Java and Python are. Nothing of another Airflow's environment is taken over.
+        `spark` says where Java and Python are. Of another Airflow's environment only connections are taken over; those
+        of ours that are not among them lead to the embedded broker, where everybody may do everything.
         """
         config = self._config
-        foreign: dict[str, str | None] = {name: None for name in environment() if name.startswith("AIRFLOW_")}
+        foreign: dict[str, str | None] = {
+            name: None
+            for name in environment()
+            if name.startswith("AIRFLOW_") and not name.startswith(CONNECTION_PREFIX)
+        }
         own: dict[str, str | None] = {
+            **{name: value for name, value in self._connections().items() if name not in environment()},
             "AIRFLOW_HOME": str(self.root),
-            f"AIRFLOW_CONN_{config.kafka_conn_id.upper()}": json.dumps(
-                {"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}}
-            ),
-            f"AIRFLOW_CONN_{config.spark_conn_id.upper()}": json.dumps(
-                {"conn_type": "spark", "host": config.spark_master}
-            ),
             "SEXTON_HOME": str(config.home),
             "GX_ANALYTICS_ENABLED": "false",
             "PYTHONUNBUFFERED": "1",
@@ -107,6 +109,30 @@ class AirflowHome:
         }
         return environment(**{**foreign, **own, **spark, **changes})
 
+    def _connections(self) -> dict[str, str]:
+        """The connections that the DAGs use, as variables. Applying has one of its own, as it does anywhere."""
+        config = self._config
+        kafka = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}})
+        found = {
+            config.kafka_conn_id: kafka,
+            config.applier_conn_id: kafka,
+            config.spark_conn_id: json.dumps({"conn_type": "spark", "host": config.spark_master}),
+        }
+        return {f"{CONNECTION_PREFIX}{conn_id.upper()}": value for conn_id, value in found.items()}
+
+    def _passwords(self) -> dict[str, str]:
+        try:
+            found = json.loads(self.password_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {str(user): str(password) for user, password in found.items()} if isinstance(found, dict) else {}
+
+    def _write_passwords(self) -> None:
+        known = self._passwords()
+        made = {user: secrets.token_urlsafe(12) for user in self._users if user not in known}
+        if made:
+            _private(self.password_file).write_text(json.dumps({**known, **made}), encoding="utf-8")
+
     def _options(self) -> dict[str, dict[str, str]]:
         return {
             "core": {
@@ -115,7 +141,7 @@ class AirflowHome:
                 "executor": "LocalExecutor",
                 "parallelism": str(PARALLELISM),
                 "execution_api_server_url": f"{self.url}/execution/",
-                "simple_auth_manager_users": f"{USER}:admin",
+                "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in self._users.items()),
                 "simple_auth_manager_passwords_file": str(self.password_file),
                 "max_active_tasks_per_dag": str(PARALLELISM),
             },

@@ -44,9 +44,9 @@ LOG_TAIL_LINES = 5
 class System:
     """The one system of `config.home`; whoever opens it sees what is running, also when another process started it."""
 
-    def __init__(self, config: Settings, console: Console) -> None:
+    def __init__(self, config: Settings, console: Console, *, users: Mapping[str, str] | None = None) -> None:
         self.config = config
-        self.home = AirflowHome(config)
+        self.home = AirflowHome(config, users=users)
         self._console = console
         self._processes = Processes(config.var / "pids", mark=str(config.var.resolve()))
         self.demo = config.var / "demo"
@@ -64,8 +64,8 @@ class System:
             )
         return int(port)
 
-    def api(self) -> AirflowApi:
-        return AirflowApi(self.home.url, user=USER, password=self.home.password())
+    def api(self, user: str = USER) -> AirflowApi:
+        return AirflowApi(self.home.url, user=user, password=self.home.password(user))
 
     def broker_address(self) -> str:
         """Of the broker that runs, else of the one that would be started."""

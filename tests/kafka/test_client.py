@@ -4,12 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig, client_config, read_properties
 
 BROKER = {"bootstrap.servers": "a:1, b:2"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+OAUTH = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -45,7 +52,12 @@ def test_names_of_both_families(properties: dict[str, str], fields: dict[str, An
 @pytest.mark.parametrize(
     "properties, said",
     [
-        ({"sasl.oauthbearer.token.endpoint.url": "x", "max.poll.records": "1"}, "max.poll.records, sasl.oauth"),
+        ({"sasl.oauthbearer.assertion.file": "x", "max.poll.records": "1"}, "max.poll.records, sasl.oauthbearer.ass"),
+        (OAUTH | {"sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method is default: expected one of oidc"),
+        (OAUTH | {"sasl.login.callback.handler.class": "my.Handler"}, "handler.class is my.Handler: expected"),
+        (OAUTH | {"sasl.oauthbearer.client.secret": "s"}, "OAUTHBEARER needs an endpoint .*, a client id and its sec"),
+        (OAUTH | {"sasl.jaas.config": f'{BEARER} required user="u";'}, "expected OAuthBearerLoginModule with clientId"),
+        (OAUTH | {"sasl.jaas.config": f'{SCRAM} required clientId="u";'}, "expected OAuthBearerLoginModule"),
         ({"security.protocol": "TLS"}, "security.protocol is TLS: expected one of PLAINTEXT"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
@@ -104,6 +116,51 @@ def test_words_of_the_two_clients() -> None:
     }
     assert config.for_kafka_python()["bootstrap_servers"] == ["a:1", "b:2"]
     assert config.for_kafka_python()["ssl_certfile"] == "/me.pem"
+
+
+BY_JAAS = {
+    "sasl.login.callback.handler.class": f"{BEARER.rpartition('.')[0]}.secured.OAuthBearerLoginCallbackHandler",
+    "sasl.jaas.config": f"""{BEARER} required clientId='me' clientSecret="ca;nary" scope="a b" extension_x="1";""",
+}
+BY_SETTINGS = {
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.credentials.client.secret": "ca;nary",
+    "sasl.oauthbearer.scope": "a b",
+    "sasl.oauthbearer.extensions": "x=1",
+}
+BY_LIBRDKAFKA = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": "ca;nary",
+    "sasl.oauthbearer.scope": "a b",
+    "sasl.oauthbearer.extensions": "x=1",
+}
+
+
+@pytest.mark.parametrize("spelling", [BY_JAAS, BY_SETTINGS, BY_LIBRDKAFKA], ids=["jaas", "java", "librdkafka"])
+def test_oauthbearer_in_every_spelling(spelling: dict[str, str]) -> None:
+    config = client_config(BROKER | OAUTH | spelling)
+    assert "nary" not in repr(config) + str(config)
+    assert config.principal is None
+    told = config.for_confluent()
+    assert {name: value for name, value in told.items() if "oauth" in name} == {
+        **BY_LIBRDKAFKA,
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    }
+    provider = config.for_kafka_python()["sasl_oauth_token_provider"]
+    assert provider.extensions() == {"x": "1"}
+
+
+def test_librdkafka_knows_every_name() -> None:
+    own = {"security.protocol": "SASL_PLAINTEXT", "https.ca.location": "probe"}
+    AdminClient({**client_config(BROKER | OAUTH | BY_LIBRDKAFKA | own).for_confluent(), "log_level": 0})
+
+
+def test_who_the_broker_takes_us_for() -> None:
+    assert client_config(BROKER).principal == "User:ANONYMOUS"
+    assert client_config(BROKER | {"security.protocol": "SSL", "sasl.username": "u"}).principal is None
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+    assert client_config(BROKER | login).principal == "User:u"
 
 
 def test_properties_file(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Accepted are the names of the Java clients and of librdkafka, as they stand in a client.properties file, with or without
 Spark's `kafka.` prefix; a name that is not known is refused, because a setting that is silently ignored is worse than
-an error. Secrets never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN and SCRAM.
+an error. Secrets never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN, SCRAM, OAUTHBEARER
+by client credentials (KIP-768).
 """
 
 import re
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from sexton.errors import UsageError
+from sexton.kafka.logins import JAAS, OAUTH_EXTENSIONS, OAUTH_FIELDS, client_credentials, name_and_password, unescaped
+from sexton.kafka.oauth import ClientCredentials, TokenProvider
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
 # Kafka's name (Java first, then librdkafka's other spellings) -> field of ClientConfig.
 FIELDS = {
@@ -34,7 +38,27 @@ FIELDS = {
     "ssl.key.password": "key_password",
 }
 # Handled by name: they set no field of their own.
-OTHERS = ("sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type", "ssl.endpoint.identification.algorithm")
+OTHERS = (
+    JAAS,
+    OAUTH_EXTENSIONS,
+    "ssl.truststore.type",
+    "ssl.keystore.type",
+    "ssl.endpoint.identification.algorithm",
+)
+# What is done here anyway, however it is named: the only values that may stand there.
+ALLOWED_VALUES = {
+    "sasl.oauthbearer.method": ("oidc",),
+    "sasl.oauthbearer.grant.type": ("client_credentials",),
+    "sasl.oauthbearer.metadata.authentication.type": ("none",),
+    "sasl.login.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +76,7 @@ class ClientConfig:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
+    oauth: ClientCredentials | None = None
 
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
@@ -59,18 +84,29 @@ class ClientConfig:
         _require_one_of("security.protocol", self.security_protocol, PROTOCOLS)
         if self.security_protocol.startswith("SASL_"):
             _require_one_of("sasl.mechanism", self.sasl_mechanism or "", MECHANISMS)
-            if self.username is None or self.password is None:
+            if self.sasl_mechanism == OAUTHBEARER:
+                if self.oauth is None:
+                    raise UsageError(
+                        "OAUTHBEARER needs an endpoint that gives tokens, a client id and its secret",
+                        fix="set sasl.oauthbearer.token.endpoint.url, .client.id and .client.secret",
+                    )
+            elif self.username is None or self.password is None:
                 raise UsageError(
                     f"{self.sasl_mechanism} needs a name and a password",
                     fix="set sasl.username and sasl.password, or sasl.jaas.config",
                 )
 
     @property
+    def _is_oauth(self) -> bool:
+        return self.security_protocol.startswith("SASL_") and self.sasl_mechanism == OAUTHBEARER
+
+    @property
     def principal(self) -> str | None:
         """Who the broker takes this client for, by its default rules; None where only it knows (mTLS, OAUTHBEARER)."""
         if self.security_protocol == "PLAINTEXT":
             return "User:ANONYMOUS"
-        return f"User:{self.username}" if self.security_protocol.startswith("SASL_") and self.username else None
+        is_named = self.security_protocol.startswith("SASL_") and not self._is_oauth
+        return f"User:{self.username}" if is_named else None
 
     def for_kafka_python(self) -> dict[str, Any]:
         """Arguments for kafka-python's connection manager and clients."""
@@ -81,6 +117,7 @@ class ClientConfig:
             "sasl_mechanism": self.sasl_mechanism,
             "sasl_plain_username": self.username,
             "sasl_plain_password": self.password,
+            "sasl_oauth_token_provider": TokenProvider(self.oauth) if self.oauth and self._is_oauth else None,
             "ssl_cafile": self.ca_file,
             "ssl_certfile": self.certificate_file,
             "ssl_keyfile": self.key_file,
@@ -102,6 +139,7 @@ class ClientConfig:
             "ssl.key.location": self.key_file or self.certificate_file,
             "ssl.key.password": self.key_password,
             "ssl.endpoint.identification.algorithm": None if self.check_hostname else "none",
+            **(_oauth_for_confluent(self.oauth) if self.oauth and self._is_oauth else {}),
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -111,13 +149,19 @@ def client_config(
 ) -> ClientConfig:
     """The settings that `properties` tell; `bootstrap_servers`, when given, wins. Errors name their origin, `place`."""
     plain = {name.removeprefix("kafka."): value.strip() for name, value in properties.items()}
-    if unknown := sorted(name for name in plain if name not in FIELDS and name not in OTHERS):
-        known = ", ".join([*FIELDS, *OTHERS])
+    names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
+    if unknown := sorted(name for name in plain if name not in names):
+        known = ", ".join(names)
         raise UsageError(f"not a setting that is known here: {', '.join(unknown)}", place=place, fix=f"known: {known}")
     _refuse_java_stores(plain, place)
+    for name, allowed in ALLOWED_VALUES.items():
+        if name in plain:
+            _require_one_of(name, plain[name], allowed)
     values: dict[str, Any] = {FIELDS[name]: value for name, value in plain.items() if name in FIELDS}
-    if "sasl.jaas.config" in plain:
-        values["username"], values["password"] = _credentials(plain["sasl.jaas.config"], place)
+    if plain.get("sasl.mechanism", plain.get("sasl.mechanisms")) == OAUTHBEARER:
+        values["oauth"] = client_credentials(plain, place)
+    elif JAAS in plain:
+        values["username"], values["password"] = name_and_password(plain[JAAS], place)
     if "ssl.endpoint.identification.algorithm" in plain:
         # Java switches the check off with an empty value, librdkafka with "none".
         values["check_hostname"] = plain["ssl.endpoint.identification.algorithm"].lower() not in ("", "none")
@@ -139,7 +183,7 @@ def read_properties(path: Path) -> dict[str, str]:
     for line in _logical_lines(text):
         found = re.match(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", line, flags=re.DOTALL)
         if found:
-            entries[_unescaped(found[1])] = _unescaped(found[2])
+            entries[unescaped(found[1])] = unescaped(found[2])
     return entries
 
 
@@ -159,20 +203,17 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield held
 
 
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t", "r": "\r"}.get(found[1], found[1]), text)
-
-
-def _credentials(jaas: str, place: object) -> tuple[str, str]:
-    """Name and password of a PLAIN or SCRAM login module's options."""
-    options = dict(re.findall(r'(\w+)\s*=\s*"((?:\\.|[^"\\])*)"', jaas))
-    if not re.search(r"\b(Plain|Scram)LoginModule\b", jaas) or not {"username", "password"} <= set(options):
-        raise UsageError(
-            "sasl.jaas.config is not understood: expected PlainLoginModule or ScramLoginModule with a quoted username "
-            "and password",
-            place=place,
-        )
-    return _unescaped(options["username"]), _unescaped(options["password"])
+def _oauth_for_confluent(credentials: ClientCredentials) -> dict[str, str | None]:
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": credentials.token_endpoint,
+        "sasl.oauthbearer.client.id": credentials.client_id,
+        "sasl.oauthbearer.client.secret": credentials.client_secret,
+        "sasl.oauthbearer.scope": credentials.scope,
+        "sasl.oauthbearer.extensions": ",".join(f"{name}={value}" for name, value in credentials.extensions.items())
+        or None,
+        "https.ca.location": credentials.ca_file,
+    }
 
 
 def _refuse_java_stores(plain: Mapping[str, str], place: object) -> None:

@@ -1,0 +1,162 @@
+"""Tokens for SASL/OAUTHBEARER: the client credentials grant (KIP-768), as Java's clients and librdkafka do it.
+
+librdkafka fetches tokens by itself. For kafka-python they are fetched here: with HTTP basic authentication and a form
+of `grant_type` and `scope`, kept until shortly before they expire, within a deadline however slowly they come. Neither
+the client's secret nor a token ever shows in an error.
+"""
+
+import json
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from sexton.errors import SextonError, UsageError
+from sexton.kafka.failures import TransientError
+
+DEADLINE_S = 10.0
+"""All attempts together: a connection is not kept waiting for a token longer."""
+ATTEMPT_S = 5.0
+ANSWER_BYTES = 1024 * 1024
+LIFETIME_USED = 0.8
+"""The part of a token's lifetime after which the next one is fetched, as Java's clients do."""
+TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+HERE = frozenset({"127.0.0.1", "::1", "localhost"})
+_TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")  # RFC 6750
+_ERROR_CODE = re.compile(r"[\w.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """Where tokens come from, and by whose name. `ca_file` holds the authorities that vouch for the endpoint, None: the
+    usual ones; `extensions` are sent along with the token (KIP-342)."""
+
+    token_endpoint: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.token_endpoint)
+        if url.scheme not in ("https", "http") or not url.hostname or "@" in url.netloc:
+            raise UsageError(
+                "sasl.oauthbearer.token.endpoint.url is not the address of an endpoint", fix="give https://host/path"
+            )
+        if url.scheme == "http" and url.hostname not in HERE:
+            raise UsageError(
+                "sasl.oauthbearer.token.endpoint.url is http: the client's secret would be sent in the clear",
+                place=url.hostname,
+                fix="give an https address",
+            )
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Tokens of one client for kafka-python; not for several threads at a time."""
+
+    def __init__(self, credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._credentials = credentials
+        self._clock = clock
+        self._token = ""
+        self._fresh_until = clock()
+
+    def token(self) -> str:
+        """A token that has not expired. Raises UsageError when the endpoint refuses these credentials or answers with
+        something else, TransientError when it cannot be reached in time."""
+        if not self._token or self._clock() >= self._fresh_until:
+            asked_at = self._clock()
+            self._token, lifetime_s = fetch_token(self._credentials, clock=self._clock)
+            self._fresh_until = asked_at + lifetime_s * LIFETIME_USED
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return dict(self._credentials.extensions)
+
+
+def fetch_token(
+    credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic, deadline_s: float = DEADLINE_S
+) -> tuple[str, float]:
+    """A new token and for how many seconds it is good, 0 when that is not told. Errors as `TokenProvider.token` has."""
+    deadline = clock() + deadline_s
+    attempts = Retrying(
+        retry=retry_if_exception_type(TransientError),
+        wait=wait_random_exponential(multiplier=0.1, max=2),
+        stop=stop_after_delay(max(0.0, deadline_s - ATTEMPT_S)),
+        reraise=True,
+    )
+    answer: tuple[str, float] = attempts(partial(_fetch, credentials, clock=clock, deadline=deadline))
+    return answer
+
+
+def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[str, float]:
+    place = urlsplit(credentials.token_endpoint).hostname
+    try:
+        status, body = _post(credentials, clock=clock, deadline=deadline)
+    except (httpx.HTTPError, OSError) as error:
+        # Its own text may quote what was sent; the kind of failure is enough.
+        told = f"the token endpoint cannot be reached ({type(error).__name__})"
+        raise TransientError(told, place=place, fix="see sasl.oauthbearer.token.endpoint.url") from None
+    if status != httpx.codes.OK:
+        raise _refusal(status, body, place=place)
+    try:
+        said = json.loads(body)
+        token, lifetime_s = said["access_token"], float(said.get("expires_in") or 0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UsageError("the token endpoint answers with something that is no token", place=place) from None
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise UsageError("the token endpoint gives a token that cannot be sent", place=place)
+    return token, lifetime_s
+
+
+def _post(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[int, bytes]:
+    """Status and body of one request; httpx counts its time from byte to byte, so the whole is measured here."""
+    until = min(deadline, clock() + ATTEMPT_S)
+    form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
+    auth = httpx.BasicAuth(credentials.client_id, credentials.client_secret)
+    with (
+        httpx.Client(verify=_authorities(credentials), timeout=max(0.1, until - clock()), auth=auth) as client,
+        client.stream("POST", credentials.token_endpoint, data=form) as response,
+    ):
+        body = b""
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > ANSWER_BYTES:
+                raise UsageError("the token endpoint answers with more than a token", place=response.url.host)
+            if clock() > until:
+                raise httpx.ReadTimeout("the answer takes too long")
+        return response.status_code, body
+
+
+def _authorities(credentials: ClientCredentials) -> ssl.SSLContext | bool:
+    if credentials.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=credentials.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"not a file of authorities: {error.strerror or 'no PEM'}", place=credentials.ca_file
+        ) from None
+
+
+def _refusal(status: int, body: bytes, *, place: object) -> SextonError:
+    """By the code of RFC 6749 (invalid_client, invalid_scope, ...) where there is one, never by the answer's text."""
+    try:
+        said: Any = json.loads(body)
+        code = said["error"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        code = None
+    named = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+    if status in TRY_AGAIN:
+        return TransientError(f"the token endpoint answers {status}{named}", place=place)
+    return UsageError(
+        f"the token endpoint refuses with {status}{named}", place=place, fix="check client id, secret and scope"
+    )

@@ -1,0 +1,148 @@
+"""Tokens: fetched once and kept, in time or not at all, and never in a word that anybody reads."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+
+from sexton.errors import SextonError, UsageError
+from sexton.kafka import oauth
+from sexton.kafka.failures import TransientError
+from sexton.kafka.oauth import ClientCredentials, TokenProvider, fetch_token
+from tests.kafka.token_server import TokenServer, reply, serving
+
+SECRET = "canary-secret: é/+"
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenServer]:
+    with serving(clients={"sexton": SECRET}) as server:
+        yield server
+
+
+def credentials(tokens: TokenServer, **changes: Any) -> ClientCredentials:
+    fields = {"token_endpoint": tokens.url, "client_id": "sexton", "client_secret": SECRET} | changes
+    return ClientCredentials(**fields)
+
+
+def test_a_token_is_kept_until_shortly_before_it_expires(tokens: TokenServer) -> None:
+    now = [1000.0]
+    provider = TokenProvider(credentials(tokens, scope="kafka read"), clock=lambda: now[0])
+    first = provider.token()
+    now[0] += tokens.lifetime_s * 0.79
+    assert provider.token() == first
+    assert tokens.requests == [{"grant_type": "client_credentials", "scope": "kafka read", "client_id": "sexton"}]
+    now[0] += tokens.lifetime_s * 0.02
+    provider.token()
+    assert len(tokens.requests) == 2
+
+
+def test_a_token_without_a_lifetime_is_not_kept(tokens: TokenServer) -> None:
+    tokens.misbehave = answering(200, {"access_token": "abc"})
+    provider = TokenProvider(credentials(tokens, extensions={"logicalCluster": "lkc-1"}))
+    assert [provider.token(), provider.token()] == ["abc", "abc"]
+    assert len(tokens.requests) == 2
+    assert provider.extensions() == {"logicalCluster": "lkc-1"}
+
+
+def answering(status: int, body: Any) -> Callable[[BaseHTTPRequestHandler], bool]:
+    def answer(handler: BaseHTTPRequestHandler) -> bool:
+        reply(handler, status, body)
+        return True
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "status, body, said",
+    [
+        (
+            401,
+            {"error": "invalid_client", "error_description": SECRET},
+            r"refuses with 401 \(invalid_client\).*secret and",
+        ),
+        (400, {"error": SECRET}, r"127\.0\.0\.1: the token endpoint refuses with 400 \(check"),
+        (403, SECRET.encode(), "refuses with 403"),
+        (302, b"", "refuses with 302"),
+        (200, b"<html>", "something that is no token"),
+        (200, ["access_token"], "something that is no token"),
+        (200, {"access_token": None}, "a token that cannot be sent"),
+        (200, {"access_token": "a\x01auth=Bearer b"}, "a token that cannot be sent"),
+        (200, b" " * 2_000_000, "with more than a token"),
+        (200, b"[" * 100_000, "something that is no token"),
+    ],
+)
+def test_what_the_endpoint_refuses_is_told_at_once(tokens: TokenServer, status: int, body: Any, said: str) -> None:
+    tokens.misbehave = answering(status, body)
+    with pytest.raises(UsageError, match=said) as caught:
+        fetch_token(credentials(tokens))
+    assert len(tokens.requests) == 1
+    assert "canary" not in str(caught.value) + repr(caught.value.__context__)
+
+
+def test_what_may_pass_is_tried_again(tokens: TokenServer) -> None:
+    tokens.misbehave = lambda handler: len(tokens.requests) < 3 and answering(503, b"")(handler)
+    assert fetch_token(credentials(tokens))[1] == tokens.lifetime_s
+    assert len(tokens.requests) == 3
+
+
+def drip(handler: BaseHTTPRequestHandler) -> bool:
+    """A byte now and then: no single read ever takes long."""
+    handler.send_response(200)
+    handler.end_headers()
+    with suppress(OSError):
+        for _ in range(100):
+            handler.wfile.write(b" ")
+            time.sleep(0.05)
+    return True
+
+
+def stall(handler: BaseHTTPRequestHandler) -> bool:
+    time.sleep(2)
+    return True
+
+
+@pytest.mark.parametrize("misbehave", [drip, stall])
+def test_no_endpoint_keeps_us_waiting(
+    tokens: TokenServer, monkeypatch: pytest.MonkeyPatch, misbehave: Callable[[BaseHTTPRequestHandler], bool]
+) -> None:
+    monkeypatch.setattr(oauth, "ATTEMPT_S", 0.4)
+    tokens.misbehave = misbehave
+    begin = time.monotonic()
+    with pytest.raises(TransientError, match=r"cannot be reached \(ReadTimeout\)"):
+        fetch_token(credentials(tokens), deadline_s=1.0)
+    assert time.monotonic() - begin < 1.6
+
+
+def test_nobody_listens(tokens: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth, "ATTEMPT_S", 0.4)
+    absent = credentials(tokens, token_endpoint="http://localhost:1/token")
+    with pytest.raises(TransientError, match=r"localhost: the token endpoint cannot be reached \(ConnectError\)"):
+        fetch_token(absent, deadline_s=0.5)
+
+
+def test_authorities_that_are_none(tokens: TokenServer) -> None:
+    with pytest.raises(UsageError, match=r"/absent: not a file of authorities: No such file"):
+        fetch_token(credentials(tokens, ca_file="/absent"))
+
+
+@pytest.mark.parametrize(
+    "endpoint, said",
+    [
+        ("http://idp.example/token", r"idp\.example: .* is http: the client's secret would be sent in the clear"),
+        ("ftp://idp.example/token", "is not the address of an endpoint"),
+        ("https:///token", "is not the address of an endpoint"),
+        ("https://me:canary@idp.example/", "is not the address of an endpoint"),
+    ],
+)
+def test_endpoints_that_are_refused(tokens: TokenServer, endpoint: str, said: str) -> None:
+    with pytest.raises(SextonError, match=said) as caught:
+        credentials(tokens, token_endpoint=endpoint)
+    assert "canary" not in str(caught.value)
+
+
+def test_secrets_are_not_shown(tokens: TokenServer) -> None:
+    assert "canary" not in repr(credentials(tokens, extensions={"a": "canary-2"}))

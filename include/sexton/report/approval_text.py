@@ -1,0 +1,142 @@
+"""What people read before they approve a plan or a restore: Markdown in which a foreign name is nothing but a name.
+
+Whoever names a group chooses its letters. Here a name is a code span, in which Markdown knows no markup and no link,
+and every letter that could mean something to Markdown's code spans and tables, to HTML or to a template engine is
+spelled out (`‹U+003C›`), as `names` does with what cannot be seen. So the same text is safe wherever it is shown.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.report.figures import count, duration, instant, size
+from sexton.report.names import harmless, short
+from sexton.stages.plan_record import Losses, Plan
+from sexton.stages.restore.keep import RestorePlan
+
+GROUPS_SHOWN = 50
+OFFSETS_SHOWN = 50
+SENTENCES_SHOWN = 20
+_SENTENCE_CHARS = 400
+_OFFSET_RECORDS = pa.array([0, 1], pa.int32())
+_MEANT = "`<>&{}|\\\"'$"
+_SPELLED = {ord(char): f"‹U+{ord(char):04X}›" for char in _MEANT}
+
+
+def span(name: str | None) -> str:
+    """A foreign name as a code span; `-` for None. Long ones keep their two ends."""
+    return "-" if name is None else f"`{short(name).translate(_SPELLED)}`"
+
+
+def sentence_span(text: str) -> str:
+    """A sentence that may quote foreign names, as a code span."""
+    cut = text if len(text) <= _SENTENCE_CHARS else f"{text[:_SENTENCE_CHARS]}…"
+    return f"`{harmless(cut).translate(_SPELLED).strip() or '-'}`"
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan: its size and age, who loses what by rule and owner, its groups, its warnings."""
+    record, counts = plan.record, plan.record.counts
+    facts = {
+        "plan": f"`{record.plan_id}`",
+        "sha256": f"`{plan.sha256}`",
+        "cluster": span(record.cluster_id),
+        "as of": instant(record.as_of_ms),
+        "tombstones": f"{count(counts['tombstones'])} ({count(counts['offsets'])} committed offsets)",
+        "groups that lose something": f"{count(counts['groups_losing'])} of {count(counts['groups_total'])}",
+        "groups that go as a whole": count(counts["groups_deleted"]),
+        "retention": duration(record.retention_ms),
+        "policy": "none" if record.policy_sha256 is None else f"`{record.policy_sha256}`",
+        "largest batch": _against(record.largest_batch_bytes, record.max_message_bytes),
+        "made by": span(record.code_version),
+        "kept in": sentence_span(plan.folder),
+    }
+    return _joined(
+        _facts(facts),
+        _titled("Over the limits: this is never applied", map(sentence_span, record.over_limits)),
+        _titled("Warnings", map(sentence_span, record.warnings)),
+        _table("By rule and owner", ("rule", "owner", "offsets", "groups", "whole groups", "reason", "ticket"),
+               [_loss(loss) for loss in record.losses]),
+        _table("Groups, the largest losses first", ("group", "offsets", "other records"), _groups(plan),
+               most=GROUPS_SHOWN),
+    )  # fmt: skip
+
+
+def restore_text(restore: RestorePlan) -> str:
+    """A restore: how many offsets of each kind, and each offset that would be written."""
+    facts = {
+        "restore": f"`{restore.restore_id}`",
+        "cluster": span(restore.cluster_id),
+        "values from": sentence_span(restore.source),
+        "would be written": f"{count(len(restore.items))} of {count(len(restore.rows))} offsets",
+        "overwrites newer commits": "yes" if restore.overwrites else "no",
+        "moves offsets into the log": "yes" if restore.clamps else "no",
+    }
+    rows = [
+        [span(row.group_id), span(row.topic), str(row.partition),
+         "-" if row.now is None else str(row.now.committed_offset),
+         "-" if row.put is None else str(row.put.committed_offset), row.what.value.replace("_", " ")]
+        for row in restore.items
+    ]  # fmt: skip
+    kinds = [[what.replace("_", " "), count(number)] for what, number in restore.counts().items()]
+    return _joined(
+        _facts(facts),
+        "What a restore cannot bring back: commit timestamps (retention starts anew), a group's type, generation and "
+        "members.",
+        _titled("Warnings", map(sentence_span, restore.warnings)),
+        _table("By kind", ("kind", "offsets"), kinds),
+        _table("Offsets", ("group", "topic", "partition", "now", "then", "kind"), rows, most=OFFSETS_SHOWN),
+    )
+
+
+def _groups(plan: Plan) -> list[list[str]]:
+    """A row for each group: its committed offsets and its other records that go."""
+    is_offset = pc.cast(pc.is_in(plan.tombstones["record_type"], value_set=_OFFSET_RECORDS), pa.int64())
+    rows = pa.table({"group_id": plan.tombstones["group_id"], "is_offset": is_offset})
+    counted = rows.group_by("group_id").aggregate([("is_offset", "sum"), ("is_offset", "count")])
+    ordered = counted.sort_by([("is_offset_count", "descending"), ("group_id", "ascending")])
+    return [
+        [span(row["group_id"]), count(row["is_offset_sum"]), count(row["is_offset_count"] - row["is_offset_sum"])]
+        for row in ordered.to_pylist()
+    ]
+
+
+def _loss(loss: Losses) -> list[str]:
+    numbers = [count(loss.offsets), count(loss.groups), count(loss.deleted_groups)]
+    return [span(loss.cause), span(loss.owner), *numbers, span(loss.reason), span(loss.ticket)]
+
+
+def _against(largest: int, most: int | None) -> str:
+    return f"{size(largest)}, of {'a size that nobody told' if most is None else size(most)} at most"
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())])
+
+
+def _titled(title: str, lines: Iterable[str]) -> str:
+    items = list(lines)
+    if not items:
+        return ""
+    return "\n".join(
+        [f"**{title}**", "", *(f"- {line}" for line in items[:SENTENCES_SHOWN]), *_more(items, SENTENCES_SHOWN)]
+    )
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, most: int | None = None) -> str:
+    if not rows:
+        return ""
+    shown = rows[:most]
+    lines = [" | ".join(columns), "|".join("---" for _ in columns), *(" | ".join(row) for row in shown)]
+    return "\n".join([f"**{title}**", "", *(f"| {line} |" for line in lines), *_more(rows, len(shown))])
+
+
+def _more(items: Sequence[Any], shown: int) -> list[str]:
+    left = len(items) - shown
+    return ["", f"and {count(left)} more"] if left > 0 else []
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,159 @@
+"""What an approver reads: what has to be there is there, and a hostile name is nothing but a name in any sink."""
+
+import string
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from jinja2 import Environment
+from markdown_it import MarkdownIt
+
+from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
+from sexton.stages.plan_record import Losses, Plan
+from sexton.stages.restore.keep import RestorePlan
+from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
+from tests.report.run_folder import HOSTILE_NAMES
+from tests.report.test_plan_page import PLAN_ID, content
+
+MORE_HOSTILE = (
+    "`code` ends ``here``",
+    "``````",
+    "| a | b |",
+    "\\",
+    "a\\|b",
+    "http://evil.example/x",
+    "www.evil.example",
+    "mailto:x@evil.example",
+    "<http://evil.example>",
+    "![x](http://evil.example/x.png)",
+    "[x]: http://evil.example",
+    "# heading",
+    "- [x] done",
+    "~~struck~~ **bold** _it_",
+    "&#60;b&#62;",
+    "{{ var.value.get('x') }}",
+    "{% include '/etc/passwd' %}",
+    "{# gone #}",
+    "{{{{",
+    "$(id)",
+    "a" * 249 + "`",
+)
+OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "strong", "ul", "li", "p"}
+PROBES = [
+    "\ud800",  # nothing that a table could hold
+    *(f"{before}{char}{char}{after}" for char in string.punctuation for before in ("", "a ") for after in ("", " b")),
+    *(f"{one}{two}name{two}{one}" for one in "<>{}`|[]()&*_~!#\\" for two in "<>{}`|[]()&*_~!#%\\"),
+]
+NAMES = (*HOSTILE_NAMES, *MORE_HOSTILE, *PROBES)
+
+
+class Html(HTMLParser):
+    """Tags, attributes and the text of every code span."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.codes: list[str] = []
+        self._is_code = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+        if tag == "code":
+            self._is_code = True
+            self.codes.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_code = self._is_code and tag != "code"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_code:
+            self.codes[-1] += data
+
+
+def rendered(markdown: str) -> Html:
+    """As GitHub's Markdown, which Airflow shows: with tables, strikethrough, bare links and raw HTML."""
+    return Html(MarkdownIt("gfm-like", {"html": True}).render(markdown))
+
+
+def a_plan(lost: dict[str, int], **options: Any) -> Plan:
+    found = content(lost, **options)
+    return Plan(
+        record=found.record, sha256="cd" * 32, folder="/archive/plan", tombstones=found.tombstones, undo=found.undo
+    )
+
+
+def a_restore(*names: str, **options: Any) -> RestorePlan:
+    then = OffsetValue(committed_offset=7, leader_epoch=None, metadata="")
+    rows = [
+        RestoreRow(
+            group_id=name, topic=name, partition=0, log_partition=0, what=What.RESTORE, then=Then(value=then), now=None,
+            put=then,
+        )
+        for name in names
+    ]  # fmt: skip
+    return RestorePlan(**{"cluster_id": "c", "source": "ledger", "rows": tuple(rows), **options})
+
+
+def assert_harmless(text: str) -> list[str]:
+    """Its code spans."""
+    page = rendered(text)
+    assert page.tags <= OURS
+    assert page.attributes == []
+    assert not set("<>&{}\\") & set(text)
+    assert Environment().from_string(text).render() == text.removesuffix("\n")
+    text.encode("utf-8")
+    return page.codes
+
+
+def test_there_are_names_enough() -> None:
+    assert len(set(NAMES)) > 350
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, *MORE_HOSTILE], ids=lambda name: ascii(name[:24]))
+def test_a_hostile_name_is_nothing_but_a_name(name: str) -> None:
+    told = Losses(cause=f"rule:{name}", owner=name, reason=name, ticket=name, offsets=1, groups=1, deleted_groups=0)
+    sentences = {"over_limits": [f"too many of {name}"], "warnings": [f"{name} is held"]}
+    record = {"cluster_id": name, "code_version": name, "losses": [told], **sentences}
+    codes = assert_harmless(plan_text(a_plan({name: 2, "z": 1}, **record)))
+    assert codes.count(span(name)[1:-1]) >= 4
+    restore = a_restore(name, cluster_id=name, source=name, warnings=(f"{name} has members",))
+    assert span(name)[1:-1] in assert_harmless(restore_text(restore))
+
+
+def test_every_name_is_one_code_span() -> None:
+    for name in NAMES:
+        (code,) = assert_harmless(f"| a |\n|---|\n| {span(name)} |\n")
+        assert code == span(name)[1:-1]
+        (sentence,) = assert_harmless(f"- {sentence_span(f'{name} of ours')}\n")
+        assert sentence.endswith("of ours") or len(name) > 300
+
+
+def test_names_that_differ_are_shown_differently() -> None:
+    shown = {span(name): name for name in NAMES if len(name) < 50}
+    assert len(shown) == len({name for name in NAMES if len(name) < 50})
+
+
+def test_a_plan_says_what_it_takes() -> None:
+    text = plan_text(a_plan({"billing": 3, "web": 12}, deleted=("billing",)))
+    lines = text.splitlines()
+    assert f"| plan | `{PLAN_ID}` |" in lines
+    assert f"| sha256 | `{'cd' * 32}` |" in lines
+    assert "| groups that lose something | 2 of 77 |" in lines
+    assert lines.index("| `web` | 12 | 0 |") < lines.index("| `billing` | 3 | 1 |")
+    assert "Over the limits" not in text
+
+
+def test_much_is_cut_and_counted() -> None:
+    groups = {f"group-{number:03d}": 1 for number in range(GROUPS_SHOWN + 7)}
+    assert "and 7 more" in plan_text(a_plan(groups))
+    assert "and 9 more" in restore_text(a_restore(*(f"g{number}" for number in range(OFFSETS_SHOWN + 9))))
+
+
+def test_a_restore_says_what_would_be_written() -> None:
+    text = restore_text(a_restore("billing"))
+    assert "| `billing` | `billing` | 0 | - | 7 | restore |" in text.splitlines()
+    assert "cannot bring back" in text
+    assert "| would be written | 1 of 1 offsets |" in text.splitlines()

@@ -150,6 +150,7 @@ def _read(
 ) -> "tuple[int | None, Story | None, Teller | None]":
     """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
     from sexton.log.facts import newest_facts, oldest_facts_after
+    from sexton.stages.apply.ledger import acts_of
     from sexton.stages.changes.rows import known_of
     from sexton.stages.changes.story import Teller
     from sexton.stages.source import filesystem, open_archive, open_segments
@@ -158,10 +159,12 @@ def _read(
     fs, path = filesystem(place)
     if segments is not None:
         source, before, after = open_segments(place, topics_file=None), None, None
+        acts = None
     else:
         source = open_archive(place, as_of_ms=desk.as_of_ms, topics_file=None)
         before = oldest_facts_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
         after = newest_facts(fs, path, cluster_id=source.cluster_id)
+        acts = acts_of(fs, path, source.cluster_id)
     home = desk.coordinator.log_partition_of(group)
     for log_partition in sorted(source.segments) if home is None else [home]:
         if not source.segments.get(log_partition):
@@ -174,7 +177,11 @@ def _read(
             partition=partition,
             profile=desk.coordinator.profile,
             known=known_of(
-                before, after, retention_ms=None if retention_minutes is None else retention_minutes * MINUTE_MS
+                before,
+                after,
+                retention_ms=None if retention_minutes is None else retention_minutes * MINUTE_MS,
+                removed=acts and acts[0],
+                restored=acts and acts[1],
             ),
             as_of_ms=None if source.is_archive else desk.as_of_ms,
             taken_at_ms=time.time_ns() // 1_000_000,

@@ -4,13 +4,15 @@ Both are settled like any other (log.cuts), so that an interval has the same cha
 a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from sexton.coordinator.changes.change import Known
+from sexton.coordinator.changes.change import Act, Known
+from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
@@ -20,6 +22,7 @@ from sexton.log.cut_search import segments_between
 from sexton.log.segment import Segment
 from sexton.settings import settings
 from sexton.stages import checkpoint
+from sexton.stages.apply.ledger import acts_of
 from sexton.stages.changes.rows import TABLE, changes_of, known_of
 from sexton.stages.checkpoint import Base
 from sexton.stages.fold_log import fold_log
@@ -29,6 +32,7 @@ from sexton.stages.spark import Engine
 from sexton.tables import TABLES
 
 _FOLDER = ("internal", "start")
+_MARGIN_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,15 @@ def open_interval(
 def write_changes(
     engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, interval: Interval, *, asked_ms: int | None
 ) -> int:
-    """Write offset_changes for every log partition of the run; how many rows. `asked_ms` is a retention asked for."""
+    """Write offset_changes for every log partition of the run; how many rows. `asked_ms` is a retention asked for.
+
+    What Sexton itself removed and put back is told by its ledger. Refused when that was tampered with.
+    """
     fs, root = filesystem(source.uri)
+    removed, restored = (
+        _by_log_partition(acts, source, interval.since_ms, record.as_of_ms)
+        for acts in acts_of(fs, root, source.cluster_id)
+    )
     known = known_of(
         newest_facts(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),
         oldest_facts_after(fs, root, cluster_id=source.cluster_id, at_ms=record.as_of_ms - 1),
@@ -97,6 +108,7 @@ def write_changes(
     )
     work = []
     for part in record.log_partitions:
+        own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
         after = interval.start.places.get(part)
         is_told = part not in interval.broken
         segments = segments_between(source.histories[part], source.places[part], after=after) if is_told else []
@@ -108,7 +120,7 @@ def write_changes(
                 log_partition=part,
                 segments=tuple(segments),
                 start=interval.start.fold_dir(part),
-                known=known,
+                known=own,
                 is_told=is_told,
             )
         )
@@ -135,6 +147,26 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
                 yield part
         elif before.lineage != place.lineage or before.order > place.order:
             yield part
+
+
+def _by_log_partition(
+    acts: Mapping[OffsetKey, Sequence[Act]], source: LogSource, since_ms: int, as_of_ms: int
+) -> dict[int, dict[OffsetKey, Sequence[Act]]]:
+    """Acts by the log partition that their groups belong to, without those of long before or after the interval: a
+    deployment makes more of them for ever, and every process gets its own."""
+    found: dict[int, dict[OffsetKey, Sequence[Act]]] = {}
+    for key, every in acts.items():
+        own = [act for act in every if _touches(act, since_ms, as_of_ms)]
+        if own:
+            part = 0 if source.partition_count is None else partition_of(key[0], source.partition_count)
+            found.setdefault(part, {})[key] = own
+    return found
+
+
+def _touches(act: Act, since_ms: int, as_of_ms: int) -> bool:
+    """Whether an act may be about an interval; its log may hold records of a little earlier and later."""
+    begun_in_time = act.intent_at_ms < as_of_ms + _MARGIN_MS
+    return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)
 
 
 def _write(work: _ChangesWork) -> int:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 
-from sexton.coordinator.changes.change import TopicPartition
+from sexton.coordinator.changes.change import Act, TopicPartition, act_at
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
 from sexton.coordinator.group import Group
 from sexton.coordinator.groups import Groups
+from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
@@ -16,11 +18,15 @@ from sexton.log.batch import Record
 
 GONE = frozenset({"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"})
 """The kinds of offset_changes that are disappearances."""
+COMMITTED, RESTORED = "committed", "restored"
+SHORT_ID = 12
+"""So much of the id of a plan names it to people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a group. `what` is appeared, committed, became, removed, or a kind of change.
+    """Something that happened to a group. `what` is appeared, committed, restored (by a plan of ours), became, removed,
+    or a kind of change.
 
     `offsets` are rows of offset_changes for a disappearance; a run of commits has its partitions in `detail` alone.
     """
@@ -34,8 +40,9 @@ class Event:
 
 @dataclass(slots=True)
 class _Commits:
-    """Commits that follow each other without anything else between them."""
+    """Commits that follow each other without anything else between them, all of clients or all of one restore."""
 
+    by_restore: str | None = None
     count: int = 0
     first: tuple[int, int] = (0, 0)
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -50,10 +57,12 @@ class Reader:
         profile: Profile,
         gone: Sequence[Mapping[str, object]],
         asks_for: Callable[[str, int], bool],
+        restored: Mapping[OffsetKey, Sequence[Act]] = MappingProxyType({}),
     ) -> None:
         self._group_id = group_id
         self._profile = profile
         self._asks_for = asks_for
+        self._restored = restored
         self._gone = [
             (log_offset, list(rows)) for log_offset, rows in groupby(_with_write(gone), key=lambda pair: pair[0])
         ]
@@ -85,7 +94,12 @@ class Reader:
         topic, partition = found.key["topic"], found.key["partition"]
         if not self._asks_for(topic, partition):
             return
+        act = act_at(self._restored.get((self._group_id, topic, partition), ()), found.value["commit_timestamp_ms"])
+        by_restore = None if act is None else act.plan_id
+        if by_restore != self._commits.by_restore:
+            self._flush()
         commits = self._commits
+        commits.by_restore = by_restore
         if not commits.count:
             commits.first = (record.log_offset, record.timestamp_ms)
         commits.count += 1
@@ -114,7 +128,7 @@ class Reader:
             _, pairs = self._gone.pop(0)
             self._flush()
             rows = [row for _, row in pairs]
-            for kind, some in groupby(sorted(rows, key=cause_of), key=cause_of):
+            for (kind, _), some in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
                 self.events.append(event_of(kind, list(some)))
 
     def _add(self, record: Record, what: str, detail: str) -> None:
@@ -131,13 +145,16 @@ class Reader:
         partitions = counted(len(commits.partitions), "partition")
         detail = f"{counted(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
         log_offset, first_ms = commits.first
-        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what="committed", detail=detail))
+        what = COMMITTED if commits.by_restore is None else RESTORED
+        if commits.by_restore is not None:
+            detail = f"{detail}; by restore {commits.by_restore[:SHORT_ID]}"
+        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail))
 
     def finish(self) -> Group | None:
         """Tell what is left to tell; the group as it stands, None where there is none."""
         self._tell_gone(below=None)
         self._flush()
-        self.events.sort(key=lambda event: (event.log_offset, event.what == "committed"))
+        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESTORED)))
         return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
 
 
@@ -173,15 +190,20 @@ def cause_of(row: Mapping[str, object]) -> str:
     return " or ".join(candidates) if isinstance(candidates, list) else str(row["kind"])
 
 
+def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
+    return cause_of(row), str(row["by_plan_id"] or "")
+
+
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
-    """Disappearances of one write and cause as one event."""
+    """Disappearances of one write and cause, by one plan or none, as one event."""
     first = rows[0]
     stamp, log_offset = first["timestamp_ms"], first["log_offset"]
     assert isinstance(log_offset, int)
+    by_plan = f"; by plan {str(first['by_plan_id'])[:SHORT_ID]}" if first["by_plan_id"] else ""
     return Event(
         timestamp_ms=stamp if isinstance(stamp, int) else None,
         log_offset=log_offset,
         what=cause,
-        detail=str(first["evidence"]),
+        detail=f"{first['evidence']}{by_plan}",
         offsets=tuple(rows),
     )

@@ -111,7 +111,7 @@ def _seen(states: Mapping[int, Mapping[str, Any]], instants: Sequence[int]) -> I
 def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
     """What disappeared, by write, and for each interval how much was set."""
     gone = sorted((row for row in changes if row["kind"] in GONE), key=lambda row: row["log_offset"])
-    for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row))):
+    for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row), row["by_plan_id"])):
         some = list(rows)
         yield event_of(cause_of(some[0]), some)
     were_set = sorted(

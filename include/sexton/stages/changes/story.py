@@ -73,7 +73,7 @@ class Teller:
         stop_offset = self._stop_offset()
         gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE and self._is_asked(row)]
         gone.sort(key=lambda row: row["log_offset"])
-        reader = Reader(self.group_id, self.profile, gone, self.asks_for)
+        reader = Reader(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
         for data, piece in self._pieces():
             for batch in batches_about(
                 data, piece, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset

@@ -105,6 +105,12 @@ class SimulatedCluster:
         record = Written(log_offset=len(self.log), key=key, value=value, timestamp_ms=1_000 + len(self.log))
         self.log.append((group_id, record))
 
+    def delete_group(self, group_id: str) -> None:
+        """DeleteGroups: a tombstone for each offset."""
+        for key in self.groups.pop(group_id, Group()).offsets:
+            record = Written(log_offset=len(self.log), key=key, value=None, timestamp_ms=1_000 + len(self.log))
+            self.log.append((group_id, record))
+
     def log_end(self, log_partition: int) -> int:
         self.between("log_end")
         return len(self.log)

@@ -72,8 +72,12 @@ def apply_restore(
     now_ms: Callable[[], int],
     lease_ms: int,
     sleep: Callable[[float], None] = time.sleep,
+    progress: Callable[[int, int], bool] = lambda _done, _total: True,
 ) -> RestoreSummary:
     """Carry out a restore, or what is left of it; what is done already is not done again.
+
+    `progress` is told before each step how many items are behind and how many there are; it may end the attempt by
+    answering False.
 
     Refused when the cluster is another one, or another attempt is at work. A broker that gives no answer ends the
     attempt with its BrokerError: the next one goes on from there.
@@ -97,7 +101,7 @@ def apply_restore(
     attempt = ledger.attempt
     try:
         work.settle()
-        work.run()
+        work.run(progress)
     except BrokerError:
         ledger.close(work.summary(attempt=attempt).counts(), at_ms=now_ms())
         raise
@@ -168,12 +172,18 @@ class _Work:
             self._tell(told.intent.step, told.entry.attempt, results)
         self._open = []
 
-    def run(self) -> None:
+    def run(self, progress: Callable[[int, int], bool]) -> None:
         """Commit what is left, step by step."""
-        for _, own in groupby(self.left(), key=lambda numbered: numbered[1].group_id):
+        left = self.left()
+        behind, total = len(self._items) - len(left), len(self._items)
+        for _, own in groupby(left, key=lambda numbered: numbered[1].group_id):
             for some in _steps(own):
+                if not progress(behind, total):
+                    return
                 self._step += 1
                 self._do(some)
+                behind += len(some)
+        progress(behind, total)
 
     def _do(self, some: Sequence[Numbered]) -> None:
         """One step, from its intent to its outcome."""
@@ -267,7 +277,8 @@ def _outcome(place: tuple[int, int], row: RestoreRow, *, now: OffsetValue | None
     if at is not None:
         own, earlier, later = log[at], log[:at], log[at + 1 :]
         if now == row.put or later:
-            taken = next((record.value for record in reversed(earlier) if record.value is not None), None)
+            # What was there right before ours, if it came after the diff: what came and went is nothing that ours took.
+            taken = earlier[-1].value if earlier and earlier[-1].value != row.now else None
             return _result(
                 place,
                 "done" if taken is None else "raced",

@@ -155,15 +155,16 @@ def _written(record: TailRecord, group_id: str) -> Written | None:
         fields = None if record.value is None else decode_value(record_type, record.value)[1]
     except LogError:
         return None
-    value = None
+    value, timestamp_ms = None, record.timestamp_ms
     if fields is not None:
         stored = StoredOffset.from_value(fields, log_offset=record.log_offset, producer_id=record.producer_id)
         value = OffsetValue(
             committed_offset=stored.committed_offset, leader_epoch=stored.leader_epoch, metadata=stored.metadata
         )
+        timestamp_ms = stored.commit_timestamp_ms
     return Written(
         log_offset=record.log_offset,
         key=(key["topic"], key["partition"]),
         value=value,
-        timestamp_ms=record.timestamp_ms,
+        timestamp_ms=timestamp_ms,
     )

@@ -45,7 +45,10 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """An offset record of a group, as it lies in its log partition; a `value` of None is a tombstone."""
+    """An offset record of a group, as it lies in its log partition; a `value` of None is a tombstone.
+
+    `timestamp_ms` is when a value was committed, by which offset_changes knows it again; of a tombstone its record's.
+    """
 
     log_offset: int
     key: TopicPartition

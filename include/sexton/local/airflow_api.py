@@ -120,6 +120,15 @@ class AirflowApi:
         found = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {task["task_id"]: task for task in found}
 
+    def question(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """What a task asks people: subject, body, options, and the answer once there is one."""
+        found: dict[str, Any] = self._call("GET", _question(dag_id, run_id, task_id))
+        return found
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answer a task that asks, as the user of this API."""
+        self._call("PATCH", _question(dag_id, run_id, task_id), {"chosen_options": [option], "params_input": {}})
+
     def _call(self, method: str, path: str, body: Any = None, *, login: bool = True) -> Any:
         headers = {"Content-Type": "application/json"}
         if login:
@@ -141,6 +150,10 @@ class AirflowApi:
 
 class NotFoundError(SextonError):
     """Airflow knows no such thing."""
+
+
+def _question(dag_id: str, run_id: str, task_id: str) -> str:
+    return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
 
 
 def _instant(at_ms: int) -> str:

@@ -23,11 +23,12 @@ from sexton.kafka.admin import (
 )
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets
+from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.log.batch import encode_batch
 from sexton.records import encode_key
+from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit
 
 PARTITIONS = 4
@@ -191,3 +192,24 @@ def test_other_clients_may_not_append(there: ClientConfig, session: ClusterSessi
     producer.produce(OFFSETS_TOPIC, key=OFFSET_KEY, on_delivery=lambda error, _: refused.append(error.name()))
     producer.flush(10)
     assert refused == ["TOPIC_EXCEPTION"]
+
+
+def test_a_streams_group(session: ClusterSession, kafka_jars: list[Path]) -> None:
+    """Its members keep it from being deleted, and it stays a streams group without them."""
+    with streams_member(session, "streaming", ["numbers"], jars=kafka_jars) as member:
+        assert member.tasks == [0, 1, 2]
+        assert member.commit({("numbers", 0): 5, ("numbers", 1): 6}) == {("numbers", 0): None, ("numbers", 1): None}
+        (listed,) = (group for group in list_groups(session) if group.group_id == "streaming")
+        assert (listed.group_type, listed.state, listed.protocol_type) == ("streams", "Stable", "streams")
+        assert group_now(session, "streaming") == GroupNow(
+            exists=True, group_type="streams", state="Stable", protocol_type="streams"
+        )
+        assert delete_offsets(session, "streaming", {"numbers": [0]}) == {
+            ("numbers", 0): "GROUP_SUBSCRIBED_TO_TOPIC",
+        }
+        assert delete_group(session, "streaming") == "NON_EMPTY_GROUP"
+    assert group_now(session, "streaming").state == "Empty"
+    assert delete_offsets(session, "streaming", {"numbers": [0]}) == {("numbers", 0): None}
+    assert commit_offsets(session, "streaming", {("numbers", 2): (9, -1, "")}) == {("numbers", 2): None}
+    assert committed_offsets(session, "streaming").keys() == {("numbers", 1), ("numbers", 2)}
+    assert delete_group(session, "streaming") is None

@@ -48,7 +48,7 @@ def run_of(
         now_ms=BASE_MS + 70_000,
         profile=profile,
     )
-    rows["offset_verdicts"] = [{**row, "log_partition": 0, "left_topic": False} for row in verdicts.to_pylist()]
+    rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
     if not (loaded.undecodable or loaded.load_would_fail):
         own = [
             {

@@ -38,7 +38,8 @@ def judge(
     """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
 
     Columns: the key, broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an
-    event can make it expire), base_timestamp_ms (NULL under an explicit expiry).
+    event can make it expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see
+    `coordinator.explained`).
     """
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
@@ -52,11 +53,12 @@ def judge(
     groups_matter = profile.expiry is not Expiry.OWN_STAMP
     since_empty = classic & has_protocol & is_empty & _mask(pc.is_valid(of_group["current_state_timestamp_ms"]))
     since_empty &= groups_matter
-    knows_topics = _mask(pc.equal(of_group["protocol_type"], "consumer")) & _mask(of_group["subscription_known"])
-    knows_topics &= profile.expiry is Expiry.UNSUBSCRIBED
+    is_readable = _mask(pc.equal(of_group["protocol_type"], "consumer")) & (profile.expiry is Expiry.UNSUBSCRIBED)
+    knows_topics = is_readable & _mask(of_group["subscription_known"])
     active = classic & has_protocol & ~is_empty & ~knows_topics & groups_matter
     follows_topics = ~simple & ~active & ~(classic & is_empty) & ~((kind == "Streams") & is_empty) & groups_matter
-    subscribed = follows_topics & _contains(_subscriptions(groups), offsets.select(["group_id", "topic"]))
+    is_listed = _contains(_subscriptions(groups), offsets.select(["group_id", "topic"]))
+    subscribed = follows_topics & is_listed
     is_pending = _contains(pending.select(KEY), offsets.select(KEY)) & profile.pending_blocks_expiry
 
     explicit = _mask(pc.is_valid(offsets["expire_timestamp_ms"]))
@@ -74,20 +76,32 @@ def judge(
             due = (now_ms >= due_at) & is_instant
 
     shared = kind == "Share"
-    reason = np.select(
-        [shared, active, subscribed, ~due, is_pending, explicit],
-        ["share_group", "group_active", "subscribed", "not_due", "pending_transaction", "expired_explicit"],
-        default="expired",
+    reason = _first_of(shared, active, subscribed, ~due, is_pending, explicit)
+    expires, not_due = reason >= _EXPLICIT, reason == _NOT_DUE
+    has_instant = (expires | not_due) & is_instant
+    # A commit does not make a group less empty: what counts from when it became so stays due.
+    stays_due = since_empty & (_int64(of_group["current_state_timestamp_ms"]) <= now_ms - retention_ms)
+    turned_by = _first_of(
+        not_due & ~is_instant & since_empty | shared,
+        not_due & ~is_instant,
+        not_due,
+        reason == _SUBSCRIBED,
+        (reason == _ACTIVE) & is_readable,
+        reason == _ACTIVE,
+        reason == _PENDING,
+        stays_due,
+        np.full(len(due), groups_matter),
     )
-    expires = np.isin(reason, ["expired", "expired_explicit"])
-    has_instant = (expires | (reason == "not_due")) & is_instant
+    left = _mask(pc.greater(of_group["member_count"], 0)) & _mask(of_group["subscription_known"]) & ~is_listed
     return pa.table(
         {
             **{name: offsets[name] for name in KEY},
-            "broker_verdict": pa.array(np.where(expires, "expire", "keep"), pa.string()),
-            "broker_reason": pa.array(reason, pa.string()),
+            "broker_verdict": pc.if_else(pa.array(expires), "expire", "keep"),
+            "broker_reason": _REASONS.take(pa.array(reason)),
             "broker_expires_at_ms": pa.array(due_at, pa.int64(), mask=~has_instant),
             "base_timestamp_ms": pa.array(base, pa.int64(), mask=explicit),
+            "changes_by": _TURNED_BY.take(pa.array(turned_by)),
+            "left_topic": pa.array(left),
         },
         schema=_VERDICTS,
     )
@@ -146,7 +160,40 @@ def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profi
     return pc.and_(bare, pa.scalar(profile.deletes_groups))
 
 
-_GROUP_COLUMNS = ["group_type", "state", "protocol_type", "current_state_timestamp_ms", "subscription_known"]
+_GROUP_COLUMNS = [
+    "group_type",
+    "state",
+    "protocol_type",
+    "current_state_timestamp_ms",
+    "subscription_known",
+    "member_count",
+]
+_SHARED, _ACTIVE, _SUBSCRIBED, _NOT_DUE, _PENDING, _EXPLICIT = range(6)
+_REASONS = pa.array(
+    [
+        "share_group",
+        "group_active",
+        "subscribed",
+        "not_due",
+        "pending_transaction",
+        "expired_explicit",
+        "expired",
+    ]
+)
+_TURNED_BY = pa.array(
+    [
+        None,
+        "commit",
+        "time",
+        "subscription, group_empty",
+        "subscription, group_empty",
+        "group_empty",
+        "transaction_end",
+        "subscription",
+        "commit, subscription",
+        "commit",
+    ]
+)
 _VERDICTS = pa.schema(
     [
         ("group_id", pa.string()),
@@ -156,8 +203,15 @@ _VERDICTS = pa.schema(
         ("broker_reason", pa.string()),
         ("broker_expires_at_ms", pa.int64()),
         ("base_timestamp_ms", pa.int64()),
+        ("changes_by", pa.string()),
+        ("left_topic", pa.bool_()),
     ]
 )
+
+
+def _first_of(*conditions: Mask) -> npt.NDArray[np.int8]:
+    """For each row the number of the first condition that holds, or how many there are."""
+    return np.select(conditions, [np.int8(n) for n in range(len(conditions))], default=np.int8(len(conditions)))
 
 
 def _mask(values: pa.Array) -> Mask:

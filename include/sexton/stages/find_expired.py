@@ -1,4 +1,5 @@
-"""find_expired: what the broker would do with every offset at as_of, and why (the table offset_verdicts).
+"""find_expired: what the broker would do with every offset at as_of, why, what would turn that, and what is odd about
+the offset (the table offset_verdicts).
 
 Policies will add their own verdict beside the broker's; without one the policy columns are NULL.
 """
@@ -6,25 +7,20 @@ Policies will add their own verdict beside the broker's; without one the policy 
 import pyarrow as pa
 
 from sexton.coordinator.profiles import profile_of
+from sexton.kernels.orphans import KnownTopics, against_topics
+from sexton.kernels.pins import pins
 from sexton.kernels.sweep import held_offsets, judge
-from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
 from sexton.stages.spark import Engine
 from sexton.tables import TABLES
 
 TABLE = "offset_verdicts"
-_FORECAST = "expiry_forecast"
 _NOT_TOLD = (
     "policy_verdict",
     "policy_reason",
     "policy_rule",
     "policy_expires_at_ms",
     "policy_owner",
-    "changes_by",
-    "orphan",
-    "behind_log_start",
-    "pinned_by_producer_id",
-    "pinned_first_log_offset",
-    "pinned_since_ms",
 )
 
 
@@ -51,19 +47,34 @@ def read_held(folder: RunFolder, log_partition: int) -> pa.Table:
 _HELD = ("committed_offsets", "unreachable_offsets")
 
 
+def known_topics(folder: RunFolder, record: RunRecord) -> KnownTopics | None:
+    """The cluster's topics as the run knows them; None where nothing was recorded of them."""
+    if not record.has_topics:
+        return None
+    return KnownTopics(
+        partitions=folder.read_table("topic_partitions", WHOLE_RUN),
+        sees_all=bool(record.sees_all_topics),
+        recorded_at_ms=record.topics_at_ms,
+    )
+
+
 def _judge(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
     offsets = read_held(folder, log_partition)
+    pending = folder.read_table("pending_offsets", log_partition)
     verdicts = judge(
         offsets,
         folder.read_table("groups", log_partition),
-        folder.read_table("pending_offsets", log_partition),
+        pending,
         retention_ms=record.retention_ms,
         now_ms=record.as_of_ms,
         profile=profile_of(record.profile),
     )
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
-    verdicts = verdicts.append_column("left_topic", pa.repeat(pa.scalar(False), verdicts.num_rows))
+    about_topics = against_topics(offsets, known_topics(folder, record))
+    pinned = pins(offsets, pending, folder.read_table("open_transactions", log_partition))
+    for more in (about_topics, pinned):
+        for name in more.column_names:
+            verdicts = verdicts.append_column(name, more[name])
     for name in _NOT_TOLD:
         verdicts = verdicts.append_column(name, pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type))
-    folder.write_table(record, _FORECAST, TABLES[_FORECAST].arrow_schema(with_run=False).empty_table(), log_partition)
     return folder.write_table(record, TABLE, verdicts, log_partition)

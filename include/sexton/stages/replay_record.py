@@ -98,6 +98,8 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         coverage_reason=coverage.reason,
         inflated_cap_bytes=settings().inflated_cap_bytes,
         has_topics=source.topics is not None,
+        topics_at_ms=source.topics_at_ms,
+        sees_all_topics=source.sees_all_topics,
         warnings=[
             *source.warnings,
             *choice.warnings,

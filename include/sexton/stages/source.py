@@ -39,6 +39,10 @@ class LogSource:
     topic_id: str = "unknown"
     partition_count: int | None = None
     topics: list[dict[str, Any]] | None = None
+    topics_at_ms: int | None = None
+    """When `topics` were recorded; None for those of a file, which are taken as told."""
+    sees_all_topics: bool | None = None
+    """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
     load_buffer_bytes: int = DEFAULT_LOAD_BUFFER_BYTES
     broker_version: str | None = None
@@ -82,6 +86,7 @@ def open_segments(root: str, *, topics_file: str | None) -> LogSource:
         topic_id=topic_id or (own or {}).get("id") or "unknown",
         partition_count=len(own["partitions"]) if own else None,
         topics=topics,
+        sees_all_topics=True if topics_file else None,
     )
 
 
@@ -106,6 +111,7 @@ def open_archive(
     facts, no_facts = _facts(fs, path, cluster, as_of_ms)
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
     told = facts.settings if facts else {}
+    of_topics = facts if facts and not topics_file else None
     minutes = told.get("offsets.retention.minutes")
     histories = _histories(fs, path, settled)
     return LogSource(
@@ -115,6 +121,8 @@ def open_archive(
         topic_id=settled.topic_id,
         partition_count=settled.partition_count,
         topics=topics,
+        topics_at_ms=of_topics.taken_at_ms if of_topics else None,
+        sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=int(minutes) if minutes else None,
         load_buffer_bytes=int(told.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,

@@ -1,0 +1,73 @@
+"""Offsets against the cluster's topics, as Arrow columns: orphans of three kinds, and what lies behind the log's start.
+
+The rules are `coordinator.explained`, told once more without a Python object per offset; the tests hold one against the
+other.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopics:
+    """The cluster's topics: rows of topic_partitions, in any order; without a row nothing is known of any topic.
+
+    Who does not see all of them (`sees_all`) cannot tell that one is gone. `recorded_at_ms` is None where nothing tells
+    it: then they stand for every instant.
+    """
+
+    partitions: pa.Table
+    sees_all: bool = True
+    recorded_at_ms: int | None = None
+
+
+def against_topics(offsets: pa.Table, known: KnownTopics | None) -> pa.Table:
+    """For each row of `offsets`, in its order: orphan (NULL where it is none, or nobody can tell), behind_log_start.
+
+    `known` is None where nothing was recorded.
+    """
+    count = offsets.num_rows
+    if known is None:
+        return pa.table({"orphan": pa.nulls(count, pa.string()), "behind_log_start": pa.nulls(count, pa.bool_())})
+    names, ids, first, sizes, log_starts = _by_topic(known.partitions)
+    at_topic = np.asarray(pc.fill_null(pc.index_in(offsets["topic"], value_set=names), len(names)))
+    partition = np.asarray(offsets["partition"]).astype(np.int64)
+    has_topic = at_topic < len(names)
+    has_partition = has_topic & (partition >= 0) & (partition < np.append(sizes, 0)[at_topic])
+    now_id = pa.chunked_array([ids, pa.nulls(1, pa.string())]).take(pa.array(at_topic))
+    is_another = np.asarray(pc.fill_null(pc.not_equal(offsets["topic_id"], now_id), False))
+    told = np.ones(count, bool)
+    if known.recorded_at_ms is not None:  # a commit proves its topic, whatever was recorded before
+        told = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
+    kind = np.select([~told, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
+    place = np.where(has_partition, np.append(first, 0)[at_topic] + partition, len(log_starts) - 1)
+    starts = log_starts[place]
+    has_start = has_partition & (starts >= 0) & (kind == _NONE)
+    is_behind = np.asarray(offsets["committed_offset"]) < starts
+    return pa.table(
+        {"orphan": _KINDS.take(pa.array(kind)), "behind_log_start": pa.array(is_behind, pa.bool_(), mask=~has_start)}
+    )
+
+
+_KINDS = pa.array(["topic_gone", "topic_recreated", "partition_gone", None])
+_NONE = len(_KINDS) - 1
+_Numbers = npt.NDArray[np.int64]
+
+
+def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers]:
+    """Of each topic its name, id, the row of its partition 0 and how many there are; of all rows the log starts.
+
+    Behind the log starts there is one more, of nothing.
+    """
+    rows = partitions.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks()
+    runs = pc.run_end_encode(rows["topic"].combine_chunks()) if rows.num_rows else None
+    ends = np.zeros(0, np.int64) if runs is None else np.asarray(runs.run_ends).astype(np.int64)
+    first = np.append(0, ends)[:-1]
+    of_first = rows.take(pa.array(first))
+    starts = np.append(np.asarray(rows["log_start_offset"]).astype(np.int64), -1)
+    names, ids = (of_first[name].combine_chunks() for name in ("topic", "topic_id"))
+    return names, ids, first, ends - first, starts

@@ -26,6 +26,7 @@ FINAL = frozenset({"done", "gone", "changed_since", "raced"})
 WRITTEN = frozenset({"done", "raced"})
 """Outcomes of a call that took effect."""
 
+NO_STEP = -1
 _DIGEST = "sha256"
 
 
@@ -115,14 +116,18 @@ class Intent(_Told):
 class StepOutcome(_Told):
     """Written after it; `of_attempt` is an earlier attempt where this one settles what that left open.
 
-    Items that no call was made for are told together, as step -1 of their attempt.
+    Items that no call was made for are told as step -1 of their attempt.
     """
 
     step: int
     of_attempt: int
     items: list[Result]
     window_ms: float | None = Field(default=None, description="between the last look and the answer of the call")
-    not_tried: list[Item] = Field(default_factory=list, description="items that no call was made for, with a result")
+    beyond: list[Item] = Field(
+        default_factory=list,
+        description="items with a result here that no intent names: those that no call was made for, and offsets that "
+        "the plan does not know and a race took along",
+    )
 
 
 class Close(_Told):

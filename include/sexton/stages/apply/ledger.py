@@ -28,11 +28,13 @@ from sexton.log.lineage import LEDGER_FOLDER
 from sexton.log.store import child_folders, safe_name
 from sexton.stages.apply.entries import (
     WRITTEN,
+    Action,
     Body,
     Claim,
     Close,
     Entry,
     Intent,
+    Item,
     Kind,
     Owner,
     Result,
@@ -184,10 +186,10 @@ def acts_of(
     removed: dict[OffsetKey, list[Act]] = {}
     restored: dict[OffsetKey, list[Act]] = {}
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        for told in told_of(Ledger(fs, root, cluster_id, plan_id).entries()):
-            acts = removed if told.intent.action == "tombstone" else restored
-            for key, act in _acts(plan_id, told):
-                acts.setdefault(key, []).append(act)
+        for action, key, act in _acts(plan_id, Ledger(fs, root, cluster_id, plan_id).entries()):
+            acts = removed if action == "tombstone" else restored
+            if act not in acts.setdefault(key, []):
+                acts[key].append(act)
     return removed, restored
 
 
@@ -205,10 +207,12 @@ class Told:
     @property
     def is_open(self) -> bool:
         """Whether nobody has told yet what came of some of it."""
-        return any(
-            item.place not in self.results or self.results[item.place][0].outcome == "unknown"
-            for item in self.intent.items
-        )
+        return any(map(self.is_open_for, self.intent.items))
+
+    def is_open_for(self, item: Item) -> bool:
+        """The same of one item of the intent."""
+        known = self.results.get(item.place)
+        return known is None or known[0].outcome == "unknown"
 
 
 def told_of(entries: Sequence[Entry]) -> list[Told]:
@@ -227,18 +231,26 @@ def told_of(entries: Sequence[Entry]) -> list[Told]:
     ]
 
 
-def _acts(plan_id: str, told: Told) -> Iterator[tuple[OffsetKey, Act]]:
-    for item in told.intent.items:
-        if item.key is None:
+def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, Act]]:
+    """What was written, and what may have been. Offsets that only a race took along are named by no intent."""
+    told = told_of(entries)
+    items = {item.place: (each.intent.action, item) for each in told for item in each.intent.items}
+    begun_ms = {item.place: each.entry.at_ms for each in told for item in each.intent.items}
+    for each in told:
+        for item in each.intent.items:
+            if item.key is not None and each.is_open_for(item):
+                yield each.intent.action, item.key, Act(plan_id=plan_id, intent_at_ms=each.entry.at_ms)
+    for entry in entries:
+        if not isinstance(entry.body, StepOutcome):
             continue
-        result, entry = told.results.get(item.place, (None, None))
-        if result is None or result.outcome == "unknown":
-            yield item.key, Act(plan_id=plan_id, intent_at_ms=told.entry.at_ms)
-        elif result.outcome in WRITTEN:
-            assert entry is not None
+        beyond = {item.place: item for item in entry.body.beyond}
+        for result in entry.body.items:
+            action, item = items.get(result.place) or ("tombstone", beyond[result.place])
+            if item.key is None or result.outcome not in WRITTEN:
+                continue
             at_ms = result.written_timestamp_ms
-            begun_ms, ended_ms = (told.entry.at_ms, entry.at_ms) if at_ms is None else (at_ms, at_ms)
-            yield item.key, Act(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=ended_ms)
+            span = (begun_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
+            yield action, item.key, Act(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
 
 
 def _place_in(name: str) -> tuple[int, int]:

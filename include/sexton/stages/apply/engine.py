@@ -1,0 +1,160 @@
+"""Applying a plan: an attempt from its claim to its close, group by group, and going on where an earlier one stopped.
+
+Every step can die. The next attempt reads what the ledger left open, settles it by reading the cluster, and goes on
+with what has no final outcome; a plan that has only final ones is applied, and applying it again does nothing.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+from sexton import __version__
+from sexton.errors import Refused
+from sexton.kill_points import reach
+from sexton.stages.apply.attempt import TRIES, Attempt, Clocks
+from sexton.stages.apply.calling import take
+from sexton.stages.apply.freshness import look
+from sexton.stages.apply.guards import Rules, check_clock, check_cluster, check_plan
+from sexton.stages.apply.ledger import Ledger
+from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
+from sexton.stages.apply.port import BrokerTime, ClusterPort
+from sexton.stages.apply.putback import put_back
+from sexton.stages.apply.resume import look_for_late_ones, settle_open
+from sexton.stages.apply.standing import Standing
+from sexton.stages.apply.steps import GroupWork, batch_limit, work_of
+from sexton.stages.apply.summary import ApplySummary, summarize
+from sexton.stages.plan_record import Plan
+
+Sink = Literal["plan", "coordinator", "log"]
+RETRY_WAIT_S = 0.5
+
+Tell = Callable[[int, int], None]
+"""Hears of progress: groups done, of how many."""
+
+
+def apply_plan(
+    port: ClusterPort,
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    sink: Sink,
+    rules: Rules,
+    clocks: Clocks,
+    tell: Tell | None = None,
+) -> ApplySummary:
+    """Apply a plan that was read and found whole; what became of it.
+
+    Refused when a guard says no, before anything is touched, or when another attempt has taken over. BrokerError when
+    the cluster cannot be read any more: the attempt stays open, and the next one settles what is not known.
+    """
+    entries = ledger.entries()
+    standing = Standing.of(entries)
+    work = work_of(plan)
+    check_plan(plan, rules, now_ms=clocks.now_ms())
+    last = entries[-1].attempt if entries else 0
+    if sink == "log" and not rules.allow_log_sink:
+        raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
+    if is_applied(work, standing) or sink == "plan":
+        return summarize(plan, standing, sink=sink, attempt=last)
+    identity = port.identity()
+    check_cluster(plan, work, identity)
+    time = port.broker_time()
+    check_clock(plan, rules, time, now_ms=clocks.now_ms())
+    reach("apply.checked")
+    entries = ledger.claim(
+        at_ms=clocks.now_ms(),
+        lease_ms=rules.lease_ms,
+        approved_by=rules.approved_by,
+        sink=sink,
+        plan_sha256=plan.sha256,
+        about=_about(plan, time, now_ms=clocks.now_ms()),
+    )
+    attempt = Attempt(
+        port=port,
+        plan=plan,
+        ledger=ledger,
+        rules=rules,
+        clocks=clocks,
+        work=work,
+        max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
+        standing=Standing.of(entries),
+    )
+    try:
+        _go_on(attempt, sink=sink, tell=tell)
+    except Refused:
+        with suppress(Refused):
+            ledger.close(attempt.standing.counts(), at_ms=clocks.now_ms())
+        raise
+    reach("apply.ended")
+    summary = summarize(plan, attempt.standing, sink=sink, attempt=ledger.attempt)
+    ledger.close(summary.counts, at_ms=clocks.now_ms())
+    reach("apply.closed")
+    return summary
+
+
+def is_applied(work: list[GroupWork], standing: Standing) -> bool:
+    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
+    return (
+        all(standing.is_final(row.place) for group in work for row in group.rows)
+        and not standing.open
+        and not standing.unreturned()
+    )
+
+
+def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
+    settle_open(attempt)
+    reach("apply.settled")
+    for done, group in enumerate(attempt.work):
+        if tell is not None:
+            tell(done, len(attempt.work))
+        put_back(attempt, group)
+        _remove(attempt, group)
+        reach("apply.between")
+    if sink == "log":
+        for group in attempt.work:
+            append_orphans(attempt, group)
+    look_for_late_ones(attempt)
+    if tell is not None:
+        tell(len(attempt.work), len(attempt.work))
+
+
+def _remove(attempt: Attempt, group: GroupWork) -> None:
+    """Do what is left of a group, and try again what surely was not done."""
+    for number in range(TRIES):
+        rows = [row for row in group.rows if not attempt.standing.is_final(row.place)]
+        if not rows:
+            return
+        found = look(
+            attempt.port,
+            attempt.watch(group.log_partition),
+            group,
+            rows,
+            as_of_ms=attempt.plan.record.as_of_ms,
+            intended=attempt.standing.intended,
+        )
+        if found.results:
+            told = {result.place for result in found.results}
+            attempt.conclude(found.results, beyond=[row.item for row in rows if row.place in told])
+        reach("apply.looked")
+        for step in group.steps(found.fresh, max_batch_bytes=attempt.max_batch_bytes):
+            take(attempt, group, step, found)
+        if not any(_may_be_tried(attempt, group, row.place) for row in found.fresh):
+            return
+        attempt.clocks.sleep(RETRY_WAIT_S * 2**number)
+
+
+def _may_be_tried(attempt: Attempt, group: GroupWork, place: tuple[int, int]) -> bool:
+    """Whether another look may help: surely not done, or refused alone and then gone with its group."""
+    result = attempt.standing.results.get(place)
+    if result is None:
+        return False
+    return result.outcome == "not_done" or (group.is_whole and result.error == TOPIC_GONE)
+
+
+def _about(plan: Plan, time: BrokerTime, *, now_ms: int) -> dict[str, object]:
+    return {
+        "as_of_ms": plan.record.as_of_ms,
+        "broker_ahead_ms": None if time.now_ms is None else time.now_ms - now_ms,
+        "code_version": __version__,
+        "policy_sha256": plan.record.policy_sha256,
+    }

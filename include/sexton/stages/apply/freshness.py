@@ -1,0 +1,184 @@
+"""Whether a group is still as the plan saw it: by the log's tail, by OffsetFetch, and by the coordinator's own word.
+
+There is no compare-and-delete in Kafka's API, so this is looked at as late as can be, and what fell in between is
+looked for afterwards (readback.py). A group that has written anything but tombstones since the plan was made is left
+alone as a whole: a rule may hang on what the group did, and the next plan will see it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.kafka.admin import GroupNow
+from sexton.kafka.facts import CommittedOffset
+from sexton.stages.apply.entries import Item, Result, Value
+from sexton.stages.apply.port import ClusterPort, TopicPartition
+from sexton.stages.apply.steps import GroupWork, Planned
+from sexton.stages.apply.watch import LogWatch, Seen
+
+UNSTABLE = 88
+"""UNSTABLE_OFFSET_COMMIT: a transaction may still change it (KIP-447)."""
+EMPTY_STATES = frozenset({"Empty", "Dead"})
+SHARE = "share"
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look at a group found: `fresh` rows are as planned, all others have a result.
+
+    `end` is up to where the log was read before, `checks` are what the ledger keeps of it.
+    """
+
+    end: int
+    fresh: tuple[Planned, ...]
+    results: tuple[Result, ...]
+    checks: dict[str, Any]
+
+
+def look(
+    port: ClusterPort,
+    watch: LogWatch,
+    work: GroupWork,
+    rows: Sequence[Planned],
+    *,
+    as_of_ms: int,
+    intended: Collection[tuple[int, int]],
+) -> Look:
+    """Compare some rows of a group with the cluster. `intended` are those that an attempt of ours may have removed."""
+    end = watch.read()
+    seen = watch.seen(work.group_id, since=work.cut)
+    stable = port.committed(work.group_id, require_stable=True)
+    plain = port.committed(work.group_id, require_stable=False)
+    now = port.group_now(work.group_id)
+    checks = {
+        "log_offset": end,
+        "records_since": len(seen),
+        "group_type": now.group_type,
+        "state": now.state,
+        "members": now.member_count,
+        "offsets": len(plain),
+    }
+    buried = {one.identity: one for one in seen if one.is_tombstone}
+    why = _why_not(work, now, seen, plain)
+    results: list[Result] = []
+    fresh: list[Planned] = []
+    for row in rows:
+        if (grave := buried.get(row.identity)) is not None and not _is_back(row, plain):
+            results.append(_buried(row, grave, is_ours=row.place in intended))
+        elif why is not None:
+            results.append(_result(row.item, "changed_since", why[0], found=why[1]))
+        elif (result := _differs(row, stable, plain, as_of_ms=as_of_ms)) is not None:
+            results.append(result)
+        else:
+            fresh.append(row)
+    if work.is_whole and any(result.outcome not in ("gone", "done") for result in results):
+        # A group goes as a whole or not at all: what is left of it was not looked at as a whole either.
+        told = "the group is no longer what the plan would remove as a whole"
+        results += [_result(row.item, "changed_since", told) for row in fresh]
+        fresh = []
+    return Look(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks)
+
+
+def still_so(port: ClusterPort, watch: LogWatch, work: GroupWork, rows: Sequence[Planned], *, since: int) -> str | None:
+    """The last look before a call: what has changed since the one before, None for nothing.
+
+    OffsetFetch that asks for what is stable waits for commits that are being written; whatever was committed before its
+    answer is then below the high watermark, so that the log tells the rest.
+    """
+    stable = port.committed(work.group_id, require_stable=True)
+    watch.read()
+    if late := [one for one in watch.seen(work.group_id, since=since) if not one.is_tombstone]:
+        return _written(late[-1])
+    for row in rows:
+        if row.is_offset and not equals(row.item.before, stable.get(row.topic_partition)):
+            return f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
+    return None
+
+
+def equals(planned: Value | None, now: CommittedOffset | None) -> bool:
+    """Whether a committed offset is the one of the plan, as far as OffsetFetch tells."""
+    if planned is None or now is None or now.error_code:
+        return False
+    epoch = -1 if planned.leader_epoch is None else planned.leader_epoch
+    told = planned.committed_offset, epoch, planned.metadata
+    return told == (now.committed_offset, now.leader_epoch, now.metadata)
+
+
+def has_members(now: GroupNow) -> bool:
+    """Whether a group that is there has members, or may have."""
+    return now.exists and (now.state not in EMPTY_STATES or bool(now.member_count))
+
+
+def _why_not(work: GroupWork, now: GroupNow, seen: Sequence[Seen], plain: Offsets) -> tuple[str, Value | None] | None:
+    """Why nothing of the group is touched, None when it may be; and the newer value when it is one."""
+    if written := [one for one in seen if not one.is_tombstone]:
+        return _written(written[-1]), written[-1].value
+    if now.exists and now.group_type == SHARE:
+        return "it is a share group now", None
+    if not work.is_whole:
+        return None
+    if has_members(now):
+        return f"the group is {now.state}", None
+    known = {row.topic_partition for row in work.rows if row.is_offset}
+    if more := sorted(set(plain) - known):
+        return (
+            f"the group has offsets that the plan does not know: {more[0][0]}-{more[0][1]} and {len(more) - 1} more",
+            None,
+        )
+    return None
+
+
+def _written(one: Seen) -> str:
+    what = "a commit" if one.is_offset else f"a record of type {one.record_type}"
+    by = f" of producer {one.producer_id}" if one.producer_id >= 0 else ""
+    return f"the group has written since the plan was made: {what}{by} at log_offset {one.log_offset}"
+
+
+def _is_back(row: Planned, plain: Offsets) -> bool:
+    return row.is_offset and row.topic_partition in plain
+
+
+def _buried(row: Planned, grave: Seen, *, is_ours: bool) -> Result:
+    """A row whose tombstone is in the log already: an earlier attempt of ours wrote it, or somebody else."""
+    return Result(
+        log_partition=row.item.log_partition,
+        position=row.item.position,
+        outcome="done" if is_ours else "gone",
+        error="by an earlier attempt" if is_ours else "somebody else has removed it",
+        written_log_offset=grave.log_offset,
+        written_timestamp_ms=grave.timestamp_ms,
+    )
+
+
+def _differs(row: Planned, stable: Offsets, plain: Offsets, *, as_of_ms: int) -> Result | None:
+    """The result of an offset that is not the plan's any more; None when it is, and for a record of the group."""
+    item = row.item
+    if not row.is_offset:
+        return None
+    assert item.before is not None
+    stamp_ms = item.before.commit_timestamp_ms
+    if stamp_ms is not None and stamp_ms > as_of_ms:
+        return _result(item, "refused", f"it is stamped {stamp_ms} ms, after the instant of the plan: never early")
+    now, unstable = plain.get(row.topic_partition), stable.get(row.topic_partition)
+    if now is None and unstable is None:
+        told = "neither OffsetFetch nor the log since the plan shows it: allow this principal DESCRIBE on the topic"
+        return _result(item, "refused", told)
+    if unstable is not None and unstable.error_code == UNSTABLE:
+        return _result(item, "changed_since", "a transaction that is open may change it")
+    for answer in (now, unstable):
+        if not equals(item.before, answer):
+            return _result(item, "changed_since", "the committed offset is another", found=_value(answer))
+    return None
+
+
+def _value(now: CommittedOffset | None) -> Value | None:
+    if now is None or now.error_code:
+        return None
+    epoch = None if now.leader_epoch < 0 else now.leader_epoch
+    return Value(committed_offset=now.committed_offset, leader_epoch=epoch, metadata=now.metadata)
+
+
+def _result(item: Item, outcome: Any, error: str, *, found: Value | None = None) -> Result:
+    return Result(log_partition=item.log_partition, position=item.position, outcome=outcome, error=error, found=found)

@@ -1,0 +1,80 @@
+"""Where a plan stands: what the ledger says of each item, over all attempts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sexton.coordinator.offsets import OffsetKey
+from sexton.stages.apply.entries import FINAL, WRITTEN, Entry, Intent, Item, Result, StepOutcome
+from sexton.stages.apply.ledger import Told, told_of
+
+Place = tuple[int, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
+
+    `intended` are items that a call may have been made for; `open` the intents whose outcome nobody knew at the begin;
+    `restored` the items that are put back, `returned` by their key from which log_offset on nothing needs to be.
+    """
+
+    items: dict[Place, Item] = field(default_factory=dict)
+    results: dict[Place, Result] = field(default_factory=dict)
+    intended: set[Place] = field(default_factory=set)
+    restored: set[Place] = field(default_factory=set)
+    returned: dict[OffsetKey, int] = field(default_factory=dict)
+    windows_ms: list[float] = field(default_factory=list)
+    open: list[Told] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> "Standing":
+        found = cls(open=[told for told in told_of(entries) if told.is_open])
+        for entry in entries:
+            found.take(entry.body)
+        return found
+
+    def take(self, body: object) -> None:
+        """Go on with what another entry says."""
+        if isinstance(body, Intent):
+            self.items |= {item.place: item for item in body.items}
+            self.intended |= {item.place for item in body.items if body.action == "tombstone"}
+            if body.action == "restore":
+                self.restored |= {item.place for item in body.items}
+                self.returned |= {item.key: int(body.checks.get("log_offset", 0)) for item in body.items if item.key}
+        elif isinstance(body, StepOutcome):
+            self.items |= {item.place: item for item in body.beyond}
+            for result in body.items:
+                if _counts_more(result, self.results.get(result.place)):
+                    self.results[result.place] = result
+            if body.window_ms is not None:
+                self.windows_ms.append(body.window_ms)
+
+    def is_final(self, place: Place) -> bool:
+        """Whether nothing is to be done about an item any more."""
+        result = self.results.get(place)
+        return result is not None and result.outcome in FINAL
+
+    def unreturned(self) -> list[tuple[Item, Result]]:
+        """Items that took a newer commit along, and that no restore was begun for since."""
+        return [
+            (self.items[place], result)
+            for place, result in self.results.items()
+            if result.outcome == "raced"
+            and result.found is not None
+            and (result.written_log_offset or 0) > self._returned_to(self.items[place])
+        ]
+
+    def _returned_to(self, item: Item) -> int:
+        return self.returned.get(item.key, -1) if item.key else -1
+
+    def counts(self) -> Counter[str]:
+        """Items by outcome, without what was put back."""
+        return Counter(str(result.outcome) for place, result in self.results.items() if place not in self.restored)
+
+
+def _counts_more(result: Result, known: Result | None) -> bool:
+    """That something was written is never forgotten; else what was found last."""
+    if known is None or result.outcome in WRITTEN:
+        return known is None or known.outcome not in WRITTEN or result.outcome == "raced"
+    return known.outcome not in FINAL and result.outcome != "unknown"

@@ -1,0 +1,336 @@
+"""Clusters with a plan, applying it however often it takes, and what must be true of ledger and log afterwards."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton import __version__
+from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
+from sexton.errors import BrokerError, Refused
+from sexton.stages.apply.attempt import Clocks
+from sexton.stages.apply.engine import apply_plan
+from sexton.stages.apply.entries import Item, Owner, Result
+from sexton.stages.apply.guards import Rules
+from sexton.stages.apply.ledger import Ledger, acts_of, told_of
+from sexton.stages.apply.port import ClusterPort
+from sexton.stages.apply.standing import Standing
+from sexton.stages.apply.summary import ApplySummary
+from sexton.stages.plan_record import TOMBSTONES, UNDO, Plan, PlanRecord
+from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
+
+LOCAL = pafs.LocalFileSystem()
+HOUR_MS = 3_600_000
+LEASE_MS = 600_000
+RUNS_AT_MOST = 40
+
+
+def dead_owner(token: str = "dead") -> Owner:
+    """Of a process that nobody can see: only the lease tells that it is gone."""
+    return Owner(host="elsewhere", pid=1, started_at_ms=0, token=token)
+
+
+@dataclass
+class World:
+    """A cluster, a plan made from it, and an archive folder with its ledger."""
+
+    cluster: SimCluster
+    plan: Plan
+    root: Path
+    summaries: list[ApplySummary] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(LOCAL, str(self.root), self.cluster.cluster_id, self.plan.record.plan_id)
+
+    def rules(self, **changes: Any) -> Rules:
+        told = {
+            "approved_by": "ann",
+            "plan_sha256": self.plan.sha256,
+            "policy_sha256": None,
+            "max_age_ms": 1_000 * HOUR_MS,
+            "lease_ms": LEASE_MS,
+            "allow_log_sink": True,
+        }
+        return Rules(**{**told, **changes})
+
+    @property
+    def clocks(self) -> Clocks:
+        def sleep(seconds: float) -> None:
+            self.cluster.now_ms += int(seconds * 1000)
+
+        return Clocks(now_ms=lambda: self.cluster.now_ms, ticks_ms=lambda: float(self.cluster.now_ms), sleep=sleep)
+
+    def apply(
+        self, *, sink: str = "log", port: ClusterPort | None = None, ledger: Ledger | None = None, **rules: Any
+    ) -> ApplySummary:
+        summary = apply_plan(
+            port or self.cluster,
+            self.plan,
+            ledger or self.ledger,
+            sink=sink,  # type: ignore[arg-type]
+            rules=self.rules(**rules),
+            clocks=self.clocks,
+        )
+        self.summaries.append(summary)
+        return summary
+
+    def apply_until_done(self, *, sink: str = "log") -> ApplySummary:
+        """As a scheduler would: again after whatever broke, and once more at the end, when the cluster is quiet."""
+        for number in range(RUNS_AT_MOST):
+            owner = dead_owner(str(number))
+            ledger = Ledger(LOCAL, str(self.root), self.cluster.cluster_id, self.plan.record.plan_id, owner=owner)
+            try:
+                self.apply(sink=sink, ledger=ledger)
+                break
+            except BrokerError:
+                self.cluster.now_ms += LEASE_MS + 1
+        self.cluster.drain()
+        self.cluster.faults = Faults(interference=0)
+        self.cluster.now_ms += LEASE_MS + 1
+        return self.apply(sink=sink)
+
+
+def world(seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True) -> World:
+    """A cluster with groups of several kinds, and a plan for some of what they have; the same for the same seed."""
+    cluster = SimCluster(seed, faults=Faults(interference=0))
+    rng = cluster.rng
+    cluster.topics = {"t0": 3, "t1": 3, "gone": 2}
+    for number in range(rng.randint(3, 6)):
+        _group(cluster, f"g{number}", rng)
+    if orphans:
+        del cluster.topics["gone"]
+    cluster.now_ms += 10 * HOUR_MS
+    plan = plan_for(cluster, rng)
+    cluster.now_ms += rng.randint(1, HOUR_MS)
+    cluster.faults = faults or cluster.faults
+    return World(cluster=cluster, plan=plan, root=root)
+
+
+def _group(cluster: SimCluster, group_id: str, rng: Random) -> None:
+    kind = rng.choice(("simple", "classic", "consumer", "member", "simple"))
+    if kind == "classic":
+        cluster.classic(group_id)
+    elif kind == "consumer":
+        cluster.consumer(group_id)
+    for _ in range(rng.randint(1, 5)):
+        topic = rng.choice(("t0", "t1", "t1", "gone"))
+        metadata, epoch = rng.choice(("", "m")), rng.randint(-1, 2)
+        partition = rng.randrange(cluster.topics[topic])
+        cluster.commit(group_id, topic, partition, rng.randint(0, 999), metadata=metadata, leader_epoch=epoch)
+        cluster.now_ms += rng.randint(1, 50)
+    if kind == "member":
+        cluster.classic(group_id, "t0", members=1)
+
+
+def plan_for(cluster: SimCluster, rng: Random | None = None, **record: Any) -> Plan:
+    """A plan as the stage makes it, from what the coordinators hold now: of all they may lose, or of some of it."""
+    as_of_ms = cluster.broker_ms
+    rows: list[tuple[int, Tombstone]] = []
+    values: dict[OffsetKey, Any] = {}
+    for number, log in enumerate(cluster.logs):
+        found: list[Tombstone] = []
+        for group_id, group in sorted(log.loaded.groups.by_id.items()):
+            own = {key: one for key, one in log.loaded.offsets.items() if key[0] == group_id}
+            free = {key: one for key, one in own.items() if group.is_empty or not group.is_subscribed(key[1])}
+            is_whole = group.is_empty and (rng is None or rng.random() < 0.5)
+            some = {key: one for key, one in free.items() if is_whole or rng is None or rng.random() < 0.6}
+            found += [offset_tombstone(key, one, cause="broker_retention") for key, one in some.items()]
+            values |= some
+            if is_whole:
+                found += group_tombstones(group)
+        rows += [(number, one) for one in in_plan_order(found)]
+    cuts = {number: log.end for number, log in enumerate(cluster.logs)}
+    told = {
+        "cluster_id": cluster.cluster_id,
+        "topic_id": cluster.topic_id,
+        "as_of_ms": as_of_ms,
+        "cuts": cuts,
+        "profile": PROFILE.name,
+        "retention_ms": HOUR_MS,
+        "policy_sha256": None,
+    }
+    identity = plan_id(**told, tombstones=[(number, one.key, one.cause) for number, one in rows])  # type: ignore[arg-type]
+    counts = {"tombstones": len(rows), "offsets": len(values)}
+    full = PlanRecord.model_validate(
+        {
+            **told,
+            "plan_id": identity,
+            "code_version": __version__,
+            "counts": counts,
+            "losses": [],
+            "batches": [],
+            "largest_batch_bytes": 0,
+            "max_message_bytes": None,
+            "over_limits": [],
+            "warnings": [],
+            "files": {},
+            **record,
+        }
+    )
+    return Plan(
+        record=full,
+        sha256="5" * 64,
+        folder="memory",
+        tombstones=pa.Table.from_pylist(_planned(rows, identity), schema=TOMBSTONES),
+        undo=pa.Table.from_pylist([_undo(number, one, values) for number, one in rows if one.topic], schema=UNDO),
+    )
+
+
+def _planned(rows: list[tuple[int, Tombstone]], identity: str) -> list[dict[str, Any]]:
+    positions: Counter[int] = Counter()
+    found = []
+    for number, one in rows:
+        found.append(
+            {
+                "plan_id": identity,
+                "log_partition": number,
+                "position": positions[number],
+                "target_log_partition": number,
+                "key": one.key,
+                **{name: getattr(one, name) for name in Tombstone.__slots__},
+            }
+        )
+        positions[number] += 1
+    return found
+
+
+def _undo(number: int, one: Tombstone, values: dict[OffsetKey, Any]) -> dict[str, Any]:
+    assert one.topic is not None
+    assert one.partition is not None
+    stored = values[one.group_id, one.topic, one.partition]
+    key = {"group_id": one.group_id, "topic": one.topic, "partition": one.partition}
+    return {**stored.to_row(), **key, "log_partition": number}
+
+
+# --- what must be true
+
+
+@dataclass
+class Account:
+    """What our own tombstones did, key by key."""
+
+    ours: int = 0
+    newer: int = 0
+    returned: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+def account(made: World, *, log_sink: bool = True) -> Account:
+    """Compare the log with the ledger: what we wrote, what it took along, and what the ledger says of both."""
+    cluster = made.cluster
+    entries = made.ledger.entries()
+    standing = Standing.of(entries)
+    planned = {(row["group_id"], row["topic"], row["partition"]): row for row in made.plan.undo.to_pylist()}
+    told: dict[OffsetKey, list[tuple[Item, Result]]] = {}
+    for each in told_of(entries):
+        for item in each.intent.items:
+            if item.key is not None and item.place in each.results:
+                told.setdefault(item.key, []).append((item, each.results[item.place][0]))
+    for place, result in standing.results.items():
+        item = standing.items[place]
+        if item.key is not None:
+            told.setdefault(item.key, []).append((item, result))
+    found = Account()
+    for log in cluster.logs:
+        history: dict[OffsetKey, list[Write]] = {}
+        for write in log.writes:
+            if write.key is None:
+                continue
+            before = history.setdefault(write.key, [])
+            if write.by == US:
+                (_our_tombstone if write.value is None else _our_value)(found, write, before, planned, told)
+            before.append(write)
+    open_ones = [each for each in told_of(entries) if each.is_open]
+    if open_ones:
+        found.violations.append(f"{len(open_ones)} intents without an outcome")
+    if any(result.outcome == "unknown" for result in standing.results.values()):
+        found.violations.append("an outcome is unknown")
+    if standing.unreturned():
+        found.violations.append("something a race took along was forgotten")
+    _check_acts(made, found)
+    return found
+
+
+def _our_tombstone(
+    found: Account,
+    write: Write,
+    before: list[Write],
+    planned: dict[OffsetKey, dict[str, Any]],
+    told: dict[OffsetKey, list[tuple[Item, Result]]],
+) -> None:
+    found.ours += 1
+    assert write.key is not None
+    results = [result for _, result in told.get(write.key, [])]
+    values = [one for one in before if one.value is not None]
+    last = before[-1] if before else None
+    if last is None or last.value is None:
+        if not any(result.written_log_offset for result in results):
+            found.violations.append(f"{write}: a tombstone of nothing, and nobody tells of it")
+        return
+    if not any(result.outcome in ("done", "raced") for result in results):
+        found.violations.append(f"{write}: an unrecorded deletion: {results}")
+    was = planned.get(write.key)
+    newest = values[-1]
+    if was is None or newest.log_offset > was["log_offset"]:
+        found.newer += 1
+        if not any(
+            result.outcome == "raced" and result.found is not None and result.found.log_offset == newest.log_offset
+            for result in results
+        ):
+            found.violations.append(f"{write}: took the newer {newest} along, and nobody tells: {results}")
+
+
+def _our_value(
+    found: Account,
+    write: Write,
+    before: list[Write],
+    planned: dict[OffsetKey, dict[str, Any]],
+    told: dict[OffsetKey, list[tuple[Item, Result]]],
+) -> None:
+    """Only what a race has taken along is ever committed by us, and only over nothing, or over what is told."""
+    found.returned += 1
+    assert write.key is not None
+    assert write.value is not None
+    values = [one.value for one in before if one.by == OTHERS and one.value is not None]
+    ours = write.value["committed_offset"], write.value["metadata"]
+    if ours not in [(value["committed_offset"], value["metadata"]) for value in values]:
+        found.violations.append(f"{write}: nobody ever committed that")
+    if not any(item.after is not None for item, _ in told.get(write.key, [])):
+        found.violations.append(f"{write}: a commit of ours that nobody tells of")
+
+
+def _check_acts(made: World, found: Account) -> None:
+    """What offset_changes will believe of us: every tombstone of ours is covered by an act of ours."""
+    removed, _ = acts_of(LOCAL, str(made.root), made.cluster.cluster_id)
+    for log in made.cluster.logs:
+        for write in log.writes:
+            if write.by == US and write.value is None and write.key is not None and not removed.get(write.key):
+                found.violations.append(f"{write}: no act of ours")
+
+
+def final_losses(made: World) -> list[str]:
+    """Newer values that are gone at the end though their group would take them back, and nobody says why not."""
+    standing = Standing.of(made.ledger.entries())
+    lost = []
+    offsets = made.cluster.offsets()
+    for place, result in standing.results.items():
+        item = standing.items[place]
+        if result.outcome != "raced" or item.key is None or item.key in offsets:
+            continue
+        restores = [
+            standing.results[other].outcome
+            for other in standing.restored
+            if standing.items[other].key == item.key and other in standing.results
+        ]
+        if not restores:
+            lost.append(f"{item.key}: raced, and no word of putting it back")
+    return lost
+
+
+__all__ = ["LOCAL", "Account", "BrokerError", "Refused", "World", "account", "final_losses", "plan_for", "world"]

@@ -12,38 +12,24 @@ from hypothesis import strategies as st
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
-from sexton.kernels.sweep import held_offsets, judge
 from sexton.stages.forecast import DAY_MS, forecast_of
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 from sexton.tables.verdicts import HORIZON_DAYS
 from tests.kernels.compare import PROFILES
-from tests.kernels.test_sweep import CAP_BYTES, tables_of
+from tests.kernels.test_sweep import CAP_BYTES
 from tests.stages.plan_runs import archive_of_commits, planned
+from tests.stages.policy_verdicts import judged
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
 
 RETENTIONS = st.sampled_from([1, 60_000, DAY_MS - 60_000, 7 * DAY_MS, 29 * DAY_MS, 40 * DAY_MS])
 
 
 def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[str, object]]:
-    tables = tables_of(loaded, log_partition=0, partition_count=None)
-    offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    verdicts = judge(
-        offsets,
-        tables["groups"],
-        tables["pending_offsets"],
-        retention_ms=retention_ms,
-        now_ms=as_of_ms,
-        profile=loaded.profile,
-    )
-    pending = {(row["group_id"], row["topic"], row["partition"]) for row in tables["pending_offsets"].to_pylist()}
-    keys = zip(*(offsets[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
-    pinned = pa.array([7 if key in pending else None for key in keys], pa.int64())
-    if "pinned_by_producer_id" in verdicts.column_names:
-        verdicts = verdicts.drop_columns(["pinned_by_producer_id"])
+    tables = judged(loaded, None, retention_ms=retention_ms, now_ms=as_of_ms)
     rows = forecast_of(
-        verdicts.append_column("pinned_by_producer_id", pinned),
-        offsets,
+        tables["verdicts"],
+        tables["held"],
         tables["groups"],
         tables["group_tombstones"],
         as_of_ms=as_of_ms,
@@ -53,7 +39,7 @@ def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[s
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(histories(max_size=10), RETENTIONS, st.integers(BASE_MS - 5_000, BASE_MS + 200_000))
 def test_equals_a_sweep_on_that_day(
     profile: Profile, history: list[BatchSpec], retention_ms: int, as_of_ms: int

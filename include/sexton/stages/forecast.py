@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.kernels.sweep import plan
+from sexton.policy import CompiledPolicy, Policy
 from sexton.stages.find_expired import read_held
 from sexton.stages.plan_check import OFFSET_TYPES
+from sexton.stages.plan_policy import RULE, group_facts, newest_commits, policy_of
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
 from sexton.tables.verdicts import HORIZON_DAYS
@@ -21,7 +23,16 @@ from sexton.tables.verdicts import HORIZON_DAYS
 TABLE = "expiry_forecast"
 DAY_MS = 86_400_000
 BROKER = "broker"
-_NEEDED = ["group_id", "broker_verdict", "broker_expires_at_ms", "pinned_by_producer_id"]
+_NEEDED = [
+    "group_id",
+    "broker_verdict",
+    "broker_expires_at_ms",
+    "policy_verdict",
+    "policy_rule",
+    "policy_expires_at_ms",
+    "orphan",
+    "pinned_by_producer_id",
+]
 
 
 def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
@@ -33,6 +44,7 @@ def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> 
         folder.read_internal("group_tombstones", log_partition),
         as_of_ms=record.as_of_ms,
         profile=profile_of(record.profile),
+        policy=policy_of(record),
     )
     rows = rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
     return folder.write_table(record, TABLE, rows, log_partition)
@@ -46,12 +58,16 @@ def forecast_of(
     *,
     as_of_ms: int,
     profile: Profile,
+    policy: Policy | None = None,
 ) -> pa.Table:
     """The rows of expiry_forecast of one log partition, without log_partition, by group, horizon and cause.
 
     `verdicts` and `held` are of the same order (find_expired.read_held).
     """
     going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
+    if policy is not None:
+        rules = _Rules(policy, groups, held, as_of_ms)
+        going = rules.named(going, until_ms=as_of_ms + HORIZON_DAYS[-1] * DAY_MS)
     totals = verdicts.group_by("group_id").aggregate([([], "count_all")])
     some = [
         _within(going, days, totals, held, groups, group_tombstones, as_of_ms=as_of_ms, profile=profile)
@@ -63,20 +79,63 @@ def forecast_of(
 
 
 def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
-    """Offsets that time alone lets go: group_id, at_ms (when, as_of_ms where no instant can be told) and by.
+    """Offsets that time alone lets go: group_id, orphan, at_ms (when, as_of_ms where no instant can be told) and by.
 
-    An offset under an open transaction stays until that ends, whatever the time (where the profile has it so).
+    `by` is the broker, `rule:<name>`, or NULL for a rule that does not decide yet. What is due to both goes to the one
+    that was due first. An offset under an open transaction stays, whatever the time (where the profile has it so).
     """
-    is_due = pc.equal(verdicts["broker_verdict"], "expire")
-    at_ms = pc.if_else(
-        is_due, pc.fill_null(verdicts["broker_expires_at_ms"], as_of_ms), verdicts["broker_expires_at_ms"]
-    )
-    goes = pc.is_valid(at_ms)
+    broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
-        goes = pc.and_(goes, pc.or_(is_due, pc.is_null(verdicts["pinned_by_producer_id"])))
-    found = pa.table({"group_id": verdicts["group_id"], "at_ms": at_ms})
-    found = found.filter(goes)
-    return found.append_column("by", pa.repeat(pa.scalar(BROKER), found.num_rows))
+        is_free = pc.or_(pc.equal(verdicts["broker_verdict"], "expire"), pc.is_null(verdicts["pinned_by_producer_id"]))
+        broker_ms = pc.if_else(is_free, broker_ms, None)
+    policy_ms = _instants(verdicts, "policy", as_of_ms)
+    is_rule = pc.and_(pc.is_valid(policy_ms), pc.fill_null(pc.less(policy_ms, broker_ms), True))
+    decides = pc.fill_null(pc.equal(verdicts["policy_verdict"], "expire"), False)
+    rule = pc.if_else(decides, pc.binary_join_element_wise(RULE, verdicts["policy_rule"], ""), None)
+    found = pa.table(
+        {
+            "group_id": verdicts["group_id"],
+            "orphan": verdicts["orphan"],
+            "at_ms": pc.if_else(is_rule, policy_ms, broker_ms),
+            "by": pc.if_else(is_rule, rule, BROKER),
+        }
+    )
+    return found.filter(pc.is_valid(found["at_ms"]))
+
+
+def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
+    """When time alone expires each offset by a verdict; as_of_ms for what is due since no instant that can be told."""
+    is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
+    at_ms = verdicts[f"{whose}_expires_at_ms"]
+    return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
+
+
+class _Rules:
+    """Which rule takes an offset on a later day: another may decide by then than today."""
+
+    def __init__(self, policy: Policy, groups: pa.Table, held: pa.Table, as_of_ms: int) -> None:
+        self._compiled = CompiledPolicy(policy)
+        self._groups = groups
+        self._committed_ms = newest_commits(held)
+        self._as_of_ms = as_of_ms
+
+    def named(self, going: pa.Table, *, until_ms: int) -> pa.Table:
+        """`going` up to an instant, with the rule of every row."""
+        going = going.filter(pc.less_equal(going["at_ms"], until_ms))
+        open_ones = going.filter(pc.is_null(going["by"]))
+        ids = pc.unique(open_ones["group_id"])
+        own = self._groups.filter(pc.is_in(self._groups["group_id"], value_set=ids)).to_pylist()
+        rules = {
+            row["group_id"]: self._compiled.for_group(group_facts(row, self._committed_ms.get(row["group_id"])))
+            for row in own
+        }
+        names = []
+        for row in open_ones.select(["group_id", "orphan", "at_ms"]).to_pylist():
+            one = rules[row["group_id"]].at(max(row["at_ms"], self._as_of_ms)).candidate(row["orphan"])
+            assert one is not None, "a policy that expires it then has a rule for it"
+            names.append(RULE + one.rule)
+        open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", pa.array(names, pa.string()))
+        return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
 
 
 def _within(

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.tombstones import GROUP_EMPTY
 from sexton.log.batch import Batch, read_batches
+from sexton.policy import Policy
 from sexton.stages.find_expired import read_held
 from sexton.stages.plan_check import OFFSET_TYPES, offset_rows
+from sexton.stages.plan_policy import VERDICTS, entry_of, limits_exceeded, not_held, policy_of
 from sexton.stages.plan_record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
@@ -52,6 +53,10 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     parts = sorted(record.log_partitions)
     tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
     undo, verdicts = _undo(folder, offset_rows(tombstones))
+    policy = policy_of(record)
+    losses = losses_of(tombstones, policy)
+    judged = pa.concat_tables([folder.read_table("offset_verdicts", part, list(VERDICTS)) for part in parts])
+    held_expiring, not_kept = (0, []) if policy is None else not_held(policy, judged)
     batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
     losing = pc.unique(tombstones["group_id"])
     groups = pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
@@ -73,13 +78,18 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
                 "groups_losing": len(losing),
                 "groups_deleted": len(pc.unique(_group_rows(tombstones)["group_id"])),
                 "groups_total": groups.num_rows,
+                "held_expiring": held_expiring,
             },
-            losses=losses_of(tombstones),
+            losses=losses,
             batches=batches,
             largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
             max_message_bytes=None,
-            over_limits=[],
-            warnings=list(record.warnings),
+            over_limits=[]
+            if policy is None
+            else limits_exceeded(
+                policy, judged, taken_by(losses), groups_losing=len(losing), groups_total=groups.num_rows
+            ),
+            warnings=[*not_kept, *_warnings(record)],
             files={},
         ),
         tombstones=tombstones,
@@ -89,7 +99,15 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     )
 
 
-def losses_of(tombstones: pa.Table) -> list[Losses]:
+def _warnings(record: RunRecord) -> list[str]:
+    """What a reader of the plan must know of its run, and only what any run of the same instant would say."""
+    told = [f"nothing is planned for log partition {part}: {reason}" for part, reason in sorted(record.blocked.items())]
+    if record.coverage != "complete":
+        told.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is not whole'}")
+    return told
+
+
+def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses]:
     """What goes for each cause, by cause. A group that goes as a whole counts for the cause of its last offset."""
     offsets, of_groups = offset_rows(tombstones), _group_rows(tombstones)
     last = offsets.group_by("group_id", use_threads=False).aggregate([("cause", "last")])
@@ -98,15 +116,31 @@ def losses_of(tombstones: pa.Table) -> list[Losses]:
     deleted_by = dict(_counts(pc.coalesce(of_offset, deleted["cause_first"])))
     lost = offsets.group_by("cause").aggregate([([], "count_all"), ("group_id", "count_distinct")]).to_pylist()
     by_cause = {row["cause"]: (row["count_all"], row["group_id_count_distinct"]) for row in lost}
-    return [
-        Losses(
-            cause=cause,
-            offsets=by_cause.get(cause, (0, 0))[0],
-            groups=max(by_cause.get(cause, (0, 0))[1], deleted_by.get(cause, 0) if cause == GROUP_EMPTY else 0),
-            deleted_groups=deleted_by.get(cause, 0),
+    found = []
+    for cause in sorted({*by_cause, *deleted_by}):
+        offset_count, group_count = by_cause.get(cause, (0, 0))
+        rule = None if policy is None else entry_of(policy, cause)
+        found.append(
+            Losses(
+                cause=cause,
+                owner=rule.owner if rule else None,
+                reason=rule.reason if rule else None,
+                ticket=rule.ticket if rule else None,
+                offsets=offset_count,
+                groups=group_count,
+                deleted_groups=deleted_by.get(cause, 0),
+            )
         )
-        for cause in sorted({*by_cause, *deleted_by})
-    ]
+    return found
+
+
+def taken_by(losses: list[Losses]) -> dict[str, int]:
+    """Offsets that go, by owner of the rule."""
+    taken: dict[str, int] = {}
+    for loss in losses:
+        if loss.owner is not None:
+            taken[loss.owner] = taken.get(loss.owner, 0) + loss.offsets
+    return taken
 
 
 def _group_rows(tombstones: pa.Table) -> pa.Table:

@@ -72,8 +72,8 @@ class _Part(BaseModel):
 class Losses(_Part):
     """What goes for one cause: `offsets` committed offsets of `groups` groups, and the groups that go as a whole.
 
-    `owner`, `reason` and `ticket` are the rule's, None where no rule is the cause. Of `deleted_groups` it is the rule
-    that took the last offset, or that found a group without any.
+    `owner`, `reason` and `ticket` are the rule's, None where no rule is the cause. `deleted_groups` are those whose
+    last offset goes for this cause, or that have none and go for it.
     """
 
     cause: str
@@ -100,7 +100,8 @@ class PlanRecord(_Part):
 
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
     held_expiring (offsets that a hold keeps and the broker expires anyway). `max_message_bytes` is None where nobody
-    told the topic's. A plan with `over_limits` is never applied. A plan's age counts from `as_of_ms`.
+    told the topic's. A plan with `over_limits` is never applied; without a policy there are no limits, and the
+    broker is about to do the same by itself. A plan's age counts from `as_of_ms`.
     """
 
     format: Literal[1] = 1

@@ -23,6 +23,7 @@ from sexton.stages.forecast import TABLE as FORECAST
 from sexton.stages.forecast import write_forecast
 from sexton.stages.plan_files import Page, write_plan
 from sexton.stages.plan_keys import encode_keys
+from sexton.stages.plan_policy import plan_by_policy, policy_of
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
 from sexton.stages.spark import Engine
 
@@ -102,15 +103,16 @@ def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table
 
 
 def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
-    """The tombstones of what one log partition holds."""
-    verdicts = folder.read_table("offset_verdicts", log_partition)
-    rows = plan(
-        read_held(folder, log_partition),
-        pc.equal(verdicts["broker_verdict"], "expire"),
-        folder.read_table("groups", log_partition),
-        folder.read_internal("group_tombstones", log_partition),
-        profile=profile_of(record.profile),
-    )
+    """The tombstones of what one log partition holds: those of the broker's sweep, or those that the policy wants."""
+    held = read_held(folder, log_partition)
+    verdicts = folder.read_table("offset_verdicts", log_partition, ["broker_verdict", "policy_verdict", "policy_rule"])
+    groups = folder.read_table("groups", log_partition)
+    own = folder.read_internal("group_tombstones", log_partition)
+    profile, policy = profile_of(record.profile), policy_of(record)
+    if policy is None:
+        rows = plan(held, pc.equal(verdicts["broker_verdict"], "expire"), groups, own, profile=profile)
+    else:
+        rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)
     return rows.slice(0, 0) if log_partition in record.blocked else rows

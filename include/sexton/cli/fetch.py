@@ -87,7 +87,7 @@ def fetch(
     -1 where nothing is committed, and for a group that is not there. An error that the broker would answer is part of
     the answer: the exit code is 0.
     """
-    asked = [_topic_partition(text) for text in topic or []]
+    asked = [topic_partition(text) for text in topic or []]
     if topic_id is not None and len({name for name, _ in asked}) > 1:
         raise UsageError("an id is of one topic", place="--topic-id", fix="ask for one --topic at a time")
 
@@ -121,7 +121,7 @@ def fetch(
     return exit_code(desk)
 
 
-def _topic_partition(text: str) -> tuple[str, int | None]:
+def topic_partition(text: str) -> tuple[str, int | None]:
     """A topic, and its partition where one is named; topics have no colon in their names."""
     topic, colon, partition = text.partition(":")
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):

@@ -19,13 +19,13 @@ def make_restore(
     *,
     overwrites: bool = False,
     clamps: bool = False,
-    is_done: Callable[[str], bool] = lambda _: False,
+    is_done: Callable[[RestorePlan], bool] = lambda _: False,
 ) -> RestorePlan:
     """The restore of a source, judged by what the cluster says now.
 
     `overwrites` also puts back what has been committed anew since, `clamps` moves values into the log of their
-    partition. `is_done` tells by restore_id whether a restore has been carried out to its end: then this one, which
-    says the same, is another. Refused when the cluster is another one.
+    partition. `is_done` tells whether a restore has been carried out to its end: then one that says the same is
+    another. Refused when the cluster is another one.
     """
     if port.cluster_id != source.cluster_id:
         raise Refused(f"the values are of cluster {source.cluster_id}, this is {port.cluster_id}", place=source.name)
@@ -44,7 +44,7 @@ def make_restore(
         warnings=tuple(source.warnings),
         rows=tuple(in_order(rows)),
     )
-    while plan.items and is_done(plan.restore_id):
+    while plan.items and is_done(plan):
         plan = replace(plan, occurrence=plan.occurrence + 1)
     return plan
 

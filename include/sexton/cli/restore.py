@@ -1,0 +1,257 @@
+"""`sexton restore`: what would come back, shown as a diff, and on request put back."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli import restore_told as told
+from sexton.cli.fetch import topic_partition
+from sexton.cli.options import (
+    BootstrapServers,
+    ClientConfigFile,
+    ClusterId,
+    Debug,
+    Json,
+    client_of,
+    parse_instant,
+)
+from sexton.errors import UsageError
+
+if TYPE_CHECKING:
+    from sexton.stages.apply.ledger import Ledger
+    from sexton.stages.restore.apply import RestoreSummary
+    from sexton.stages.restore.keep import RestorePlan
+    from sexton.stages.restore.port import RestorePort
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# undo a plan: what has it removed, what is there now, what would come back?[/dim]
+sexton restore --from-ledger 3f2a...
+
+[dim]# do exactly what was shown[/dim]
+sexton restore --id 9c41... --apply --approved-by ann
+
+[dim]# one group as it stood yesterday, its offsets moved to where the logs begin or end by now[/dim]
+sexton restore --as-of 2026-11-20T22:00:00Z --group orders-service --clamp
+
+[dim]# one topic of every group of a team, for scripts[/dim]
+sexton restore --from-plan 3f2a... --pattern 'team-a-.*' --topic clicks --json | jq .counts
+
+[b]What cannot come back[/b]
+
+The instants of the commits, so that retention starts anew; an expiry that a client asked for; a deleted
+group's type, generation and members: its offsets come back in a group without members.
+"""
+DEFAULT_ROWS = 50
+_SOURCE, _WHAT, _HOW = "Values of then, one of the four", "What of it", "How"
+
+PlanOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLAN_ID", rich_help_panel=_SOURCE, help="All that a kept plan would remove, or has: its undo file."
+    ),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLAN_ID",
+        rich_help_panel=_SOURCE,
+        help="What an apply has really removed, by its ledger; of a restore, what it replaced.",
+    ),
+]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ISO|MS", rich_help_panel=_SOURCE, help="What clients could fetch at that instant, by the archive."
+    ),
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id", metavar="RESTORE_ID", rich_help_panel=_SOURCE, help="A restore that was shown before, and is kept."
+    ),
+]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", rich_help_panel=_WHAT, help="A group; may be repeated.")
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pattern", metavar="RE2", rich_help_panel=_WHAT, help="Groups whose whole id matches; may be repeated."
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="T[:P]", rich_help_panel=_WHAT, help="A topic or one of its partitions; may be repeated."
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", rich_help_panel=_HOW, help="Also replace what has been committed anew since.")
+]
+Clamp = Annotated[
+    bool,
+    typer.Option(
+        "--clamp",
+        rich_help_panel=_HOW,
+        help="Move offsets to where their log begins or ends now. Default: as they were; consumers then start by "
+        "their auto.offset.reset.",
+    ),
+]
+Apply = Annotated[
+    bool, typer.Option("--apply", rich_help_panel=_HOW, help="Put it back. Default: show, change nothing.")
+]
+ApprovedBy = Annotated[
+    str | None, typer.Option(metavar="NAME", rich_help_panel=_HOW, help="Who approved it, for the ledger.")
+]
+Limit = Annotated[int, typer.Option(metavar="N", min=0, help="Show up to N offsets; 0: all. --json has all.")]
+
+
+def restore(
+    *,
+    archive: Annotated[
+        str | None, typer.Option(metavar="URI", help="A folder or s3://, gs://, ... Default: var/archive.")
+    ] = None,
+    cluster_id: ClusterId = None,
+    from_plan: PlanOption = None,
+    from_ledger: LedgerOption = None,
+    as_of: AsOfOption = None,
+    restore_id: IdOption = None,
+    group: Groups = None,
+    pattern: Patterns = None,
+    topic: Topics = None,
+    overwrite: Overwrite = False,
+    clamp: Clamp = False,
+    apply: Apply = False,
+    approved_by: ApprovedBy = None,
+    bootstrap_servers: BootstrapServers = None,
+    client_config_file: ClientConfigFile = None,
+    limit: Limit = DEFAULT_ROWS,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Put committed offsets back: shown first as a diff of then and now, done with --apply.
+
+    A group with members is refused, as its coordinator refuses it; so is what is no longer as it was shown. What has
+    been committed anew since is kept unless --overwrite asks for it.
+    """
+    if apply and not (approved_by or "").strip():
+        raise UsageError("who approved it?", place="--apply", fix="--approved-by NAME")
+    if restore_id is not None and (
+        group or pattern or topic or overwrite or clamp or from_plan or from_ledger or as_of
+    ):
+        raise UsageError(
+            "a kept restore is done as it was shown, or not at all", place="--id", fix="leave out the rest"
+        )
+
+    from sexton.kafka.session import ClusterSession
+    from sexton.settings import settings
+    from sexton.stages.restore import cluster, keep
+    from sexton.stages.restore.request import RestoreRequest, source_of
+    from sexton.stages.restore.selection import Selection
+    from sexton.stages.source import filesystem
+
+    archive = archive or settings().archive_uri
+    fs, root = filesystem(archive)
+    source = kept = None
+    if restore_id is not None:
+        kept = keep.read_restore(fs, root, cluster_id, restore_id)
+    else:
+        request = RestoreRequest(
+            archive=archive,
+            cluster_id=cluster_id,
+            from_plan=from_plan,
+            from_ledger=from_ledger,
+            as_of_ms=None if as_of is None else parse_instant(as_of, "--as-of"),
+            selection=Selection(
+                group_ids=tuple(group or ()),
+                patterns=tuple(pattern or ()),
+                topics=tuple(topic_partition(text) for text in topic or ()),
+            ),
+        )
+        source = source_of(request, taken_at_ms=_now_ms())
+    if kept is not None and not apply:
+        return told.shown(kept, limit, json=json)
+
+    from sexton.stages.apply.ledger import Ledger
+    from sexton.stages.restore.apply import is_done
+    from sexton.stages.restore.make import make_restore
+
+    def ledger_of(plan: "RestorePlan") -> "Ledger":
+        return Ledger(fs, root, plan.cluster_id, plan.restore_id)
+
+    with ClusterSession(client_of(bootstrap_servers, client_config_file)) as session:
+        port = cluster.SessionPort(session)
+        if kept is None:
+            assert source is not None
+            kept = make_restore(
+                source, port, overwrites=overwrite, clamps=clamp, is_done=lambda plan: is_done(ledger_of(plan), plan)
+            )
+            if kept.items:
+                keep.keep_restore(fs, root, kept)
+        if not apply:
+            return told.shown(kept, limit, json=json)
+        if not json:
+            told.print_diff(kept, limit)
+        summary = _applied(port, kept, ledger_of(kept), approved_by=str(approved_by), quiet=json)
+    return told.done(kept, summary, limit, json=json)
+
+
+def _applied(
+    port: "RestorePort", plan: "RestorePlan", ledger: "Ledger", *, approved_by: str, quiet: bool
+) -> "RestoreSummary":
+    """Carry it out. SIGTERM ends it after the step that it is in, with every outcome told."""
+    from sexton.settings import settings
+    from sexton.stages.restore.apply import apply_restore
+
+    with _asked_to_end() as is_asked, nullcontext() if quiet else _progress() as show:
+
+        def progress(behind: int, total: int) -> bool:
+            if show is not None:
+                show(behind, total)
+            return not is_asked()
+
+        return apply_restore(
+            port,
+            plan,
+            ledger,
+            approved_by=approved_by,
+            now_ms=_now_ms,
+            lease_ms=settings().apply_lease_s * 1000,
+            progress=progress,
+        )
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM came; the process goes on all the same."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; None, and nothing, in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Putting back", total=None)
+        yield lambda behind, total: bar.update(task, completed=behind, total=total)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

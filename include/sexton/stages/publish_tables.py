@@ -1,20 +1,21 @@
 """publish_tables: the run's branch becomes what everybody reads, and `runs` says so last.
 
-Behind that the fold of a run of the archive is kept there as a checkpoint, from which later runs go on: a run that is
-not published leaves none. Publishing again changes nothing. What an interrupted publication left half done, the next
-one completes.
+Behind that the fold of a run of the archive is kept there as a checkpoint, from which later runs go on, and its plan,
+where that has any row: a run that is not published leaves neither. Publishing again changes nothing. What an
+interrupted publication left half done, the next one completes.
 """
 
 from typing import Any
 
 import pyarrow.compute as pc
 
-from sexton.errors import DataQualityFailure, UsageError
+from sexton.errors import DataQualityFailure, SextonError, UsageError
 from sexton.kill_points import reach
 from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
 from sexton.stages.checkpoint import publish_checkpoint
+from sexton.stages.plan_files import Plan, keep_plan, own_plan
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
 from sexton.stages.validate_tables import TABLE as DQ_RESULTS
@@ -23,13 +24,17 @@ from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, TABLES
 
 
 def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
-    """Publish what validate_tables put on the run's branch, then keep its checkpoint in the archive that it is of.
+    """Publish what validate_tables put on the run's branch, then keep checkpoint and plan in the archive that it is of.
 
     `archive` is where that is, by default where the run says; it keeps no logins. UsageError when this run was not
     checked, DataQualityFailure when it did not pass.
     """
     record = folder.read_run()
     _require_pass(folder, record)
+    plan = _plan_to_keep(folder, record)
+    if plan is not None:
+        record = record.model_copy(update={"plan_sha256": plan.sha256})
+        folder.write_run(record)
     names = [table.name for table in SNAPSHOT_TABLES]
     if record.changes_since_ms is not None:
         names += [table.name for table in INTERVAL_TABLES]
@@ -37,7 +42,19 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
     reach("publish.named")
     if record.places:
         publish_checkpoint(folder, record, archive or record.source)
+    if plan is not None:
+        keep_plan(folder, plan.record, archive or record.source)
     return published
+
+
+def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
+    """The plan of a run of the archive, checked; None where it is empty. SextonError when it is that of another run."""
+    if not record.places:
+        return None
+    plan = own_plan(folder)
+    if plan.record.plan_id != record.plan_id:
+        raise SextonError(f"not the plan of this run, {record.plan_id}", place=plan.folder)
+    return None if plan.record.is_empty else plan
 
 
 def row_of(record: RunRecord) -> dict[str, Any]:

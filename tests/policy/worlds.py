@@ -1,11 +1,13 @@
 """Generated policies, groups and offsets, with few names and few instants so that they meet."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from sexton.policy import GroupFacts, Hold, OffsetFacts, Policy, Rule
 from sexton.policy.durations import HOUR_MS, duration_text, instant_text
 from sexton.policy.facts import GROUP_TYPES, ORPHANS
 
+SOME = settings(max_examples=100, deadline=None)
 NOW_MS = 1_800_000_000_000
 STATES = ("Empty", "Stable")
 GROUP_IDS = ("", "a", "ab", "abc", "b", "b\n", "ba", "c" * 300)

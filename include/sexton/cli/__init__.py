@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from sexton import __version__
-from sexton.cli import archive, audit, broker, diff, doctor, explain, fetch, groups, restore, snapshot
+from sexton.cli import archive, audit, broker, diff, doctor, explain, fetch, groups, policy, restore, show, snapshot
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
 from sexton.report.names import harmless
@@ -55,6 +55,8 @@ app.add_typer(groups.app, name="groups")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
 app.command("restore", epilog=restore.EXAMPLES)(restore.restore)
+app.add_typer(policy.app, name="policy")
+app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")
 app.add_typer(broker.app, name="broker")
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sexton.policy.decision import NO_RULE, held_reason, mismatch
-from sexton.policy.facts import ORPHANS, Decision, GroupFacts, OffsetFacts, Orphan, due_at_ms, is_due
+from sexton.policy.facts import ORPHANS, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 
 BEGINNING_MS = -(1 << 63)
@@ -29,7 +29,7 @@ class Candidate:
 
     rule: str
     retention_ms: int
-    orphans: frozenset[Orphan] | None
+    orphans: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Span:
     hold: HoldOn | None
     candidates: tuple[Candidate, ...]
 
-    def candidate(self, orphan: Orphan | None) -> Candidate | None:
+    def candidate(self, orphan: str | None) -> Candidate | None:
         """The rule that decides about offsets of this orphan kind."""
         return next((one for one in self.candidates if one.orphans is None or orphan in one.orphans), None)
 

@@ -9,7 +9,7 @@ offsets of a group at once, and tests hold one against the other.
 from collections.abc import Iterator
 
 from sexton.policy.durations import duration_text, instant_text
-from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, Orphan, due_at_ms, is_due
+from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
 
@@ -70,7 +70,7 @@ def held_reason(hold: Hold) -> str:
     return f"held_{hold.kind}"
 
 
-def mismatch(match: Match, group: GroupFacts, orphan: Orphan | None, *, now_ms: int) -> str | None:
+def mismatch(match: Match, group: GroupFacts, orphan: str | None, *, now_ms: int) -> str | None:
     """Why a group and the kind of its offset do not match; None where they do."""
     group_id = group.group_id
     if match.group is not None and group_id not in match.group:
@@ -88,7 +88,7 @@ def mismatch(match: Match, group: GroupFacts, orphan: Orphan | None, *, now_ms: 
     return _no_orphan(match, orphan)
 
 
-def _no_orphan(match: Match, orphan: Orphan | None) -> str | None:
+def _no_orphan(match: Match, orphan: str | None) -> str | None:
     if match.orphan is None or orphan in match.orphan:
         return None
     return f"orphan: {'it is none' if orphan is None else f'it is {orphan}'}, not {_either(match.orphan)}"
@@ -135,7 +135,7 @@ def _hold(policy: Policy, group: GroupFacts, *, now_ms: int) -> Hold | None:
     return next((hold for hold in on if mismatch(hold.match, group, None, now_ms=now_ms) is None), None)
 
 
-def _rule(policy: Policy, group: GroupFacts, orphan: Orphan | None, *, now_ms: int) -> Rule | None:
+def _rule(policy: Policy, group: GroupFacts, orphan: str | None, *, now_ms: int) -> Rule | None:
     return next((rule for rule in policy.rules if mismatch(rule.match, group, orphan, now_ms=now_ms) is None), None)
 
 

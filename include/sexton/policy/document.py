@@ -100,7 +100,7 @@ def _value(node: yaml.Node, loc: Loc, document: Document) -> Any:
         key = next((part for part in reversed(loc) if isinstance(part, str)), "the file")
         _tell(document, document.lines[loc], f"`{key}` has no value", "give one, or leave the key out")
         return ""
-    return node.value
+    return _text(node, document)
 
 
 def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tuple[str, Any]]:
@@ -110,13 +110,25 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tup
         if not isinstance(key_node, yaml.ScalarNode):
             _tell(document, line, "a key that is no text", "keys are words such as `name`")
             continue
-        key = str(key_node.value)
+        key = _text(key_node, document)
         if key in first_lines:
             _tell(document, line, f"the key {shown(key)} comes twice, first in line {first_lines[key]}", "keep one")
             continue
         first_lines[key] = line
         document.lines[(*loc, key)] = line
         yield key, _value(value_node, (*loc, key), document)
+
+
+def _text(node: yaml.Node, document: Document) -> str:
+    """A scalar's text. JSON escapes a character as two halves of UTF-16, which PyYAML does not join: a hold would miss.
+
+    A half alone is no character, and no name in a log has one.
+    """
+    try:
+        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        _tell(document, node.start_mark.line + 1, "half a character (a lone surrogate)", "write the whole character")
+        return ""
 
 
 def _tell(document: Document, line: int, what: str, fix: str) -> None:

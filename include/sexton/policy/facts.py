@@ -1,5 +1,6 @@
 """What is known of a group and of an offset when a policy judges them, and what it decides."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -57,7 +58,7 @@ class OffsetFacts:
     partition: int
     commit_timestamp_ms: int
     base_timestamp_ms: int | None
-    orphan: Orphan | None
+    orphan: str | None
     is_pending: bool
     broker_verdict: str
     broker_reason: str
@@ -115,3 +116,9 @@ def due_at_ms(since_ms: int, retention_ms: int, *, now_ms: int) -> int | None:
 
 def _as_int64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def last_active_ms(commit_timestamps_ms: Iterable[int], current_state_timestamp_ms: int | None) -> int | None:
+    """When a group last committed (by the offsets that it still has) or changed its state; None where nothing tells."""
+    stamps_ms = [*commit_timestamps_ms, *(() if current_state_timestamp_ms is None else (current_state_timestamp_ms,))]
+    return max(stamps_ms, default=None)

@@ -11,7 +11,7 @@ from typing import Any
 import re2  # type: ignore[import-untyped]
 
 MAX_PATTERN_CHARS = 1_000
-MAX_PROGRAM = 1_000
+MAX_PROGRAM = 2_000
 """Instructions of a compiled pattern; `billing-.*|payments-.*` has about 30."""
 _MAX_MEMORY_BYTES = 1 << 20
 

@@ -1,0 +1,167 @@
+"""What a valid policy should still be warned about: what it cannot do, and entries that can never matter.
+
+The most important one is that a hold binds Sexton and not the broker: what a hold wants kept for longer than
+offsets.retention.minutes, the broker expires all the same.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sexton.policy.document import Document, Loc
+from sexton.policy.durations import MINUTE_MS, duration_text, instant_text
+from sexton.policy.mistakes import Mistake
+from sexton.policy.model import Hold, Match, Policy, Rule
+from sexton.policy.patterns import is_full_match
+
+MAX_RETENTION_MINUTES = (1 << 31) - 1
+"""The most that a broker takes for offsets.retention.minutes."""
+_NOT_THE_BROKER = "a hold stops Sexton, never the broker"
+_RAISE = "raise offsets.retention.minutes, or restore from the archive afterwards"
+_LITERAL_PREFIX = re.compile(r"([A-Za-z0-9_-]*)\.\*")
+_MEMBERLESS = ("Empty", "Dead")
+
+
+def advise(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Mistake]:
+    """Advice about a policy that was read from `document`, by line, for a broker that keeps offsets `retention_ms`."""
+    told: list[tuple[Loc, str, str]] = []
+    for number, hold in enumerate(policy.holds):
+        advice = [*_of_hold(hold, retention_ms=retention_ms, now_ms=now_ms)]
+        advice += _unreachable(policy, hold, policy.holds[:number])
+        told += ((("holds", number), *one) for one in advice)
+    for number, rule in enumerate(policy.rules):
+        advice = [*_of_rule(rule, retention_ms=retention_ms), *_unreachable(policy, rule, policy.rules[:number])]
+        told += ((("rules", number), *one) for one in advice)
+    if not policy.rules:
+        told.append(
+            (("rules",), "there is no rule: under this policy no plan takes anything", "add one, or do without")
+        )
+    mistakes = (
+        Mistake(place=document.place, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
+    )
+    return sorted(mistakes, key=lambda mistake: mistake.line)
+
+
+def _of_hold(hold: Hold, *, retention_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
+    kept = duration_text(retention_ms)
+    if hold.until_ms is None:
+        yield (
+            f"hold {hold.name} has no end, and the broker keeps offsets for {kept}: {_NOT_THE_BROKER}",
+            _RAISE,
+        )
+    elif hold.until_ms <= now_ms:
+        yield f"hold {hold.name} has ended at {instant_text(hold.until_ms)}", "take it out, or move its end"
+    elif hold.until_ms - now_ms > retention_ms:
+        minutes = -(-(hold.until_ms - now_ms + retention_ms) // MINUTE_MS)
+        enough = f" to {minutes}" if minutes <= MAX_RETENTION_MINUTES else ""
+        yield (
+            f"hold {hold.name} lasts until {instant_text(hold.until_ms)}, longer than the {kept} for which the broker "
+            f"keeps offsets: {_NOT_THE_BROKER}",
+            _RAISE.replace("minutes,", f"minutes{enough},"),
+        )
+
+
+def _of_rule(rule: Rule, *, retention_ms: int) -> Iterator[tuple[str, str]]:
+    if rule.retention_ms > retention_ms:
+        minutes = rule.retention_ms // MINUTE_MS
+        yield (
+            f"rule {rule.name} keeps offsets for {duration_text(rule.retention_ms)}, and the broker expires them after "
+            f"{duration_text(retention_ms)}: a policy can only shorten",
+            _RAISE.replace("minutes,", f"minutes to {minutes},"),
+        )
+
+
+def _unreachable(
+    policy: Policy, entry: Hold | Rule, earlier: Sequence[Hold] | Sequence[Rule]
+) -> Iterator[tuple[str, str]]:
+    """Why an entry can never matter, if it cannot: only what is certain is told."""
+    kind = "hold" if isinstance(entry, Hold) else "rule"
+    nothing = _matches_nothing(entry.match)
+    if nothing is not None:
+        yield f"{kind} {entry.name} can never match: {nothing}", "mend its match, or take it out"
+        return
+    for other in earlier:
+        lasts = not isinstance(other, Hold) or _lasts_as_long(other, entry)
+        if lasts and covers(other.match, entry.match):
+            yield (
+                f"{kind} {entry.name} can never decide: {other.name} comes before it and matches all that it matches",
+                "move it up, or take it out",
+            )
+            return
+    if isinstance(entry, Rule):
+        for hold in policy.holds:
+            if hold.until_ms is None and covers(hold.match, entry.match):
+                yield (
+                    f"rule {entry.name} can never decide: hold {hold.name} has no end and holds all that it matches",
+                    "take it out while the hold stands",
+                )
+                return
+
+
+def _lasts_as_long(hold: Hold, entry: Hold | Rule) -> bool:
+    if hold.until_ms is None:
+        return True
+    return isinstance(entry, Hold) and entry.until_ms is not None and entry.until_ms <= hold.until_ms
+
+
+def _matches_nothing(match: Match) -> str | None:
+    """Two keys that no group can meet together."""
+    if match.group is not None and not _left_of_groups(match):
+        return "no group that it names has such a prefix or matches such a regex"
+    is_idle_active = match.idle_ms is not None and match.state is not None and not set(match.state) & set(_MEMBERLESS)
+    if is_idle_active:
+        return f"a group that is {' or '.join(match.state or ())} has members, and is never idle"
+    return None
+
+
+def covers(earlier: Match, later: Match) -> bool:
+    """Whether everything that `later` matches is certain to match `earlier`."""
+    return (
+        _covers_names(earlier, later)
+        and _is_within(later.type, earlier.type)
+        and _is_within(later.state, earlier.state)
+        and _is_within(later.orphan, earlier.orphan)
+        and (earlier.idle_ms is None or (later.idle_ms is not None and later.idle_ms >= earlier.idle_ms))
+    )
+
+
+def _is_within(words: tuple[str, ...] | None, others: tuple[str, ...] | None) -> bool:
+    return others is None or (words is not None and set(words) <= set(others))
+
+
+def _covers_names(earlier: Match, later: Match) -> bool:
+    if later.group is not None:
+        return all(_has_name(earlier, group_id) for group_id in _left_of_groups(later))
+    if earlier.group is not None:
+        return False
+    return _covers_prefixes(earlier.prefix, later) and (
+        earlier.regex is None
+        or _is_within(later.regex, earlier.regex)
+        or _covers_prefixes(_prefixes_of(earlier.regex), later)
+    )
+
+
+def _covers_prefixes(prefixes: tuple[str, ...] | None, later: Match) -> bool:
+    """Whether all names of `later` begin with one of these; a regex of its own counts where it is a plain prefix."""
+    if prefixes is None or "" in prefixes:
+        return True
+    own = (later.prefix, None if later.regex is None else _prefixes_of(later.regex, all_of=True))
+    return any(bool(words) and all(word.startswith(prefixes) for word in words) for words in own if words is not None)
+
+
+def _prefixes_of(patterns: tuple[str, ...], *, all_of: bool = False) -> tuple[str, ...]:
+    """The prefixes that some patterns such as `billing-.*` come to; with `all_of`, none unless all come to one."""
+    found = [match[1] for match in map(_LITERAL_PREFIX.fullmatch, patterns) if match]
+    return () if all_of and len(found) < len(patterns) else tuple(found)
+
+
+def _has_name(match: Match, group_id: str) -> bool:
+    return (
+        (match.group is None or group_id in match.group)
+        and (match.prefix is None or group_id.startswith(match.prefix))
+        and (match.regex is None or any(is_full_match(pattern, group_id) for pattern in match.regex))
+    )
+
+
+def _left_of_groups(match: Match) -> tuple[str, ...]:
+    """The groups that a match names, as far as its prefix and regex let them."""
+    return tuple(group_id for group_id in match.group or () if _has_name(match, group_id))

@@ -1,0 +1,52 @@
+"""Expectations put to a policy: what it decides about each, and how that differs from what was expected."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sexton.policy.decision import decide, decide_bare, explain
+from sexton.policy.expectations import Expectation
+from sexton.policy.facts import Considered, Decision
+from sexton.policy.model import Policy
+
+NO_ONE = "none"
+"""What an expectation calls the rule of a decision that no rule has made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One expectation with what came out; `complaints` are empty where it holds."""
+
+    name: str
+    decision: Decision
+    considered: list[Considered]
+    complaints: list[str]
+
+    @property
+    def holds(self) -> bool:
+        return not self.complaints
+
+
+def run_tests(policy: Policy, tests: Sequence[Expectation], *, now_ms: int) -> list[Trial]:
+    """Put every test to the policy, in order; `now_ms` is the instant of those that name none."""
+    return [_try(policy, test, now_ms=now_ms if test.at_ms is None else test.at_ms) for test in tests]
+
+
+def _try(policy: Policy, test: Expectation, *, now_ms: int) -> Trial:
+    group = test.group.facts(now_ms=now_ms)
+    offset = None if test.offset is None else test.offset.facts(now_ms=now_ms)
+    if offset is None:
+        decision = decide_bare(policy, group, now_ms=now_ms)
+    else:
+        decision = decide(policy, group, offset, now_ms=now_ms)
+    expected = test.expect
+    pairs = (
+        ("verdict", expected.verdict, decision.verdict),
+        ("rule", expected.rule, decision.rule or NO_ONE),
+        ("reason", expected.reason, decision.reason),
+    )
+    return Trial(
+        name=test.name,
+        decision=decision,
+        considered=explain(policy, group, offset, now_ms=now_ms),
+        complaints=[f"{what} {got}, not {want}" for what, want, got in pairs if want is not None and want != got],
+    )

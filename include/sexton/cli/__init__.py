@@ -15,7 +15,21 @@ import typer
 from typer.exceptions import TyperException
 
 from sexton import __version__
-from sexton.cli import archive, audit, broker, diff, doctor, explain, fetch, groups, policy, restore, show, snapshot
+from sexton.cli import (
+    apply,
+    archive,
+    audit,
+    broker,
+    diff,
+    doctor,
+    explain,
+    fetch,
+    groups,
+    policy,
+    restore,
+    show,
+    snapshot,
+)
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
 from sexton.report.names import harmless
@@ -23,7 +37,7 @@ from sexton.report.names import harmless
 INTERRUPTED = 130
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, says which offsets and groups
-have expired and why, and plans their tombstones. It reads: nothing here deletes anything.
+have expired and why, and plans their tombstones. It reads; only [b]apply[/b] and [b]restore[/b] change a cluster, and only what was approved.
 """
 EPILOG = """\
 [b]Start here[/b]
@@ -54,6 +68,7 @@ app.command("fetch", epilog=fetch.EXAMPLES)(fetch.fetch)
 app.add_typer(groups.app, name="groups")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
+app.command("apply", epilog=apply.EXAMPLES)(apply.apply)
 app.command("restore", epilog=restore.EXAMPLES)(restore.restore)
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")

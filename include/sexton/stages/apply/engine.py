@@ -18,6 +18,7 @@ from sexton.stages.apply.guards import Rules, check_clock, check_cluster, check_
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
 from sexton.stages.apply.port import BrokerTime, ClusterPort
+from sexton.stages.apply.preview import preview
 from sexton.stages.apply.putback import put_back
 from sexton.stages.apply.resume import look_for_late_ones, settle_open
 from sexton.stages.apply.standing import Standing
@@ -28,8 +29,8 @@ from sexton.stages.plan_record import Plan
 Sink = Literal["plan", "coordinator", "log"]
 RETRY_WAIT_S = 0.5
 
-Tell = Callable[[int, int], None]
-"""Hears of progress: groups done, of how many."""
+Tell = Callable[[int, int], bool]
+"""Hears of progress, groups done of how many, and answers whether to go on: False ends the attempt between groups."""
 
 
 def apply_plan(
@@ -42,7 +43,7 @@ def apply_plan(
     clocks: Clocks,
     tell: Tell | None = None,
 ) -> ApplySummary:
-    """Apply a plan that was read and found whole; what became of it.
+    """Apply a plan that was read and found whole; what became of it. With the sink `plan` only look.
 
     Refused when a guard says no, before anything is touched, or when another attempt has taken over. BrokerError when
     the cluster cannot be read any more: the attempt stays open, and the next one settles what is not known.
@@ -50,16 +51,17 @@ def apply_plan(
     entries = ledger.entries()
     standing = Standing.of(entries)
     work = work_of(plan)
-    check_plan(plan, rules, now_ms=clocks.now_ms())
-    last = entries[-1].attempt if entries else 0
-    if sink == "log" and not rules.allow_log_sink:
-        raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
-    if is_applied(work, standing) or sink == "plan":
-        return summarize(plan, standing, sink=sink, attempt=last)
+    if is_applied(work, standing):
+        last = entries[-1].attempt if entries else 0
+        return summarize(plan, standing, sink=sink, attempt=last, warnings=["nothing is left to do"])
     identity = port.identity()
     check_cluster(plan, work, identity)
     time = port.broker_time()
-    check_clock(plan, rules, time, now_ms=clocks.now_ms())
+    refusal = _refusal(plan, rules, time, sink=sink, now_ms=clocks.now_ms())
+    if refusal is not None and (sink == "plan" or not standing.is_unsettled):
+        raise refusal
+    if sink == "plan":
+        return preview(port, plan, work, standing, tell=tell)
     reach("apply.checked")
     entries = ledger.claim(
         at_ms=clocks.now_ms(),
@@ -80,6 +82,12 @@ def apply_plan(
         standing=Standing.of(entries),
     )
     try:
+        settle_open(attempt)
+        reach("apply.settled")
+        for group in attempt.work:
+            put_back(attempt, group)
+        if refusal is not None:  # what was begun is known now; nothing more is done
+            raise refusal
         _go_on(attempt, sink=sink, tell=tell)
     except Refused:
         with suppress(Refused):
@@ -95,27 +103,31 @@ def apply_plan(
 def is_applied(work: list[GroupWork], standing: Standing) -> bool:
     """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
     return (
-        all(standing.is_final(row.place) for group in work for row in group.rows)
-        and not standing.open
-        and not standing.unreturned()
+        all(standing.is_final(row.place) for group in work for row in group.rows) and not standing.is_unsettled
     )
 
 
+def _refusal(plan: Plan, rules: Rules, time: BrokerTime, *, sink: Sink, now_ms: int) -> Refused | None:
+    """Why the plan must not be applied now; what an earlier attempt left open is settled all the same."""
+    try:
+        check_plan(plan, rules, now_ms=now_ms)
+        check_clock(plan, rules, time, now_ms=now_ms)
+        if sink == "log" and not rules.allow_log_sink:
+            raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
+    except Refused as refusal:
+        return refusal
+    return None
+
+
 def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
-    settle_open(attempt)
-    reach("apply.settled")
     for done, group in enumerate(attempt.work):
-        if tell is not None:
-            tell(done, len(attempt.work))
-        put_back(attempt, group)
+        if tell is not None and not tell(done, len(attempt.work)):
+            break
         _remove(attempt, group)
-        reach("apply.between")
-    if sink == "log":
-        for group in attempt.work:
+        if sink == "log":
             append_orphans(attempt, group)
+        reach("apply.between")
     look_for_late_ones(attempt)
-    if tell is not None:
-        tell(len(attempt.work), len(attempt.work))
 
 
 def _remove(attempt: Attempt, group: GroupWork) -> None:

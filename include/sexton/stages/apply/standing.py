@@ -55,6 +55,11 @@ class Standing:
         result = self.results.get(place)
         return result is not None and result.outcome in FINAL
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether something was begun of which nobody knows what came, or that has to be put back."""
+        return bool(self.open or self.unreturned())
+
     def unreturned(self) -> list[tuple[Item, Result]]:
         """Items that took a newer commit along, and that no restore was begun for since."""
         return [

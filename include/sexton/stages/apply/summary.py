@@ -25,6 +25,18 @@ class Told:
     outcome: str
     error: str | None
 
+    @classmethod
+    def of(cls, item: Item, result: Result) -> "Told":
+        return cls(
+            group_id=item.group_id,
+            topic=item.topic,
+            partition=item.partition,
+            log_partition=item.log_partition,
+            position=item.position,
+            outcome=result.outcome,
+            error=result.error,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
@@ -54,8 +66,8 @@ class Windows:
 class ApplySummary:
     """What became of a plan, over all attempts at it. `attempt` is the last one, 0 where none was made.
 
-    `counts` are items by outcome; `planned` with sink plan, where nothing was done. `restored` are those of what a race
-    took along and was put back, by outcome. `told` are items that are not done, gone or changed.
+    `counts` are items by outcome; `would_be_done` with sink plan, where nothing was done. `restored` counts what a race
+    took along, by what came of putting it back. `told` are the items that are not simply done.
     """
 
     plan_id: str
@@ -76,7 +88,7 @@ class ApplySummary:
     @property
     def exit_code(self) -> int:
         """0 when nothing is left to try, also where items had changed; else 1."""
-        return 1 if self.left else 0
+        return 1 if self.left and self.sink != "plan" else 0
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "left": self.left, "exit_code": self.exit_code}
@@ -101,7 +113,7 @@ def summarize(plan: Plan, standing: Standing, *, sink: str, attempt: int, warnin
         counts=dict(sorted(counts.items())),
         restored=dict(sorted(restored.items())),
         windows=Windows.of(standing.windows_ms),
-        told=tuple(_told(standing.items[place], result) for place, result in _notable(standing)[:TOLD_ITEMS]),
+        told=tuple(Told.of(standing.items[place], result) for place, result in _notable(standing)[:TOLD_ITEMS]),
         warnings=(*warnings, *_warnings(counts, restored)),
     )
 
@@ -113,18 +125,6 @@ def _notable(standing: Standing) -> list[tuple[tuple[int, int], Result]]:
         if result.outcome != "done" and not (place in standing.restored and result.outcome == "gone")
     ]
     return sorted(found, key=lambda each: (each[1].outcome != "raced", each[0]))
-
-
-def _told(item: Item, result: Result) -> Told:
-    return Told(
-        group_id=item.group_id,
-        topic=item.topic,
-        partition=item.partition,
-        log_partition=item.log_partition,
-        position=item.position,
-        outcome=result.outcome,
-        error=result.error,
-    )
 
 
 def _warnings(counts: Counter[str], restored: Counter[str]) -> list[str]:

@@ -1,0 +1,92 @@
+"""What has to be known of the brokers before anything is judged against a clock, or written: what time they have, and
+how large a batch the offsets topic takes.
+
+Only one broker's clock can be asked for: the leader of the controllers tells its own with the quorum (KIP-836). What
+the others have can be seen from what they stamped.
+"""
+
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from sexton.errors import BrokerError
+from sexton.kafka.facts import TOPIC_RESOURCE
+from sexton.kafka.failures import TransientError
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import NO_LEADER, Topic
+
+METADATA_LOG = "__cluster_metadata"
+MAX_MESSAGE_BYTES = "max.message.bytes"
+NEWEST_STAMP = -3
+"""Asks for the record with the largest timestamp (KIP-734)."""
+_WITH_TIMES = 1  # version of DescribeQuorum
+_WITH_NEWEST_STAMP = 7  # version of ListOffsets
+_ORDINARY_CONSUMER = -1
+
+
+def controller_time_ms(session: ClusterSession) -> int | None:
+    """The clock of the leader of the controllers; None without KRaft, and where this principal may not ask for it.
+
+    It takes DESCRIBE on the cluster.
+    """
+    Data = DescribeQuorumRequest.TopicData  # noqa: N806 (a class)
+    topics = [Data(topic_name=METADATA_LOG, partitions=[Data.PartitionData(partition_index=0)])]
+    request = DescribeQuorumRequest(topics=topics, min_version=_WITH_TIMES)
+    answer = session.retrying(lambda: _known(session, request))
+    if answer is None or answer.error_code or not answer.topics:
+        return None
+    (found,) = answer.topics[0].partitions
+    if found.error_code:
+        return None
+    times_ms: dict[int, int] = {voter.replica_id: voter.last_caught_up_timestamp for voter in found.current_voters}
+    now_ms = times_ms.get(found.leader_id, -1)
+    return now_ms if now_ms >= 0 else None
+
+
+def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
+    """The largest timestamp of a record in any partition of a topic that has a leader; -1 for none.
+
+    Also where brokers cannot tell it, before Kafka 3.0.
+    """
+    Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
+    newest_ms = -1
+    by_leader: dict[int, list[int]] = {}
+    for partition, leader in topic.leaders.items():
+        if leader.node_id != NO_LEADER:
+            by_leader.setdefault(leader.node_id, []).append(partition)
+    for node_id, partitions in by_leader.items():
+        listed = [
+            Asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=NEWEST_STAMP)
+            for partition in partitions
+        ]
+        request = ListOffsetsRequest(
+            replica_id=_ORDINARY_CONSUMER,
+            isolation_level=0,
+            topics=[Asked(name=topic.name, partitions=listed)],
+            min_version=_WITH_NEWEST_STAMP,
+        )
+        answer = _known(session, request, node_id=node_id)
+        for found in answer.topics[0].partitions if answer is not None else ():
+            newest_ms = max(newest_ms, found.timestamp if not found.error_code else -1)
+    return newest_ms
+
+
+def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
+    """The topic's max.message.bytes; None where this principal may not see it."""
+    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
+    wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES])]
+    request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
+    (found,) = session.retrying(lambda: session.call(request)).results
+    values = [item.value for item in found.configs or [] if item.name == MAX_MESSAGE_BYTES]
+    return int(values[0]) if values and values[0] and not found.error_code else None
+
+
+def _known(session: ClusterSession, request: Any, *, node_id: int | None = None) -> Any:
+    """The answer to a request that only some releases know; None from one that does not."""
+    try:
+        return session.call(request, node_id=node_id)
+    except TransientError:
+        raise
+    except BrokerError:
+        return None

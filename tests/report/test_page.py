@@ -30,7 +30,7 @@ TAGS = """
 """
 ATTRIBUTES = """
     lang charset name content http-equiv class title role aria-label viewbox preserveaspectratio width height x y x1 x2
-    y1 y2 text-anchor
+    y1 y2 text-anchor tabindex
 """
 
 

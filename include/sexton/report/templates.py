@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sexton.report import figures
@@ -17,8 +17,12 @@ from sexton.report.names import NAME_CELLS, harmless, short, visible
 
 def render(template: str, **values: Any) -> str:
     """A template of this room as HTML text; it finds our style as `style`."""
-    style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
-    return _environment().get_template(template).render(style=style, **values)
+    return _environment().get_template(template).render(style=Markup(style()), **values)
+
+
+def style() -> str:
+    """The style sheet of every page."""
+    return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
 
 def _spelled_out(value: object) -> object:
@@ -28,8 +32,13 @@ def _spelled_out(value: object) -> object:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
+    return new_environment()
+
+
+def new_environment(*loaders: BaseLoader) -> Environment:
+    """An environment with the filters and pieces of this room, which looks for templates at `loaders` first."""
     environment = Environment(
-        loader=PackageLoader("sexton.report", ""),
+        loader=ChoiceLoader([*loaders, PackageLoader("sexton.report", "")]),
         autoescape=True,
         finalize=_spelled_out,
         undefined=StrictUndefined,

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
         log_partition_count=1,
     )
 
-    class Session:
-        def __init__(self, config: object) -> None: ...
-
-        def __enter__(self) -> "Session":
-            return self
-
-        def __exit__(self, *error: object) -> None: ...
-
-    monkeypatch.setattr("sexton.kafka.session.ClusterSession", Session)
-    monkeypatch.setattr(real, "SessionPort", lambda session: made)
+    monkeypatch.setattr("sexton.stages.apply.cluster.connected", lambda config: nullcontext())
+    monkeypatch.setattr(real, "KafkaPort", lambda connected: made)
     return made
 
 
@@ -85,7 +78,9 @@ def test_the_diff_comes_first_and_changes_nothing(run, cluster) -> None:
     assert "gone t 1 beyond_log_end 7 - 7 the log has 0 to 6" in lines
     assert "left t 0 newer_now 3 4 - -" in lines
     assert [line for line in lines if line.startswith("left")] == [lines[-2]], "what is left alone comes last"
-    assert "does not come back: commit timestamps are those of the restore (they were from 2026-09-21 14:13:20 UTC" in err
+    assert (
+        "does not come back: commit timestamps are those of the restore (they were from 2026-09-21 14:13:20 UTC" in err
+    )
     assert "does not come back: a deleted group's type, generation and members" in err
     assert "1 offset outside of the log" in err
     restore_id = lines[-1].removeprefix("restore ")

@@ -150,7 +150,6 @@ def restore(
             "a kept restore is done as it was shown, or not at all", place="--id", fix="leave out the rest"
         )
 
-    from sexton.kafka.session import ClusterSession
     from sexton.settings import settings
     from sexton.stages.restore import cluster, keep
     from sexton.stages.restore.request import RestoreRequest, source_of
@@ -179,6 +178,7 @@ def restore(
     if kept is not None and not apply:
         return told.shown(kept, limit, json=json)
 
+    from sexton.stages.apply.cluster import connected
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.restore.apply import is_done
     from sexton.stages.restore.make import make_restore
@@ -186,8 +186,8 @@ def restore(
     def ledger_of(plan: "RestorePlan") -> "Ledger":
         return Ledger(fs, root, plan.cluster_id, plan.restore_id)
 
-    with ClusterSession(client_of(bootstrap_servers, client_config_file)) as session:
-        port = cluster.SessionPort(session)
+    with connected(client_of(bootstrap_servers, client_config_file)) as found:
+        port = cluster.KafkaPort(found)
         if kept is None:
             assert source is not None
             kept = make_restore(

@@ -7,7 +7,7 @@ are not held against themselves. `between` is called before every call; answers 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sexton.kafka.session import Unsettled
+from sexton.kafka.session import TransientError, Unsettled
 from sexton.stages.restore.port import GroupView, TopicView, Written
 from sexton.stages.restore.rows import OffsetValue
 
@@ -31,7 +31,8 @@ class Group:
 @dataclass
 class SimulatedCluster:
     """`topics` are {name: (topic id, [(log start, log end), ...])}. `lost` says of the next commits which way their
-    message gets lost: "request" before it is carried out, "answer" after it, None not at all."""
+    message gets lost: "request" before it is carried out, "answer" after it, None not at all;
+    "nobody there" says that it is not sent."""
 
     groups: dict[str, Group] = field(default_factory=dict)
     topics_now: dict[str, tuple[str, list[tuple[int, int]]]] = field(default_factory=dict)
@@ -76,6 +77,8 @@ class SimulatedCluster:
     ) -> Mapping[tuple[str, int], str | None]:
         self.between("commit")
         way = self.lost.pop(0) if self.lost else None
+        if way == "nobody there":
+            raise TransientError("the coordinator loads", place=f"group {group_id}")
         if way == "request":
             raise Unsettled("no answer came", place=f"group {group_id}")
         answer = {key: self._commit(group_id, key, value) for key, value in values.items()}

@@ -180,7 +180,9 @@ def test_a_commit_right_after_is_no_loss(tmp_path: Path) -> None:
     assert offsets_now(own.cluster)["a", "t", 0] == value(99)
 
 
-@pytest.mark.parametrize(("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3})])
+@pytest.mark.parametrize(
+    ("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
+)
 def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
     own = world(tmp_path, "a", lost=[way])
     plan = own.plan(thens("a"))

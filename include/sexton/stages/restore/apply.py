@@ -18,7 +18,7 @@ from typing import Any
 
 from sexton.coordinator.questions.held import TopicPartition
 from sexton.errors import BrokerError, Refused
-from sexton.kafka.session import Unsettled
+from sexton.kafka.session import TransientError, Unsettled
 from sexton.stages.apply.entries import FINAL, Entry, Intent, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import Ledger, Told, told_of
 from sexton.stages.restore.judge import Judge
@@ -199,10 +199,14 @@ class _Work:
         wanted = [(position, row) for position, row in some if (row.log_partition, position) not in results]
         window_ms = None
         if wanted:
-            answered = self._commit(group_id, wanted)
+            answered, why_not = self._commit(group_id, wanted)
             window_ms = (time.perf_counter() - looked_at) * 1000
             self._windows_ms.append(window_ms)
-            results |= self._settled(wanted, since=log_end, answered=answered)
+            if why_not is None:
+                results |= self._settled(wanted, since=log_end, answered=answered)
+            else:
+                places = ((row.log_partition, position) for position, row in wanted)
+                results |= {place: _result(place, "not_done", error=why_not) for place in places}
         self._tell(self._step, self._ledger.attempt, results, window_ms=window_ms)
 
     def _check(
@@ -223,13 +227,17 @@ class _Work:
                 found[place] = _result(place, "refused", error=now.error)
         return found
 
-    def _commit(self, group_id: str, some: Sequence[Numbered]) -> Mapping[TopicPartition, str | None] | None:
-        """The coordinator's answer; None where none came that tells."""
+    def _commit(
+        self, group_id: str, some: Sequence[Numbered]
+    ) -> tuple[Mapping[TopicPartition, str | None] | None, str | None]:
+        """The coordinator's answer, None where none came that tells; and why the commit was surely not made."""
         values = {(row.topic, row.partition): _put(row) for _, row in some}
         try:
-            return self._port.commit(group_id, values)
+            return self._port.commit(group_id, values), None
         except Unsettled:
-            return None
+            return None, None
+        except TransientError as error:
+            return None, error.message
 
     def _settled(
         self, some: Sequence[Numbered], *, since: int, answered: Mapping[TopicPartition, str | None] | None

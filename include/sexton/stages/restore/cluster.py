@@ -1,4 +1,4 @@
-"""A real cluster behind RestorePort: each question is one or a few requests of a session."""
+"""A real cluster behind RestorePort: each question is one or a few requests."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,13 +7,14 @@ from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.questions.held import TopicPartition
 from sexton.errors import LogError, UsageError
 from sexton.kafka.acls import missing_acl
-from sexton.kafka.admin import GroupError, commit_offsets, group_now
-from sexton.kafka.facts import OFFSETS_TOPIC, CommittedOffset, committed_offsets
+from sexton.kafka.admin import GroupError
+from sexton.kafka.facts import OFFSETS_TOPIC, CommittedOffset
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.session import TransientError
 from sexton.kafka.tail import TailReader, TailRecord
 from sexton.kafka.topics import EARLIEST, LATEST, Topic, describe_cluster, describe_topic, list_offsets
 from sexton.records import decode_key, decode_value
+from sexton.stages.apply.cluster import KafkaCluster
 from sexton.stages.restore.port import GroupView, TopicView, Written
 from sexton.stages.restore.rows import OffsetValue
 
@@ -22,12 +23,12 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 UNSTABLE = 88
 
 
-class SessionPort:
-    """The cluster of an open session, which stays open as long as this is used."""
+class KafkaPort:
+    """RestorePort over the cluster that plans are applied to: what it reads may be tried again, a commit is not."""
 
-    def __init__(self, session: ClusterSession) -> None:
-        self._session = session
-        found = describe_cluster(session, [OFFSETS_TOPIC])
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster, self._session = cluster, cluster.reading
+        found = describe_cluster(self._session, [OFFSETS_TOPIC])
         self._cluster_id = found.cluster_id
         self._offsets_topic = found.topics[OFFSETS_TOPIC]
 
@@ -45,9 +46,9 @@ class SessionPort:
 
     def group(self, group_id: str) -> GroupView:
         try:
-            now = group_now(self._session, group_id)
-            unstable = committed_offsets(self._session, group_id, require_stable=True)
-            offsets = committed_offsets(self._session, group_id)
+            now = self._cluster.group_now(group_id)
+            unstable = self._cluster.committed(group_id, require_stable=True)
+            offsets = self._cluster.committed(group_id, require_stable=False)
         except (GroupError, NotAllowed) as error:
             told = f"{error.error_name}: {error.fix}" if error.fix else error.error_name
             return GroupView(group_id=group_id, offsets={}, error=told)
@@ -114,7 +115,7 @@ class SessionPort:
             for key, value in values.items()
         }
         try:
-            answer = commit_offsets(self._session, group_id, offsets)
+            answer = self._cluster.commit_offsets(group_id, offsets)
         except GroupError as error:
             return dict.fromkeys(values, f"{error.error_name}: {error.fix}" if error.fix else error.error_name)
         return {key: self._told(error, group_id, key[0]) for key, error in answer.items()}

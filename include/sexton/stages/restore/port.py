@@ -87,4 +87,5 @@ class RestorePort(Protocol):
         """OffsetCommit without a member (generation -1): Kafka's error name for each partition, None where it is done.
 
         Raises Unsettled (sexton.kafka.failures) when there is no telling whether it happened: only reading tells.
+        TransientError when it surely did not.
         """

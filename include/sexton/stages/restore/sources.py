@@ -18,7 +18,7 @@ from sexton.coordinator.questions.fetch import fetch
 from sexton.coordinator.questions.held import TopicPartition
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.archive import newest_facts
-from sexton.stages.apply.entries import WRITTEN, Entry, Item, Result, Value
+from sexton.stages.apply.entries import WRITTEN, Entry, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import told_of
 from sexton.stages.choose_profile import of_version
 from sexton.stages.plan_files import Plan
@@ -27,6 +27,8 @@ from sexton.stages.questions.part import LazyShards, Part
 from sexton.stages.restore.rows import OffsetValue, Then
 from sexton.stages.restore.selection import Selection
 from sexton.stages.source import LogSource, open_archive
+
+TOMBSTONE = "tombstone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +63,14 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
     is_asked = selection.test()
     values: dict[OffsetKey, Then] = {}
     empty = 0
-    for told in told_of(entries):
-        for item in told.intent.items:
-            if item.key is None or not is_asked(item.key):
-                continue
-            result, _ = told.results.get(item.place, (None, None))
-            removed = _removed(item, result)
-            if removed is not None:
-                values[item.key] = _then(removed.model_dump(), item.key[1], topic_ids)
-            elif told.intent.action == "restore":
-                empty += 1
+    for item, result, action in _acted(entries):
+        if item.key is None or not is_asked(item.key):
+            continue
+        removed = _removed(item, result)
+        if removed is not None:
+            values[item.key] = _then(removed.model_dump(), item.key[1], topic_ids)
+        elif action == "restore":
+            empty += 1
     warnings = [f"{empty} offsets were not there before: only a plan can take them away"] if empty else []
     first = entries[0]
     return Source(name=f"ledger {first.plan_id}", cluster_id=first.cluster_id, values=values, warnings=warnings)
@@ -162,6 +162,18 @@ def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 def _key(row: Mapping[str, Any]) -> OffsetKey:
     return row["group_id"], row["topic"], row["partition"]
+
+
+def _acted(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | None, str]]:
+    """Every item of a ledger with its result, and those that no intent names: what a race took along."""
+    for told in told_of(entries):
+        for item in told.intent.items:
+            yield item, told.results.get(item.place, (None, None))[0], told.intent.action
+    for entry in entries:
+        if isinstance(entry.body, StepOutcome):
+            results = {result.place: result for result in entry.body.items}
+            for item in entry.body.beyond:
+                yield item, results[item.place], TOMBSTONE
 
 
 def _removed(item: Item, result: Result | None) -> Value | None:

@@ -115,8 +115,11 @@ def _replace(lake: Lake, rows: Sequence[Row], *, plan_id: str) -> None:
         table = catalog.load_table((lake.namespace, TABLE))
         _require_columns(table)
         schema = TABLES[TABLE].arrow_schema()
+        ours = EqualTo("plan_id", plan_id)
+        is_there = table.scan(row_filter=ours, selected_fields=("attempt",), limit=1).to_arrow().num_rows > 0
         with table.transaction() as transaction:
-            transaction.delete(EqualTo("plan_id", plan_id))
+            if is_there:
+                transaction.delete(ours)
             transaction.append(pa.Table.from_pylist(list(rows), schema=schema))
             reach("ledger.replaced")
 

@@ -13,6 +13,7 @@ it loads, *judge* each committed offset, *plan* the tombstones of the next sweep
 | `since` | tell what changed from this instant on | start of the data interval |
 | `retention_minutes` | judge with this retention | what the broker says |
 | `profile` | whose rules | `group_coordinator` (Kafka 4.x) |
+| `policy` | judge by this policy, a file beside that of `SEXTON_POLICY` | that of `SEXTON_POLICY`, if any |
 | `full` | read the whole log, from no checkpoint on | no: only what is new since the nearest one |
 
 Example: `{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}`

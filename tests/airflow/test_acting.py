@@ -139,8 +139,9 @@ def test_shown_approved_applied(world) -> None:
     show, show_again, apply = (each["argv"] for each in world.ran)
     archive = f"--archive={world.home}/var/archive"
     assert show == show_again == ["show", "plan", PLAN_ID, archive, "--json"]
-    assert apply[:5] == ["apply", PLAN_ID, "--sink=coordinator", "--approved-by=bea", archive]
-    assert apply[5:7] == ["--json", "--bootstrap-servers=w:1"]
+    assert apply[:3] == ["apply", PLAN_ID, f"--plan-sha256={PLAN_SHA256}"]  # what was shown, and nothing else
+    assert apply[3:6] == ["--sink=coordinator", "--approved-by=bea", archive]
+    assert apply[6:8] == ["--json", "--bootstrap-servers=w:1"]
     (asked,) = world.asked
     assert asked["body"].startswith("Approving deletes")
     assert asked["body"].endswith(f"`{PLAN_ID}` and groups")
@@ -222,7 +223,7 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
     world.run(ShowPlan(task_id="show"), **params)
     world.answer(**params)
     world.run(ApplyPlan(task_id="apply"), **params)
-    assert world.ran[-1]["argv"][2:4] == ["--sink=log", "--allow-log-sink"]
+    assert world.ran[-1]["argv"][3:5] == ["--sink=log", "--allow-log-sink"]
     assert "go on answering from memory" in world.asked[0]["body"]
 
 
@@ -338,6 +339,12 @@ def test_restoring(world) -> None:
         f"sasl.password=reader-{SECRET}\n",
         f"sasl.password=applier-{SECRET}\n",
     ]
+
+
+def test_nothing_to_restore(world) -> None:
+    world.says(restore={"answer": {"restore_id": None, "counts": {"group_has_members": 3}}})
+    with pytest.raises(CommandRefused, match="nothing to restore: group has members 3"):
+        world.run(ShowRestore(task_id="diff"), from_plan=PLAN_ID)
 
 
 @pytest.mark.parametrize(

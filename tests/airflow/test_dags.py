@@ -215,6 +215,11 @@ def test_outlets_are_the_published_tables(dag) -> None:
         {"retention_minutes": "7"},
         {"profile": "mine"},
         {"full": "yes"},
+        {"policy": "../secrets.yaml"},
+        {"policy": "/etc/passwd"},
+        {"policy": "..yaml"},
+        {"policy": "a b"},
+        {"policy": None},
     ],
 )
 def test_the_form_refuses(dag, conf) -> None:
@@ -235,6 +240,8 @@ def test_the_form_refuses(dag, conf) -> None:
         {"retention_minutes": None},
         {"retention_minutes": 10080},
         {"full": True},
+        {"policy": ""},
+        {"policy": "strict-2.yaml"},
     ],
 )
 def test_the_form_takes(dag, conf) -> None:

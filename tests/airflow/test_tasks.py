@@ -198,6 +198,31 @@ def test_a_full_replay_is_asked_for_by_a_flag(home, monkeypatch, full: bool, pas
     assert submitted[-2 - len(passed) :] == ["--as-of=5", *passed, "--run-dir=x"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "param", "expected"),
+    [
+        ("", "", ""),
+        ("/etc/sexton/rules.yaml", "", "/etc/sexton/rules.yaml"),
+        ("/etc/sexton/rules.yaml", "strict.yaml", "/etc/sexton/strict.yaml"),
+        ("rules.yaml", "strict.yaml", "strict.yaml"),
+    ],
+)
+def test_policy(home, monkeypatch, setting: str, param: str, expected: str) -> None:
+    monkeypatch.setattr(tasks, "settings", lambda: Settings(home=home, policy=setting))
+    assert tasks.policy_file({"policy": param}) == expected
+    log = submit_that(home, monkeypatch, 0)
+    (template, _) = tasks.ARGUMENTS["find_expired"]
+    rendered = Template(template).render(params={"policy": param}, policy_file=tasks.policy_file)
+    execute("find_expired", arguments=[rendered, "--run-dir=x"])
+    passed = [f"--policy={expected}"] if expected else []
+    assert json.loads(log.read_text())[-1 - len(passed) :] == [*passed, "--run-dir=x"]
+
+
+def test_a_policy_beside_none_fails_for_good(home) -> None:
+    with pytest.raises(AirflowFailException, match="SEXTON_POLICY is not set"):
+        tasks.policy_file({"policy": "strict.yaml"})
+
+
 def test_no_coverage_skips_and_says_why(home, monkeypatch) -> None:
     outcome = {"exit_code": 4, "error": "archive: no coverage for 5 ms: the log was truncated"}
     submit_that(home, monkeypatch, 1, stage="replay_groups", outcome=outcome)

@@ -13,7 +13,6 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
-from airflow.sdk.exceptions import AirflowFailException
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.approval import approval_folder_of, request_of, terms
@@ -27,7 +26,7 @@ APPROVAL_TASK = "approve"
 PLAN_SINK, LOG_SINK = "plan", "log"
 SINKS = (PLAN_SINK, "coordinator", LOG_SINK)
 """Where tombstones go: nowhere, through the group coordinators, or into the log itself."""
-AS_IT_SHOULD_BE = frozenset({"done", "gone", "same"})
+AS_IT_SHOULD_BE = frozenset({"done", "gone"})
 """Outcomes that nobody has to hear of: what was asked for is so."""
 LOG_SINK_WARNING = (
     "**Sink `log`**: tombstones are written into the offsets topic itself, past the group coordinators, which go on "
@@ -108,11 +107,12 @@ class ShowRestore(CommandTask):
 
     def execute(self, context: Any) -> None:
         options = options_of(context, RESTORE_OPTIONS)
-        made = self.sexton("restore", *restore_arguments(options), conn_id=settings().kafka_conn_id)
-        restore_id = made.require_success("restore").get("restore_id")
-        if not restore_id:
-            raise AirflowFailException("there is nothing to restore")
-        told = self.shown("restore", str(restore_id))
+        done = self.sexton("restore", *restore_arguments(options), conn_id=settings().kafka_conn_id)
+        made = done.require_success("restore")
+        if not made.get("restore_id"):
+            public = f"there is nothing to restore: {counted(made) or 'no such offsets'}"
+            raise CommandRefused(public, public=public)
+        told = self.shown("restore", str(made["restore_id"]))
         _tell_log(self.log, told["body"])
         subject = f"Write back what restore {told['id'][:12]} names?"
         self.ask(context, told, options, subject=subject, intro="Approving commits these offsets again.")
@@ -167,7 +167,8 @@ class ApplyPlan(Act):
     def command(self, request: Request) -> tuple[str, ...]:
         _require_log_sink_allowed(request.options)
         allowed = "--allow-log-sink" if request.options["allow_log_sink"] else ""
-        return ("apply", request.document_id, f"--sink={request.options['sink']}", allowed)
+        exactly = f"--plan-sha256={request.document_sha256}"
+        return ("apply", request.document_id, exactly, f"--sink={request.options['sink']}", allowed)
 
 
 class ApplyRestore(Act):

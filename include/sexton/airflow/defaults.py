@@ -128,6 +128,15 @@ def retention_params() -> dict[str, Param]:
             "offset_manager (0.8.2 to 0.10.0), each with `:RELEASE` or without; auto: what something proves.",
             section="How to judge",
         ),
+        "policy": Param(
+            "",
+            type="string",
+            pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
+            title="Policy",
+            description="Judge by another policy than the deployment's: the name of a file beside that of "
+            "SEXTON_POLICY. What such a run plans is to look at: only plans by the deployment's policy are applied.",
+            section="How to judge",
+        ),
         "full": Param(
             False,
             type="boolean",

@@ -13,6 +13,7 @@ The `alerts` that it leaves there are raised, one each.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -92,7 +93,22 @@ def _instant(name: str, params: Mapping[str, Any]) -> int | None:
         raise AirflowFailException(f"{name} {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
 
 
-MACROS: dict[str, Any] = {"as_of_ms": as_of_ms, "run_folder": run_folder, "since_ms": since_ms}
+def policy_file(params: Mapping[str, Any]) -> str:
+    """The policy that a run judges by: the deployment's, or the file beside it that its parameter names; maybe none."""
+    own, name = settings().policy, str(params.get("policy") or "")
+    if not name:
+        return own
+    if not own:
+        raise AirflowFailException(f"policy {name!r} is no file: SEXTON_POLICY is not set, which it would lie beside")
+    return str(Path(own).parent / name)
+
+
+MACROS: dict[str, Any] = {
+    "as_of_ms": as_of_ms,
+    "policy_file": policy_file,
+    "run_folder": run_folder,
+    "since_ms": since_ms,
+}
 """What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
 
 ARGUMENTS: dict[str, list[str]] = {
@@ -115,6 +131,7 @@ ARGUMENTS: dict[str, list[str]] = {
         "--run-id={{ run_id }}.{{ ti.try_number }}",
         RUN_DIR,
     ],
+    "find_expired": ["--policy={{ policy_file(params) }}", RUN_DIR],
     "publish_tables": [f"--archive={settings().archive_uri}", RUN_DIR],
 }
 """Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""

@@ -1,0 +1,92 @@
+"""`sexton show`: what a person and a machine read of a kept plan or restore; what was changed is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton import cli
+from sexton.stages.plan_files import Plan, keep_plan, own_plan, plan_folder
+from sexton.stages.restore.keep import RestorePlan, keep_restore
+from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
+from sexton.stages.run import RunFolder
+from sexton.stages.spark import Engine
+from tests.archived import CLUSTER
+from tests.stages.plan_runs import archive_of_commits, planned
+
+Show = Callable[..., tuple[int, str, str]]
+THEN = OffsetValue(committed_offset=7, leader_epoch=None, metadata="")
+ROW = RestoreRow(
+    group_id="a", topic="t", partition=0, log_partition=0, what=What.RESTORE, then=Then(value=THEN), now=None, put=THEN
+)
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    def command(*argv: object) -> tuple[int, str, str]:
+        code = cli.main(["show", *(str(word) for word in argv)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Plan, str]:
+    """An archive with a plan and a restore."""
+    folder = tmp_path_factory.mktemp("show")
+    archive = archive_of_commits(folder / "archive")
+    with Engine("tests", quiet=True) as engine:
+        planned(engine, folder / "run", archive)
+    plan = own_plan(RunFolder(folder / "run"))
+    keep_plan(RunFolder(folder / "run"), plan.record, str(archive.root))
+    restore = RestorePlan(cluster_id=CLUSTER, source="plan", rows=(ROW,))
+    restore_id = keep_restore(pafs.LocalFileSystem(), str(archive.root), restore)
+    return Path(archive.root), plan, restore_id
+
+
+def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
+    root, plan, _ = kept
+    code, text, _ = show("plan", plan.record.plan_id, "--archive", root)
+    assert code == 0
+    assert f"| sha256 | `{plan.sha256}` |" in text.splitlines()
+    code, out, _ = show("plan", plan.record.plan_id, "--archive", root, "--json")
+    told = json.loads(out)
+    assert (code, told.pop("body")) == (0, text)
+    counts = {name: plan.record.counts[name] for name in ("tombstones", "offsets", "groups_losing", "groups_deleted")}
+    assert counts["tombstones"] > 2
+    assert told == {
+        "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts, "over_limits": []
+    }  # fmt: skip
+
+
+def test_a_restore(show: Show, kept: tuple[Path, Plan, str]) -> None:
+    root, _, restore_id = kept
+    code, text, _ = show("restore", restore_id, "--archive", root)
+    assert code == 0
+    assert "| `a` | `t` | 0 | - | 7 | restore |" in text.splitlines()
+    told = json.loads(show("restore", restore_id, "--archive", root, "--json")[1])
+    assert (told["id"], told["sha256"], told["counts"]) == (restore_id, restore_id, {"offsets": 1, "groups": 1})
+
+
+@pytest.mark.parametrize("kind", ["plan", "restore"])
+@pytest.mark.parametrize("name", ["0" * 64, "../../x", ""])
+def test_what_is_not_there(show: Show, kept: tuple[Path, Plan, str], kind: str, name: str) -> None:
+    code, out, error = show(kind, name, "--archive", kept[0])
+    assert (code, out) == (2, "")
+    assert error.startswith("error: ")
+
+
+def test_what_was_changed_is_refused(show: Show, kept: tuple[Path, Plan, str]) -> None:
+    root, plan, _ = kept
+    undo = Path(plan_folder(str(root), CLUSTER, plan.record.plan_id)) / "undo.parquet"
+    whole = undo.read_bytes()
+    undo.write_bytes(whole + b"x")
+    try:
+        code, out, error = show("plan", plan.record.plan_id, "--archive", root)
+    finally:
+        undo.write_bytes(whole)
+    assert (code, out) == (6, "")
+    assert "undo.parquet" in error

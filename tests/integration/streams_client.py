@@ -41,9 +41,10 @@ def heartbeat_request(kafka_clients: Path) -> Any:
         sys.path.insert(0, folder)
         try:
             importlib.invalidate_caches()
-            request, _ = (type(ApiMessage)(name, (ApiMessage,), {}, load_json=package) for name in NAMES)
+            request, response = (type(ApiMessage)(name, (ApiMessage,), {}, load_json=package) for name in NAMES)
         finally:
             sys.path.remove(folder)
+    request.answered_by = response  # kafka-python refers to it weakly
     return request
 
 

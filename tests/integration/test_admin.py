@@ -1,11 +1,15 @@
 """Deleting, committing and appending on a real broker, and the tail of the log that shows what came of it."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.consumer import OffsetDeleteRequest
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
@@ -15,23 +19,24 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import (
     GroupError,
     GroupNow,
+    Unsettled,
     append_tombstones,
     commit_offsets,
     delete_group,
     delete_offsets,
     group_now,
 )
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups
+from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, find_coordinator, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.log.batch import encode_batch
 from sexton.records import encode_key
 from tests.integration.streams_client import streams_member
-from tests.integration.test_broker import commit
 
 PARTITIONS = 4
+TIMEOUT_S = 60
 EARLIER_MS = 1_700_000_000_000
 
 
@@ -45,11 +50,13 @@ def admin_broker(
 
 @pytest.fixture(scope="module")
 def there(admin_broker: EmbeddedBroker) -> ClientConfig:
-    """A cluster with a topic of three partitions and one of one, and a group."""
+    """A cluster with a topic of three partitions and one of one."""
     config = client_config({}, bootstrap_servers=admin_broker.bootstrap_servers)
     admin = AdminClient({**config.for_confluent(), "log_level": 0})
-    admin.create_topics([NewTopic("numbers", 3, 1)])["numbers"].result(10)
-    commit(config, group_id="first", count=1)
+    for made in admin.create_topics([NewTopic("numbers", 3, 1), NewTopic("somewhere", 1, 1)]).values():
+        made.result(TIMEOUT_S)
+    with ClusterSession(config) as session:
+        wait_for_coordinators(session)
     return config
 
 
@@ -57,6 +64,14 @@ def there(admin_broker: EmbeddedBroker) -> ClientConfig:
 def session(there: ClientConfig) -> Iterator[ClusterSession]:
     with ClusterSession(there) as session:
         yield session
+
+
+def wait_for_coordinators(session: ClusterSession) -> None:
+    """Until every coordinator has loaded: before, it answers NOT_COORDINATOR, and that tells of nothing done or not."""
+    groups = {partition_of(f"g{number}", PARTITIONS): f"g{number}" for number in range(10 * PARTITIONS)}
+    assert len(groups) == PARTITIONS
+    for group_id in groups.values():
+        group_now(session, group_id)
 
 
 def tail_of(session: ClusterSession, group_id: str) -> TailReader:
@@ -141,7 +156,9 @@ def test_a_group_with_members_keeps_what_it_reads(there: ClientConfig, session: 
 
 
 def test_tombstones_behind_the_coordinators_back(there: ClientConfig, session: ClusterSession) -> None:
-    """They are in the log, each batch in its turn, and the coordinator goes on serving what it has in memory."""
+    """They are in the log, each batch in its turn, and the coordinator goes on serving what it has in memory: until it
+    writes next, finds that the log is not where it left it, and loads itself anew. That write is in the log, and what
+    it is answered says nothing of the kind."""
     commit_offsets(session, "stubborn", {("numbers", 0): (6, -1, "")})
     tail = tail_of(session, "stubborn")
     batches = tombstones("stubborn", ("numbers", 0)) + tombstones("stubborn", ("nowhere", 0), base_offset=1)
@@ -151,6 +168,10 @@ def test_tombstones_behind_the_coordinators_back(there: ClientConfig, session: C
         (log_offset + 1, key_of("stubborn", "nowhere", 0), None),
     ]
     assert committed_offsets(session, "stubborn").keys() == {("numbers", 0)}
+    with pytest.raises(Unsettled, match="OffsetCommit was answered NOT_COORDINATOR"):
+        commit_offsets(session, "stubborn", {("numbers", 1): (7, -1, "")})
+    assert committed_offsets(session, "stubborn").keys() == {("numbers", 1)}
+    assert [record.key for record in tail.records()] == [key_of("stubborn", "numbers", 1)]
 
 
 GROUP_KEY = encode_key(2, {"group_id": "stubborn"})
@@ -213,3 +234,26 @@ def test_a_streams_group(session: ClusterSession, kafka_jars: list[Path]) -> Non
     assert commit_offsets(session, "streaming", {("numbers", 2): (9, -1, "")}) == {("numbers", 2): None}
     assert committed_offsets(session, "streaming").keys() == {("numbers", 1), ("numbers", 2)}
     assert delete_group(session, "streaming") is None
+
+
+def test_a_request_that_gets_no_answer_may_have_been_carried_out(
+    there: ClientConfig, admin_broker: EmbeddedBroker, session: ClusterSession
+) -> None:
+    """The broker falls silent, comes back, and has done it: nothing but reading tells."""
+    commit_offsets(session, "silent", {("numbers", 0): (1, -1, "")})
+    running = running_broker(admin_broker.directory)
+    assert running is not None
+    Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    topics = [Topic(name="numbers", partitions=[Topic.OffsetDeleteRequestPartition(partition_index=0)])]
+    with ClusterSession(there, request_timeout_ms=1_000) as impatient:
+        node_id = find_coordinator(impatient, "silent")
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unsettled, match="OffsetDeleteRequest was sent, and whether it was done is not known"):
+                impatient.call_once(OffsetDeleteRequest(group_id="silent", topics=topics), node_id=node_id)
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while committed_offsets(session, "silent"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -18,7 +18,7 @@ OPERATIONS: dict[str, dict[Resource, str]] = {
     "Fetch": {"topic": "READ"},
     "DescribeConfigs": {"topic": "DESCRIBE_CONFIGS", "cluster": "DESCRIBE_CONFIGS"},
     "FindCoordinator": {"group": "DESCRIBE"},
-    "ListGroups": {"cluster": "DESCRIBE"},
+    "ListGroups": {"group": "DESCRIBE"},
     "DescribeGroups": {"group": "DESCRIBE"},
     "OffsetFetch": {"group": "DESCRIBE", "topic": "DESCRIBE"},
     "OffsetCommit": {"group": "READ", "topic": "READ"},

@@ -16,7 +16,6 @@ from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.acls import missing_acl
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.facts import find_coordinator, groups_at
 from sexton.kafka.failures import AMBIGUOUS, NotAllowed, TransientError, Unsettled, error_name
@@ -41,6 +40,8 @@ Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 CommittedValue: TypeAlias = tuple[int, int, str]
 """Offset, leader epoch (-1 when it is not known), metadata."""
+
+ErrorsOf: TypeAlias = Callable[[Any], set[ErrorName | None]]
 
 NO_GENERATION = -1
 OFFSET_COMMIT_BY_NAME = 9
@@ -88,6 +89,7 @@ def delete_offsets(
     A partition without an offset is answered as if it had had one. Per partition come UNKNOWN_TOPIC_OR_PARTITION (the
     topic is gone: its offsets cannot be deleted like this), GROUP_SUBSCRIBED_TO_TOPIC, TOPIC_AUTHORIZATION_FAILED.
     Raises GroupError for the whole (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, GROUP_AUTHORIZATION_FAILED), and Unsettled.
+    `session.missing_acl` names the ACL that a refused partition lacks.
     """
     DeletedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic  # noqa: N806 (a class)
     topics = [
@@ -97,18 +99,21 @@ def delete_offsets(
         )
         for topic, some in sorted(partitions.items())
     ]
-    answer = _ask_once(session, group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), _whole_error)
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+    answer = _ask_once(session, group_id, request, _whole_error, call="OffsetDelete")
     if answer.error_code:
         raise _refusal(session, group_id, error_name(answer.error_code), "OffsetDelete")
     return _by_partition(answer)
 
 
 def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
-    """Delete a group with all its offsets; the answer (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, ...), None when it is done.
-
-    Raises Unsettled, and GroupError when the coordinator of the group may not even be looked for.
-    """
-    answer = _ask_once(session, group_id, DeleteGroupsRequest(groups_names=[group_id]), _group_errors)
+    """Delete a group with all its offsets; None when it is done, else why not (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP,
+    GROUP_AUTHORIZATION_FAILED). Raises Unsettled."""
+    try:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        answer = _ask_once(session, group_id, request, _group_errors, call="DeleteGroups")
+    except GroupError as error:
+        return error.error_name
     return _name_or_none(answer.results[0].error_code)
 
 
@@ -118,8 +123,8 @@ def commit_offsets(
     """Commit for a group that has no members, as an administrator does; the answer for each partition.
 
     A group that does not exist is made. Errors are per partition, also those that are about the whole group
-    (UNKNOWN_MEMBER_ID: it has members; GROUP_ID_NOT_FOUND: a share group). Raises Unsettled, and GroupError when the
-    coordinator may not even be looked for. The coordinator stamps the commit with its own time.
+    (UNKNOWN_MEMBER_ID: it has members; GROUP_ID_NOT_FOUND: a share group; GROUP_AUTHORIZATION_FAILED). Raises
+    Unsettled. The coordinator stamps the commit with its own time.
     """
     CommittedTopic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806 (a class)
     by_topic: dict[str, list[Any]] = {}
@@ -139,7 +144,10 @@ def commit_offsets(
         topics=[CommittedTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
         max_version=OFFSET_COMMIT_BY_NAME,
     )
-    return _by_partition(_ask_once(session, group_id, request, _partition_errors))
+    try:
+        return _by_partition(_ask_once(session, group_id, request, _partition_errors, call="OffsetCommit"))
+    except GroupError as error:
+        return dict.fromkeys(offsets, error.error_name)
 
 
 def group_now(session: ClusterSession, group_id: str) -> GroupNow:
@@ -147,7 +155,7 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
 
     def ask() -> GroupNow:
-        node_id = _coordinator(session, group_id)
+        node_id = _coordinator(session, group_id, "DescribeGroups")
         (group,) = session.call(request, node_id=node_id).groups
         error = _name_or_none(group.error_code)
         if error in (NOT_DONE, *AMBIGUOUS):
@@ -176,36 +184,32 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
     return session.retrying(ask)
 
 
-def _ask_once(
-    session: ClusterSession, group_id: str, request: Any, errors_of: Callable[[Any], set[ErrorName | None]]
-) -> Any:
+def _ask_once(session: ClusterSession, group_id: str, request: Any, errors_of: ErrorsOf, *, call: str) -> Any:
     """The coordinator's answer to a request that changes something: sent anew only while it was surely not done."""
 
     def ask() -> Any:
-        answer = session.call_once(request, node_id=_coordinator(session, group_id))
+        answer = session.call_once(request, node_id=_coordinator(session, group_id, call))
         errors = errors_of(answer)
         if NOT_DONE in errors:
             raise TransientError("the coordinator loads", place=f"group {group_id}")
         if unclear := sorted(error for error in errors & AMBIGUOUS if error):
-            told = (
-                f"{type(request).__name__} was answered {', '.join(unclear)}, which does not tell whether it was done"
-            )
+            told = f"{call} was answered {', '.join(unclear)}, which does not tell whether it was done"
             raise Unsettled(told, place=f"group {group_id}", fix="look at what is there before trying again")
         return answer
 
     return session.retrying(ask)
 
 
-def _coordinator(session: ClusterSession, group_id: str) -> int:
+def _coordinator(session: ClusterSession, group_id: str, call: str) -> int:
     try:
         return find_coordinator(session, group_id)
     except NotAllowed as error:
-        raise GroupError(error.message, place=error.place, fix=error.fix, error_name=error.error_name) from None
+        # What allows the call itself, allows looking for the coordinator, too.
+        raise _refusal(session, group_id, error.error_name, call) from None
 
 
 def _refusal(session: ClusterSession, group_id: str, error: ErrorName, call: str) -> GroupError:
-    acl = missing_acl(error, call, principal=session.config.principal, group_id=group_id)
-    fix = str(acl) if acl else None
+    fix = session.missing_acl(error, call, group_id=group_id)
     return GroupError(f"{call} was refused: {error}", place=f"group {group_id}", fix=fix, error_name=error)
 
 

@@ -1,8 +1,13 @@
 """Tombstones written straight to the log, past the coordinator: for offsets that no coordinator deletes any more.
 
-The coordinator of the log partition does not learn of them before it loads it again. One wrong byte can keep it from
-loading at all: so nothing is taken here but record batches of tombstones of offsets (record types 0 and 1) of groups
-that belong to this log partition, without a producer. Follows KafkaApis.handleProduceRequest and LogValidator.
+The coordinator of the log partition goes on serving what it has in memory. A 4.x one finds out when it writes next: the
+log does not end where it left it, so it loads itself anew (CoordinatorRuntime: "out of sync with the underlying log");
+until then requests that wait for their write to be committed may time out, and that write is answered NOT_COORDINATOR
+though it is in the log. Older ones find out when the log partition gets another leader, or they start again.
+
+One wrong byte can keep a coordinator from loading at all: so nothing is taken here but record batches of tombstones of
+offsets (record types 0 and 1) of groups that belong to this log partition, without a producer. Follows
+KafkaApis.handleProduceRequest and LogValidator.
 """
 
 from collections.abc import Callable
@@ -48,7 +53,7 @@ def append_tombstones(
     """
     framed = list(read_batches(batches))
     with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:
-        topic = describe_topic(session, OFFSETS_TOPIC)
+        topic = describe_topic(session, OFFSETS_TOPIC, call="Produce")
         good = _offset_tombstones(framed, log_partition=log_partition, partition_count=len(topic.leaders))
         log_offsets = [_append(session, topic, log_partition, batch, before=n) for n, batch in enumerate(good)]
     return log_offsets[0]
@@ -77,7 +82,7 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
 
 
 def _leader(session: ClusterSession, log_partition: int) -> PartitionLeader:
-    leader = describe_topic(session, OFFSETS_TOPIC).leaders[log_partition]
+    leader = describe_topic(session, OFFSETS_TOPIC, call="Produce").leaders[log_partition]
     if leader.node_id == NO_LEADER:
         raise TransientError(f"log partition {log_partition} has no leader", place=session.config.bootstrap_servers)
     return leader

@@ -77,7 +77,8 @@ class EmbeddedBroker:
     """One broker whose configuration, data, log and pid file lie in `directory`; a context manager.
 
     `settings` are broker properties that win over ours; their `listeners` are added to our plaintext one on `port`.
-    Opening the same directory again continues the same cluster.
+    `scram` are credentials of users as `kafka-storage.sh --add-scram` takes them; they show in the list of processes
+    while a new directory is formatted. Opening the same directory again continues the same cluster.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class EmbeddedBroker:
         jars: Sequence[Path],
         settings: Mapping[str, str] | None = None,
         heap_mb: int = 700,
+        scram: Sequence[str] = (),
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self.directory = directory.resolve()
         self.port = port
@@ -96,6 +99,8 @@ class EmbeddedBroker:
         self._jars = jars
         self._settings = dict(settings or {})
         self._heap_mb = heap_mb
+        self._scram = tuple(scram)
+        self._jvm_options = tuple(jvm_options)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -187,12 +192,14 @@ class EmbeddedBroker:
     def _format(self) -> None:
         if (self.data / "meta.properties").exists():
             return
-        properties = str(self._properties_file)
-        _run_tool(self._java, self._jars, "kafka.tools.StorageTool", "format", "-t", _new_id(), "-c", properties)
+        arguments = ["format", "-t", _new_id(), "-c", str(self._properties_file)]
+        for credential in self._scram:
+            arguments += ["--add-scram", credential]
+        run_tool(self._java, self._jars, "kafka.tools.StorageTool", *arguments)
 
     def _launch(self) -> None:
         command = [
-            *_java_command(self._java, self._jars, f"-Xmx{self._heap_mb}m"),
+            *_java_command(self._java, self._jars, f"-Xmx{self._heap_mb}m", *self._jvm_options),
             "kafka.Kafka",
             str(self._properties_file),
         ]
@@ -249,7 +256,7 @@ def stop_broker(directory: Path) -> bool:
 def dump_log(files: Sequence[Path], *, java: JavaHome, jars: Sequence[Path]) -> str:
     """What Kafka's own `kafka-dump-log --offsets-decoder` prints of these segment files."""
     names = ",".join(str(path) for path in files)
-    return _run_tool(java, jars, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", names)
+    return run_tool(java, jars, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", names)
 
 
 def free_port() -> int:
@@ -274,7 +281,7 @@ def _java_command(java: JavaHome, jars: Sequence[Path], *options: str) -> list[s
     return [str(java.java), *JVM_OPTIONS, *options, "-cp", os.pathsep.join(str(jar) for jar in jars)]
 
 
-def _run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments: str) -> str:
+def run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments: str) -> str:
     """Run one of Kafka's command line tools and return what it prints."""
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     command = [*_java_command(java, jars, "-Xmx512m", quiet), main_class, *arguments]

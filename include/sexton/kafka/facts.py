@@ -12,7 +12,6 @@ from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sexton.kafka.acls import missing_acl
 from sexton.kafka.failures import error_name
 from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession
@@ -69,7 +68,7 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
     settings, delete_retention_ms, warnings = offsets_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)
     if not sees_all:
-        acl = missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata", principal=session.config.principal)
+        acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
         warnings.append(f"not every topic can be seen, so none is taken for gone: {acl}")
     record = FactsRecord(
         taken_at_ms=taken_at_ms,
@@ -112,7 +111,7 @@ def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str
 
 def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:
     name = error_name(error_code)
-    acl = missing_acl(name, "DescribeConfigs", principal=session.config.principal, topic=topic)
+    acl = session.missing_acl(name, "DescribeConfigs", topic=topic)
     return f"{name} ({acl})" if acl else name
 
 

@@ -228,7 +228,7 @@ class LogReader:
 
     def _find(self, position: int) -> PartitionLeader:
         """Who leads now; raises when what was read before `position` is not part of that one's log."""
-        topic = describe_topic(self._session, self._topic)
+        topic = describe_topic(self._session, self._topic, call="Fetch")
         if self._topic_id not in (None, topic.topic_id):
             told = f"its id was {self._topic_id} and is {topic.topic_id}"
             raise LogChangedError(f"the topic was made anew: {told}", place=self.place)

@@ -16,15 +16,14 @@ from uuid import uuid4
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sexton.kafka.acls import missing_acl
 from sexton.kafka.failures import error_name
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_cluster
 
 TopicState: TypeAlias = Literal["there", "gone", "hidden"]
 
-DESCRIBE_BIT = 1 << 8
-"""AclOperation.DESCRIBE in the bit field of authorized operations (KIP-430)."""
+DESCRIBE = 8
+"""The code of AclOperation.DESCRIBE, a bit of the authorized operations (KIP-430)."""
 FIRST_WITH_OPERATIONS, LAST_WITH_OPERATIONS = 8, 10
 """The versions of Metadata that tell what this principal may do with the cluster; since Kafka 2.3, and still in 4.x."""
 TOPICS_A_REQUEST = 1_000
@@ -47,8 +46,8 @@ def sees_all_groups(session: ClusterSession) -> bool:
         min_version=FIRST_WITH_OPERATIONS,
         max_version=LAST_WITH_OPERATIONS,
     )
-    operations = session.retrying(lambda: session.call(request)).cluster_authorized_operations
-    return bool(operations > 0 and operations & DESCRIBE_BIT) or sees_every_group_by_name(session)
+    operations = session.retrying(lambda: session.call(request)).authorized_operations
+    return DESCRIBE in (operations or ()) or sees_every_group_by_name(session)
 
 
 def sees_every_group_by_name(session: ClusterSession) -> bool:
@@ -60,13 +59,12 @@ def sees_every_group_by_name(session: ClusterSession) -> bool:
 
 def hidden(session: ClusterSession) -> list[str]:
     """What is hidden from this principal, a line each with the ACL that would show it; none when it sees everything."""
-    principal = session.config.principal
     lines = []
     if not sees_all_topics(session):
-        acl = missing_acl(NOT_SEEN, "Metadata", principal=principal)
+        acl = session.missing_acl(NOT_SEEN, "Metadata")
         lines.append(f"not every topic can be seen, and one that is not seen may exist: {acl}")
     if not sees_all_groups(session):
-        acl = missing_acl("CLUSTER_AUTHORIZATION_FAILED", "ListGroups", principal=principal)
+        acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
         lines.append(f"not every group can be seen, and one that is not listed may exist: {acl}")
     return lines
 

@@ -19,6 +19,7 @@ from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sexton.errors import BrokerError, SextonError
+from sexton.kafka.acls import missing_acl
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import REFUSED_LOGINS, TransientError, Unsettled, explain, failure
 
@@ -151,6 +152,13 @@ class ClusterSession:
             raise failure(
                 error_code, call, place=place, principal=self.config.principal, topic=topic, group_id=group_id
             )
+
+    def missing_acl(
+        self, error_name: str, call: str, *, topic: str | None = None, group_id: str | None = None
+    ) -> str | None:
+        """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None if that refuses no access."""
+        acl = missing_acl(error_name, call, principal=self.config.principal, topic=topic, group_id=group_id)
+        return str(acl) if acl else None
 
     def refresh(self) -> None:
         """Learn the brokers anew: addresses change when they restart."""

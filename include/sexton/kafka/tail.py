@@ -74,7 +74,7 @@ class TailReader:
         return records_of(self.read())
 
     def _high_watermark(self) -> int:
-        topic = describe_topic(self._session, self._topic)
+        topic = describe_topic(self._session, self._topic, call="Fetch")
         leaders = {number: leader for number, leader in topic.leaders.items() if number == self._log_partition}
         ends = list_offsets(self._session, [replace(topic, leaders=leaders)], timestamp=LATEST)
         if (self._topic, self._log_partition) not in ends:

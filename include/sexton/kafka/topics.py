@@ -44,8 +44,11 @@ class Cluster:
     topics: Mapping[str, Topic]
 
 
-def describe_cluster(session: ClusterSession, topics: Iterable[str] | None = None) -> Cluster:
-    """The cluster and the named topics, or all that this principal may see; absent topics raise UsageError.
+def describe_cluster(
+    session: ClusterSession, topics: Iterable[str] | None = None, *, call: str = "Metadata"
+) -> Cluster:
+    """The cluster and the named topics, or all that this principal may see; absent topics raise UsageError, those that
+    may not be described NotAllowed: with the ACL that `call` needs, for which they are looked up.
 
     A topic that is being deleted or has no leader yet is left out of a listing of all.
     """
@@ -55,15 +58,15 @@ def describe_cluster(session: ClusterSession, topics: Iterable[str] | None = Non
     found = {}
     for topic in answer.topics:
         if wanted is not None:
-            session.check(topic.error_code, "Metadata", topic=topic.name)
+            session.check(topic.error_code, call, topic=topic.name)
         if topic.error_code == 0:
             found[topic.name] = _topic(topic)
     return Cluster(cluster_id=answer.cluster_id or "unknown", controller_id=answer.controller_id, topics=found)
 
 
-def describe_topic(session: ClusterSession, name: str) -> Topic:
-    """One topic; UsageError when it is absent or may not be described."""
-    return describe_cluster(session, [name]).topics[name]
+def describe_topic(session: ClusterSession, name: str, *, call: str = "Metadata") -> Topic:
+    """One topic; UsageError when it is absent, NotAllowed as above."""
+    return describe_cluster(session, [name], call=call).topics[name]
 
 
 def list_offsets(

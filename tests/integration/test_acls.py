@@ -1,0 +1,473 @@
+"""The two principals on a broker with ACLs: what docs/security.md grants is enough, no more, and each part is missed.
+
+The ACLs are read from the commands of that page.
+"""
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyarrow import fs as pafs
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.tombstones import encode_batches
+from sexton.errors import UsageError
+from sexton.java import JavaHome
+from sexton.kafka.admin import (
+    GroupError,
+    append_tombstones,
+    commit_offsets,
+    delete_group,
+    delete_offsets,
+    group_now,
+)
+from sexton.kafka.broker import run_tool
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, list_groups
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_states
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.tail import TailReader
+from sexton.kafka.topics import describe_topic
+from sexton.log.archive import newest_facts
+from sexton.records import encode_key
+from sexton.stages import snapshot_log
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.spark import Engine
+from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
+from tests.integration.test_admin import wait_for_coordinators
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+OWN, OTHER = "team-a-group", "team-b-group"
+OWN_TOPIC, OTHER_TOPIC = "team-a-orders", "team-b-orders"
+PARTITIONS = 4
+SETTLE_S = 30
+TIMEOUT_S = 60
+DENIED = "GROUP_AUTHORIZATION_FAILED"
+TOPIC_DENIED = "TOPIC_AUTHORIZATION_FAILED"
+UNAUTHORIZED_TOPIC = 29
+UNSEEN = "test-unseen"
+CLUSTER_NAME = "kafka-cluster"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Granted:
+    """One ACL of the page. `name` is None for the cluster."""
+
+    principal: str
+    operation: str
+    resource: str
+    name: str | None
+    is_prefixed: bool
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.principal.removeprefix('User:')}: {self.operation} {self.resource} {self.name or ''}".strip()
+
+    def binding(self, kind: type[AclBinding] | type[AclBindingFilter] = AclBinding) -> AclBinding:
+        pattern = ResourcePatternType.PREFIXED if self.is_prefixed else ResourcePatternType.LITERAL
+        resource = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER}
+        operation = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.operation).upper()]
+        name = self.name or CLUSTER_NAME
+        allowed = AclPermissionType.ALLOW
+        return kind(resource[self.resource], name, pattern, self.principal, "*", operation, allowed)
+
+
+def granted(text: str) -> list[Granted]:
+    """The ACLs of every kafka-acls.sh command in a text."""
+    return [
+        _granted(command) for command in re.findall(r"^ *(kafka-acls\.sh (?:[^\n]*\\\n)*[^\n]*)", text, re.MULTILINE)
+    ]
+
+
+def _granted(command: str) -> Granted:
+    words = shlex.split(command.replace("\\\n", " "))
+    told = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
+    (resource,) = {"topic", "group", "cluster"} & {word.removeprefix("--") for word in words}
+    return Granted(
+        principal=told["--allow-principal"],
+        operation=told["--operation"],
+        resource=resource,
+        name=None if resource == "cluster" else told[f"--{resource}"],
+        is_prefixed=told.get("--resource-pattern-type") == "prefixed",
+        command=command,
+    )
+
+
+SHELL, INDENTED = (
+    granted("".join(re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)))
+    for pattern in (r"^```sh\n(.*?)^```", r"^    kafka-acls[^\n]*\n")
+)
+BY = {str(acl): acl for acl in SHELL}
+WRITE_TO_THE_LOG = INDENTED[0]
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
+) -> Iterator[SecureCluster]:
+    """Two teams with a topic and a group each; both principals have what the page grants them."""
+    with secure_cluster(tmp_path_factory.mktemp("secure"), java=java, jars=kafka_jars) as cluster:
+        admin = admin_of(cluster)
+        for made in admin.create_topics([NewTopic(OWN_TOPIC, 1, 1), NewTopic(OTHER_TOPIC, 1, 1)]).values():
+            made.result(TIMEOUT_S)
+        for made in admin.create_acls([acl.binding() for acl in SHELL]).values():
+            made.result(TIMEOUT_S)
+        with ClusterSession(cluster.all_powerful) as session:
+            wait_for_coordinators(session)
+            until(lambda: set(commit_both(session, OWN).values()) == {None})
+            until(lambda: set(commit_both(session, OTHER).values()) == {None})
+        with ClusterSession(cluster.config(APPLIER)) as session:
+            until(lambda: group_now(session, OWN).exists)
+        yield cluster
+
+
+def admin_of(cluster: SecureCluster) -> AdminClient:
+    return AdminClient({**cluster.all_powerful.for_confluent(), "log_level": 0})
+
+
+def commit_both(session: ClusterSession, group_id: str) -> Mapping[tuple[str, int], str | None]:
+    return commit_offsets(session, group_id, {(OWN_TOPIC, 0): (1, -1, ""), (OTHER_TOPIC, 0): (2, -1, "")})
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, a refusal meanwhile included: ACLs take a moment."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            if is_so():
+                return
+        except (GroupError, NotAllowed):
+            pass
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+
+
+def becomes(work: Callable[[], T], is_there: Callable[[T], bool]) -> T:
+    """The result of `work` once it is as expected; an error that tells of a missing ACL is a result, too."""
+    result: T
+
+    def tried() -> bool:
+        nonlocal result
+        result = work()
+        return is_there(result)
+
+    until(tried)
+    return result
+
+
+def told_by(work: Callable[[], object]) -> str:
+    """What the refusal of `work` says, once it is refused."""
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        try:
+            work()
+        except (GroupError, NotAllowed) as refusal:
+            return str(refusal)
+        time.sleep(0.05)
+    raise AssertionError("nothing was refused")
+
+
+@contextmanager
+def without(cluster: SecureCluster, acl: str) -> Iterator[None]:
+    """The cluster without one ACL of the page."""
+    admin, missing = admin_of(cluster), BY[acl]
+    (gone,) = admin.delete_acls([missing.binding(AclBindingFilter)]).values()
+    assert len(gone.result(TIMEOUT_S)) == 1
+    try:
+        yield
+    finally:
+        (made,) = admin.create_acls([missing.binding()]).values()
+        made.result(TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def reader(cluster: SecureCluster) -> Iterator[ClusterSession]:
+    with ClusterSession(cluster.config(READER)) as session:
+        until(lambda: not hidden(session))
+        yield session
+
+
+@pytest.fixture(scope="module")
+def applier(cluster: SecureCluster) -> Iterator[ClusterSession]:
+    with ClusterSession(cluster.config(APPLIER)) as session:
+        yield session
+
+
+def facts_of(session: ClusterSession) -> tuple[bool | None, list[str]]:
+    topic = describe_topic(session, OFFSETS_TOPIC)
+    facts, warnings = collect_facts(session, offsets_topic=topic, taken_at_ms=1)
+    return facts.sees_all_topics, warnings
+
+
+def tail_of(session: ClusterSession, group_id: str = OWN) -> int:
+    return len(TailReader(session, OFFSETS_TOPIC, partition_of(group_id, PARTITIONS), from_log_offset=0).records())
+
+
+def tombstone(group_id: str) -> bytes:
+    key = encode_key(1, {"group_id": group_id, "topic": "gone", "partition": 0})
+    return encode_batches([(group_id, key)], base_offset=0, as_of_ms=1, profile=NEWEST)
+
+
+def append(config: ClientConfig, group_id: str) -> int:
+    return append_tombstones(config, partition_of(group_id, PARTITIONS), tombstone(group_id))
+
+
+# --- who gets in ---
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_both_clients_log_in(cluster: SecureCluster, login: str) -> None:
+    config = cluster.config(READER, login)
+    with ClusterSession(config) as session:
+        assert len(describe_topic(session, OFFSETS_TOPIC).leaders) == PARTITIONS
+    admin = AdminClient({**config.for_confluent(), "log_level": 0})
+    assert OFFSETS_TOPIC in admin.list_topics(timeout=TIMEOUT_S).topics
+
+
+@pytest.mark.parametrize("login", [login for login in LOGINS if login != "SSL"])
+def test_wrong_credentials(cluster: SecureCluster, login: str) -> None:
+    properties = {
+        name: value.replace(PASSWORDS[READER], "canary-3") for name, value in cluster.properties(READER, login).items()
+    }
+    said = r"refuses with 401 \(invalid_client\)" if login == "OAUTHBEARER" else "the cluster refuses these credentials"
+    with pytest.raises(UsageError, match=said) as caught:
+        ClusterSession(client_config(properties))
+    assert "canary" not in str(caught.value)
+
+
+def test_a_token_that_the_broker_does_not_take(cluster: SecureCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.tokens, "lifetime_s", -60)
+    with pytest.raises(UsageError, match="the cluster refuses these credentials"):
+        ClusterSession(cluster.config(READER, "OAUTHBEARER"))
+
+
+# --- the reader ---
+
+
+def test_the_reader_takes_a_snapshot(cluster: SecureCluster, tmp_path: Path) -> None:
+    with Engine("test", quiet=True) as engine:
+        request = SnapshotRequest(config=cluster.config(READER), archive=str(tmp_path))
+        taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
+    assert taken.warnings == []
+    facts = newest_facts(pafs.LocalFileSystem(), str(tmp_path))
+    assert facts is not None
+    assert facts.sees_all_topics is True
+    assert facts.settings["offsets.retention.minutes"] == "10080"
+    assert {row["topic"] for row in facts.topics} >= {OWN_TOPIC, OTHER_TOPIC, OFFSETS_TOPIC}
+
+
+def test_the_reader_sees_everything_and_changes_nothing(cluster: SecureCluster, reader: ClusterSession) -> None:
+    assert {group.group_id for group in list_groups(reader)} >= {OWN, OTHER}
+    before = committed_offsets(reader, OWN)
+    allow = "allow User:sexton-reader"
+    with pytest.raises(GroupError, match=rf"group {OWN}: OffsetDelete .*{DENIED} \({allow} DELETE on group {OWN}\)"):
+        delete_offsets(reader, OWN, {OWN_TOPIC: [0]})
+    assert delete_group(reader, OWN) == DENIED
+    assert reader.missing_acl(DENIED, "DeleteGroups", group_id=OWN) == f"{allow} DELETE on group {OWN}"
+    assert set(commit_both(reader, OWN).values()) == {DENIED}
+    with pytest.raises(NotAllowed, match=rf"Produce is not allowed: .*{allow} WRITE on topic {OFFSETS_TOPIC}"):
+        append(reader.config, OWN)
+    assert committed_offsets(reader, OWN) == before
+    assert tail_of(reader) > 0
+
+
+WHERE = f"topic {OFFSETS_TOPIC}"
+
+
+@pytest.mark.parametrize(
+    "acl, work",
+    [
+        ("sexton-reader: Read topic __consumer_offsets", tail_of),
+        ("sexton-reader: Describe group *", lambda session: committed_offsets(session, OWN)),
+    ],
+)
+def test_the_reader_is_refused_without(
+    cluster: SecureCluster, reader: ClusterSession, acl: str, work: Callable[[ClusterSession], object]
+) -> None:
+    where = WHERE if BY[acl].resource == "topic" else f"group {OWN}"
+    with without(cluster, acl):
+        assert f"allow User:sexton-reader {BY[acl].operation.upper()} on {where}" in told_by(lambda: work(reader))
+    until(lambda: work(reader) is not None)
+
+
+def test_topics_that_are_hidden(cluster: SecureCluster, reader: ClusterSession) -> None:
+    allow = "allow User:sexton-reader DESCRIBE on topic *"
+    with without(cluster, "sexton-reader: Describe topic *"):
+        until(lambda: not sees_all_topics(reader))
+        sees_all, (warning,) = facts_of(reader)
+        assert sees_all is False
+        assert allow in warning
+        assert [allow in line for line in hidden(reader)] == [True]
+        assert topic_states(reader, [OWN_TOPIC, UNSEEN]) == {OWN_TOPIC: "hidden", UNSEEN: "hidden"}
+        # All of a group's offsets are not all of them now; asked by name, the broker says so.
+        assert committed_offsets(reader, OWN) == {}
+        by_name = committed_offsets(reader, OWN, only={OWN_TOPIC: [0]})
+        assert by_name[OWN_TOPIC, 0].error_code == UNAUTHORIZED_TOPIC
+    until(lambda: sees_all_topics(reader))
+    assert topic_states(reader, [OWN_TOPIC, UNSEEN]) == {OWN_TOPIC: "there", UNSEEN: "gone"}
+
+
+def test_groups_that_are_hidden(cluster: SecureCluster, reader: ClusterSession) -> None:
+    with without(cluster, "sexton-reader: Describe group *"):
+        until(lambda: not sees_all_groups(reader))
+        assert list_groups(reader) == []
+        (line,) = hidden(reader)
+        assert "not every group can be seen" in line
+        assert "allow User:sexton-reader DESCRIBE on group *" in line
+    until(lambda: sees_all_groups(reader))
+
+
+@pytest.mark.parametrize(
+    "acl, said",
+    [
+        ("sexton-reader: DescribeConfigs topic __consumer_offsets", f"DESCRIBE_CONFIGS on {WHERE}"),
+        ("sexton-reader: DescribeConfigs cluster", "DESCRIBE_CONFIGS on the cluster"),
+    ],
+)
+def test_settings_that_are_not_told(cluster: SecureCluster, reader: ClusterSession, acl: str, said: str) -> None:
+    with without(cluster, acl):
+        _, (warning,) = becomes(lambda: facts_of(reader), lambda facts: bool(facts[1]))
+        assert f"allow User:sexton-reader {said}" in warning
+    assert becomes(lambda: facts_of(reader), lambda facts: not facts[1]) == (True, [])
+
+
+# --- the applier ---
+
+
+def test_the_applier_within_its_prefix(applier: ClusterSession) -> None:
+    group_id = "team-a-passing"
+    given = {(OWN_TOPIC, 0): (7, -1, "m")}
+    assert commit_offsets(applier, group_id, given) == {(OWN_TOPIC, 0): None}
+    assert group_now(applier, group_id).state == "Empty"
+    assert delete_offsets(applier, group_id, {OWN_TOPIC: [0]}) == {(OWN_TOPIC, 0): None}
+    commit_offsets(applier, group_id, given)
+    assert delete_group(applier, group_id) is None
+    assert tail_of(applier, group_id) > 0
+
+
+def test_the_applier_beyond_its_prefix(cluster: SecureCluster, applier: ClusterSession, reader: ClusterSession) -> None:
+    before = committed_offsets(reader, OTHER)
+    allow = "allow User:sexton-applier"
+    with pytest.raises(GroupError, match=rf"{DENIED} \({allow} DELETE on group {OTHER}\)"):
+        delete_offsets(applier, OTHER, {OTHER_TOPIC: [0]})
+    with pytest.raises(GroupError, match=rf"{DENIED} \({allow} DESCRIBE on group {OTHER}\)"):
+        group_now(applier, OTHER)
+    assert delete_group(applier, OTHER) == DENIED
+    assert set(commit_both(applier, OTHER).values()) == {DENIED}
+    for group_id in (OWN, OTHER):
+        with pytest.raises(NotAllowed, match=rf"{allow} WRITE on {WHERE}"):
+            append(applier.config, group_id)
+    assert {group.group_id for group in list_groups(applier)} == {OWN}
+    assert len(hidden(applier)) == 2
+    assert committed_offsets(reader, OTHER) == before
+    assert committed_offsets(applier, OWN).keys() == {(OWN_TOPIC, 0)}, "of its own topics"
+
+
+def test_another_teams_topic_in_an_own_group(applier: ClusterSession, reader: ClusterSession) -> None:
+    assert delete_offsets(applier, OWN, {OTHER_TOPIC: [0]}) == {(OTHER_TOPIC, 0): TOPIC_DENIED}
+    assert commit_both(applier, OWN) == {(OWN_TOPIC, 0): None, (OTHER_TOPIC, 0): TOPIC_DENIED}
+    assert committed_offsets(reader, OWN).keys() == {(OWN_TOPIC, 0), (OTHER_TOPIC, 0)}
+
+
+def outcome(session: ClusterSession, acl: str) -> str | None:
+    """What is missing for the call that needs the ACL; None when it is answered."""
+    if acl == "Delete group":
+        try:
+            delete_offsets(session, OWN, {OWN_TOPIC: [9]})
+        except GroupError as refusal:
+            return refusal.fix
+        return session.missing_acl(delete_group(session, "team-a-absent") or "", "DeleteGroups", group_id=OWN)
+    if acl == "Read group":
+        (error,) = commit_offsets(session, OWN, {(OWN_TOPIC, 0): (1, -1, "")}).values()
+        return session.missing_acl(error or "", "OffsetCommit", group_id=OWN, topic=OWN_TOPIC)
+    if acl == "Read topic":
+        (error,) = delete_offsets(session, OWN, {OWN_TOPIC: [9]}).values()
+        return session.missing_acl(error or "", "OffsetDelete", topic=OWN_TOPIC)
+    try:
+        tail_of(session)
+    except NotAllowed as refusal:
+        return refusal.fix
+    return None
+
+
+@pytest.mark.parametrize(
+    "acl, needs, said",
+    [
+        ("Delete group team-a-", "Delete group", f"DELETE on group {OWN}"),
+        ("Read group team-a-", "Read group", f"READ on group {OWN}"),
+        ("Read topic team-a-", "Read topic", f"READ on topic {OWN_TOPIC}"),
+        ("Read topic __consumer_offsets", "Read log", f"READ on {WHERE}"),
+    ],
+)
+def test_the_applier_is_refused_without(
+    cluster: SecureCluster, applier: ClusterSession, acl: str, needs: str, said: str
+) -> None:
+    with without(cluster, f"sexton-applier: {acl}"):
+        found = becomes(lambda: outcome(applier, needs), lambda missing: missing is not None)
+        assert found == f"allow User:sexton-applier {said}"
+    until(lambda: outcome(applier, needs) is None)
+
+
+def test_the_log_sink_needs_one_more(cluster: SecureCluster, applier: ClusterSession) -> None:
+    admin = admin_of(cluster)
+    (made,) = admin.create_acls([WRITE_TO_THE_LOG.binding()]).values()
+    made.result(TIMEOUT_S)
+    try:
+        assert becomes(lambda: append(applier.config, OWN), lambda log_offset: log_offset > 0)
+    finally:
+        (gone,) = admin.delete_acls([WRITE_TO_THE_LOG.binding(AclBindingFilter)]).values()
+        gone.result(TIMEOUT_S)
+
+
+# --- the page itself ---
+
+
+def test_every_acl_of_the_page_is_taken_away_here() -> None:
+    """A new command on the page needs a test above."""
+    assert set(BY) == {
+        "sexton-reader: Read topic __consumer_offsets",
+        "sexton-reader: Describe topic *",
+        "sexton-reader: Describe group *",
+        "sexton-reader: DescribeConfigs topic __consumer_offsets",
+        "sexton-reader: DescribeConfigs cluster",
+        "sexton-applier: Delete group team-a-",
+        "sexton-applier: Read group team-a-",
+        "sexton-applier: Read topic team-a-",
+        "sexton-applier: Read topic __consumer_offsets",
+    }
+    assert str(WRITE_TO_THE_LOG) == "sexton-applier: Write topic __consumer_offsets"
+
+
+@pytest.mark.parametrize("acl", ["sexton-reader: DescribeConfigs cluster", "sexton-applier: Delete group team-a-"])
+def test_kafkas_own_tool_takes_the_commands(
+    cluster: SecureCluster, java: JavaHome, kafka_jars: list[Path], acl: str
+) -> None:
+    words = shlex.split(BY[acl].command.replace("\\\n", " "))[1:]
+    at = words.index("--command-config")
+    words[at : at + 2] = []
+    words[words.index("HOST:PORT")] = cluster.broker.bootstrap_servers
+    with without(cluster, acl):
+        run_tool(java, kafka_jars, "org.apache.kafka.tools.AclCommand", *words)
+        admin = admin_of(cluster)
+        found = admin.describe_acls(BY[acl].binding(AclBindingFilter)).result(TIMEOUT_S)
+        assert len(found) == 1

@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+from random import Random
 
 import pytest
 import yaml
 
 from sexton import cli
 from sexton.coordinator.partitioner import partition_of
+from sexton.stages.find_expired import run as judge
+from sexton.stages.run import RunFolder
 from tests.coordinator.golden import GOLDEN
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.stages.questions.worlds import log_of, write_archive, write_log
+from tests.stages.questions.worlds import Here, log_of, write_archive, write_log, write_run
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
@@ -187,6 +190,36 @@ def test_show_of_an_archive_and_of_nothing(run, policy, tmp_path, monkeypatch):
     assert run("policy", "show", "nobody", *argv[:-1])[1] == "nobody: no such group\n"
 
 
+def test_show_of_a_run_is_as_of_the_log(run, policy, tmp_path):
+    """What the run has judged, and what is judged of the log now, come to the same."""
+    held = BatchSpec(entries=(commit("g", 9, partition=1),), producer_id=1, transactional=True)
+    log = encode_log(
+        [
+            BatchSpec(entries=(commit("g", 5),)),
+            BatchSpec(entries=(commit("g", 6, partition=1),)),
+            BatchSpec(entries=(commit("g", 7, topic="gone"),)),
+            held,
+        ]
+    )
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text(json.dumps({"topic": "t", "id": None, "partitions": [[0, 9], [0, 9]]}) + "\n")
+    log_root = write_log(tmp_path / "log", {0: log})
+    as_of_ms = BASE_MS + 3 * DAY_MS
+    run_root = write_run(tmp_path / "run", segments=str(log_root), topics_file=str(topics), as_of_ms=as_of_ms)
+    argv = ("policy", "show", "g", "--policy", policy(TAKES_ALL), "--json")
+    code, out, err = run(*argv, "--run", run_root)
+    assert (code, out) == (2, "")
+    assert "not there (is the run complete?)" in err
+    judge(Here(), RunFolder(run_root))
+    of_run = json.loads(run(*argv, "--run", run_root)[1])
+    of_log = json.loads(run(*argv, "--segments", log_root, "--topics", topics, "--as-of", as_of_ms)[1])
+    assert of_run["decisions"] == of_log["decisions"]
+    assert of_run["group"] == of_log["group"]
+    assert [one["policy_reason"] for one in of_run["decisions"]] == ["expired", "expired", "pending_transaction"]
+    code, _, err = run(*argv, "--run", run_root, "--retention-minutes", 5)
+    assert (code, "--retention-minutes: a run has its own" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -225,6 +258,29 @@ def test_names_that_mean_harm_are_shown_harmlessly(run, policy, tmp_path, name):
     assert [code for code, _, _ in told] == [0, 0, 0, 2, 2, 3]
     for _, out, err in told:
         assert all(line.isprintable() for line in (out + err).replace("\u3000", " ").split("\n")), (out, err)
+
+
+def test_hundreds_of_names_that_mean_harm(run, policy, tmp_path):
+    """All of them at once: as topics, as groups of a match, and as keys and values of a policy that is none."""
+    random = Random(24)
+    parts = [
+        *HOSTILE_NAMES[:-1],
+        *(chr(number) for number in (*range(32), *range(0x200B, 0x2010), 0x85, 0xFFFE, 0xE0001)),
+    ]
+    names = sorted({"".join(random.choices(parts, k=random.randint(1, 3)))[:249] for _ in range(900)})
+    assert len(names) >= 500
+    root = write_log(tmp_path / "log", {0: log_of(*(commit("g", topic=name) for name in names))})
+    match = ", ".join(map(_quoted, names))
+    file = policy(f"rules: [{{name: all, match: {{group: [g, {match}]}}, retention: 2d, {ENTRY}}}]\n")
+    told = [
+        run("policy", "show", "g", "--policy", file, "--segments", root, *LATER),
+        run("policy", "show", "g", "--policy", file, "--segments", root, *LATER, "--json"),
+        run("policy", "check", policy("".join(f"{_quoted(name)}: {_quoted(name)}\n" for name in names))),
+    ]
+    assert [code for code, _, _ in told] == [0, 0, 2]
+    for _, out, err in told:
+        assert all(line.isprintable() for line in (out + err).split("\n"))
+    assert {one["topic"] for one in json.loads(told[1][1])["decisions"]} == set(names)
 
 
 def _quoted(name):

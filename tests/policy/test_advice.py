@@ -86,6 +86,17 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
             "p:5: rule r0 can never decide: hold h0 has no end and holds all that it matches",
         ),
         (
+            {
+                "holds": [f"match: {{prefix: a}}, until: '{TOMORROW}'"],
+                "rules": ["match: {group: abc}, retention: 1d"],
+            },
+            None,
+        ),
+        (
+            {"holds": [f"match: {{prefix: a}}, until: '{TOMORROW}'", f"match: {{prefix: ab}}, until: '{NEXT_MONTH}'"]},
+            "p:4: hold h1 lasts until",
+        ),
+        (
             {"holds": ["match: {prefix: a}", "match: {prefix: ab}"]},
             "p:4: hold h1 can never decide: h0 comes before it",
         ),

@@ -3,7 +3,6 @@
 import json as jsonlib
 import sys
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,21 +22,16 @@ from sexton.cli.asking import (
     tell_json,
     tell_line,
     tell_notes,
-    tell_table,
 )
 from sexton.cli.options import Debug, Json
+from sexton.cli.policy_answers import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.policy import Considered, Decision, Policy
+    from sexton.policy import Policy
     from sexton.policy.trial import Trial
-    from sexton.stages.questions.desk import Desk
-    from sexton.stages.questions.judged import JudgedGroup, JudgedOffset
-
-    # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
-    Answer = tuple[JudgedOffset | None, Decision, list[Considered]]
 
 CHECK_EXAMPLES = """\
 [b]Examples[/b]
@@ -68,12 +62,8 @@ sexton policy test policy.yaml --tests team-a.yaml
 """
 DEFAULT_RETENTION_MINUTES = 10_080
 MINUTE_MS = 60_000
-ONLY_SHORTENS = "a policy can shorten what the broker keeps, never lengthen it"
-OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "BROKER", "POLICY", "REASON", "DECIDED-BY", "EXPIRES")
-RULE_COLUMNS = ("RULE", "OUTCOME", "WHY")
 _USAGE = 2
 _FAILED = 3
-_SHOWN_OFFSETS = 3
 
 app = typer.Typer(
     help="Check retention rules, see which one decides about a group, and put them to the test.",
@@ -208,16 +198,18 @@ def show(
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     desk.check_coverage([group])
     now_ms = time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
-    judged = _judged(desk, group, (segments, archive, run, topics), retention_minutes, now_ms)
-    answers = [] if judged is None else _answers(rules, judged, now_ms=now_ms)
+    judged = judged_group(
+        desk, group, segments, archive, run, topics=topics, retention_minutes=retention_minutes, now_ms=now_ms
+    )
+    answers = [] if judged is None else answers_of(rules, judged, now_ms=now_ms)
     if json:
         told = {"now_ms": now_ms, "policy": _identity(rules), "group": None if judged is None else asdict(judged.group)}
-        tell_json(desk, "policy show", {**told, "decisions": [_answer_fields(answer) for answer in answers]})
+        tell_json(desk, "policy show", {**told, "decisions": [answer_fields(answer) for answer in answers]})
         return exit_code(desk)
     if judged is None:
         tell_line(f"{short(group)}: no such group")
     else:
-        _tell_group(judged, answers, now_ms=now_ms)
+        tell_group(judged, answers, now_ms=now_ms)
     tell_notes(desk)
     return exit_code(desk)
 
@@ -230,103 +222,6 @@ def _policy_file(given: Path | None) -> Path:
     if not settings().policy:
         raise UsageError("no policy", place="--policy", fix="give --policy FILE, or set SEXTON_POLICY")
     return Path(settings().policy)
-
-
-def _judged(
-    desk: "Desk",
-    group: str,
-    places: tuple[Path | None, str | None, Path | None, Path | None],
-    retention_minutes: int | None,
-    now_ms: int,
-) -> "JudgedGroup | None":
-    from sexton.stages.questions.judged import judged_in_log, judged_in_run
-    from sexton.stages.source import open_archive, open_segments
-
-    segments, archive, run, topics = places
-    if run is not None:
-        if retention_minutes is not None:
-            raise UsageError("a run has its own", place="--retention-minutes", fix="ask the segments or the archive")
-        return judged_in_run(desk, str(run), group)
-    topics_file = None if topics is None else str(topics)
-    if segments is not None:
-        source = open_segments(str(segments), topics_file=topics_file)
-    else:
-        source = open_archive(str(archive), as_of_ms=desk.as_of_ms, topics_file=topics_file)
-    return judged_in_log(desk, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
-
-
-def _answers(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "list[Answer]":
-    from sexton.policy import decide, decide_bare, explain
-
-    group = judged.group
-    if not judged.offsets:
-        return [(None, decide_bare(policy, group, now_ms=now_ms), explain(policy, group, None, now_ms=now_ms))]
-    return [
-        (
-            offset,
-            decide(policy, group, offset.facts, now_ms=now_ms),
-            explain(policy, group, offset.facts, now_ms=now_ms),
-        )
-        for offset in judged.offsets
-    ]
-
-
-def _answer_fields(answer: "Answer") -> dict[str, Any]:
-    offset, decision, considered = answer
-    about = {} if offset is None else {"committed_offset": offset.committed_offset, **asdict(offset.facts)}
-    return {**about, **_decided(decision), "considered": [asdict(one) for one in considered]}
-
-
-def _decided(decision: "Decision") -> dict[str, Any]:
-    return {f"policy_{name}": value for name, value in asdict(decision).items()}
-
-
-def _tell_group(judged: "JudgedGroup", answers: "list[Answer]", *, now_ms: int) -> None:
-    group = judged.group
-    active = "" if group.last_active_ms is None else f", last active {figures.instant(group.last_active_ms)}"
-    tell_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {figures.instant(now_ms)}")
-    if judged.offsets:
-        tell_line("")
-        tell_table(OFFSET_COLUMNS, (_row(*answer[:2]) for answer in answers))
-    for names, considered in _alike(answers):
-        tell_line("")
-        tell_line(names)
-        tell_table(RULE_COLUMNS, ((one.rule, one.outcome, one.why) for one in considered))
-    lost = [answer for answer in answers if answer[0] is not None and _is_lost(*answer[:2])]
-    if lost:
-        held = " (held)" if any(decision.verdict == "hold" for _, decision, _ in lost) else ""
-        what = f"{figures.some(len(lost), 'offset')} that the policy keeps{held}"
-        tell_aside(f"! the broker expires {what} all the same, at its next sweep: {ONLY_SHORTENS}")
-
-
-def _is_lost(offset: "JudgedOffset | None", decision: "Decision") -> bool:
-    return offset is not None and offset.facts.broker_verdict == "expire" and decision.verdict != "expire"
-
-
-def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object]:
-    assert offset is not None
-    facts, at_ms = offset.facts, decision.expires_at_ms
-    return (
-        facts.topic,
-        facts.partition,
-        offset.committed_offset,
-        f"{facts.broker_verdict} ({facts.broker_reason})",
-        decision.verdict,
-        decision.reason,
-        decision.rule,
-        None if at_ms is None else figures.instant(at_ms),
-    )
-
-
-def _alike(answers: "list[Answer]") -> "Iterable[tuple[str, list[Considered]]]":
-    """Offsets about which every hold and rule says the same, by what to call them."""
-    found: dict[str, tuple[list[str], list[Considered]]] = {}
-    for offset, _, considered in answers:
-        name = "the group" if offset is None else f"{short(offset.facts.topic)}-{offset.facts.partition}"
-        found.setdefault(repr(considered), ([], considered))[0].append(name)
-    for names, considered in found.values():
-        more = len(names) - _SHOWN_OFFSETS
-        yield ", ".join(names[:_SHOWN_OFFSETS]) + (f" and {more} more" if more > 0 else ""), considered
 
 
 def _identity(policy: "Policy") -> dict[str, Any]:

@@ -93,16 +93,16 @@ class CompiledPolicy:
         self.policy = policy
         self._holds = _Index(policy.holds)
         self._rules = _Index(policy.rules)
-        self._known: dict[object, GroupRules] = {}
+        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], GroupRules] = {}
 
     def for_group(self, group: GroupFacts) -> GroupRules:
         """What applies to a group. Its names are matched here, and need not be looked at again."""
         holds = [self.policy.holds[number] for number in self._holds.matching(group)]
         rules = [self.policy.rules[number] for number in self._rules.matching(group)]
         since_ms = group.idle_since_ms if any(rule.match.idle_ms is not None for rule in rules) else None
-        key = (tuple(hold.name for hold in holds), tuple(rule.name for rule in rules), since_ms)
         if since_ms is not None:
             return _group_rules(holds, rules, since_ms)
+        key = (tuple(hold.name for hold in holds), tuple(rule.name for rule in rules))
         if key not in self._known:
             self._known[key] = _group_rules(holds, rules, None)
         return self._known[key]

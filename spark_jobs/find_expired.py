@@ -1,8 +1,10 @@
-"""find_expired: say of every offset whether the broker would expire it at as_of, why, and when."""
+"""find_expired: say of every offset whether the broker would expire it, why and when, and what a policy wants."""
 
 import argparse
 import sys
+from pathlib import Path
 
+from sexton.policy import read_policy
 from sexton.stages import find_expired, job
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
@@ -10,12 +12,15 @@ from sexton.stages.spark import Engine
 
 def options() -> argparse.ArgumentParser:
     example = "spark-submit spark_jobs/find_expired.py --run-dir var/runs/x"
-    return job.parser("find_expired", __doc__ or "", example)
+    parser = job.parser("find_expired", __doc__ or "", example)
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="retention rules and holds (docs/policy.md)")
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
+    policy = None if arguments.policy is None else read_policy(arguments.policy)
     with Engine("find_expired") as engine:
-        record = find_expired.run(engine, RunFolder(arguments.run_dir))
+        record = find_expired.run(engine, RunFolder(arguments.run_dir), policy=policy)
     return {"offset_verdicts": record.counts["offset_verdicts"]}
 
 

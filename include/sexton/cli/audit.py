@@ -4,7 +4,7 @@ import json as jsonlib
 import sys
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from sexton.cli.options import (
 )
 from sexton.errors import UsageError
 
+if TYPE_CHECKING:
+    from sexton.policy import Policy
+
 EXAMPLES = """\
 [b]Examples[/b]
 
@@ -35,6 +38,9 @@ sexton audit --archive s3://keep/offsets --retention-minutes 1440 --out run
 
 [dim]# a log that a 2.8 broker wrote, by its own rules[/dim]
 sexton audit --segments backup --profile group_metadata_manager:2.8 --out run
+
+[dim]# what rules of your own would delete[/dim]
+sexton audit --archive s3://keep/offsets --policy retention.yaml --out run
 
 [dim]# for scripts[/dim]
 sexton audit --segments backup --out run --json | jq .expiring.buckets
@@ -99,7 +105,11 @@ def audit(
     ] = DEFAULT_PROFILE,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_RULES, help="Retention rules of your own (not in this release)."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_RULES,
+            help="Judge by these retention rules and holds, too, and plan what they let go (see `sexton policy`).",
+        ),
     ] = None,
     out: Annotated[
         Path,
@@ -114,19 +124,14 @@ def audit(
 ) -> int:
     """Replay a log, judge every offset, plan the tombstones and check the result.
 
-    Needs neither a broker nor Airflow, and changes nothing but the folder given with --out.
+    Needs neither a broker nor Airflow, and changes nothing but the folder given with --out. With --policy the plan is
+    what its rules let go, never what a hold holds; what the broker's own sweep would do is told beside it.
     """
     if (segments is None) == (archive is None):
         raise UsageError("give --segments DIR or --archive URI, one of the two", fix="see `sexton audit --help`")
     if archive is None and (cluster_id is not None or full):
         option = "--full" if full else "--cluster-id"
         raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
-    if policy is not None:
-        raise UsageError(
-            "policies come with a later release",
-            place="--policy",
-            fix="leave it out: the broker's own retention is judged",
-        )
     if topics is not None and not topics.is_file():
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     if retention_minutes is not None and retention_minutes > MAX_RETENTION_MINUTES:
@@ -136,6 +141,7 @@ def audit(
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     taken_at_ms = None if taken_at is None else parse_instant(taken_at, "--taken-at")
     check_profile(profile)
+    rules = None if policy is None else _read_policy(policy)
     place = str(segments) if segments is not None else str(archive)
     claim(out, apart_from=None if "://" in place else Path(place))
 
@@ -160,7 +166,7 @@ def audit(
             cluster_id=cluster_id,
             is_full=full,
         )
-        run_audit(engine, AuditRequest(replay=request, out=out), validate=checker.validate)
+        run_audit(engine, AuditRequest(replay=request, out=out, policy=rules), validate=checker.validate)
     summary = write_report(out)
     if json:
         sys.stdout.write(summary_json(summary))
@@ -173,6 +179,12 @@ def audit(
     if summary.exit_code:
         sys.stderr.write(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})\n")
     return summary.exit_code
+
+
+def _read_policy(path: Path) -> "Policy":
+    from sexton.policy import read_policy
+
+    return read_policy(path)
 
 
 def claim(out: Path, *, apart_from: Path | None) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from sexton.policy import Policy
 from sexton.quality import Validate, validate
 from sexton.stages import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.stages.replay_groups import ReplayRequest
@@ -12,16 +13,17 @@ from sexton.stages.spark import Engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What to audit (see ReplayRequest) and the folder that receives every table."""
+    """What to audit (see ReplayRequest), the folder that receives every table, and a policy to judge by."""
 
     replay: ReplayRequest
     out: Path
+    policy: Policy | None = None
 
 
 def run_audit(engine: Engine, request: AuditRequest, *, validate: Validate = validate) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is told by dq_results, not raised."""
     folder = RunFolder(request.out)
     replay_groups.run(engine, folder, request.replay)
-    find_expired.run(engine, folder)
+    find_expired.run(engine, folder, policy=request.policy)
     plan_tombstones.run(engine, folder)
     return validate_tables.run(engine, folder, lake=False, validate=validate)

@@ -15,7 +15,7 @@ PARTITIONS = 3
 
 
 def archive_of_commits(folder: Path) -> Archive:
-    """Offsets of five groups in two log partitions: some due after a minute, one with every field, one set later."""
+    """Offsets of three groups in two of three log partitions: most due after a minute, one set later."""
     archive = Archive(folder, partitions=PARTITIONS)
     old: dict[str, Any] = {"commit_timestamp_ms": BASE_MS}
     archive.snapshot(
@@ -23,17 +23,17 @@ def archive_of_commits(folder: Path) -> Archive:
         {
             0: minute(
                 1,
-                commit("a", 5, version=4, leader_epoch=3, metadata="метка", **old),
-                commit("a", 6, topic="u", partition=1, version=1, expire_timestamp_ms=BASE_MS + 1, **old),
-                commit("d", 7, **old),
+                commit("c", 5, version=4, leader_epoch=3, metadata="метка", **old),
+                commit("c", 6, topic="u", partition=1, version=1, expire_timestamp_ms=BASE_MS + 1, **old),
+                commit("f", 7, **old),
                 first=0,
             ),
-            1: minute(1, commit("b", 8, **old), commit("b", 9, partition=1, **old), first=0),
+            1: minute(1, commit("a", 8, **old), commit("a", 9, partition=1, **old), first=0),
         },
     )
     archive.snapshot(
         instant(3) + 2_000,
-        {0: minute(3, commit("d", 10, topic="u", commit_timestamp_ms=instant(3)), first=3)},
+        {0: minute(3, commit("f", 10, topic="u", commit_timestamp_ms=instant(3)), first=3)},
     )
     return archive
 

@@ -31,7 +31,6 @@ def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[s
         tables["verdicts"],
         tables["held"],
         tables["groups"],
-        tables["group_tombstones"],
         as_of_ms=as_of_ms,
         profile=loaded.profile,
     )
@@ -84,7 +83,7 @@ def test_the_stage_writes_it(small: Engine, tmp_path: Path) -> None:
     assert record.counts["expiry_forecast"] == rows.num_rows == 9
     soon = rows.filter(pc.equal(rows["horizon_days"], 1)).to_pylist()
     assert {(r["group_id"], r["offset_count"], r["is_whole_group"], r["log_partition"]) for r in soon} == {
-        ("a", 2, True, 0),
-        ("b", 2, True, 1),
-        ("d", 2, True, 0),
+        ("a", 2, True, 1),
+        ("c", 2, True, 0),
+        ("f", 2, True, 0),
     }

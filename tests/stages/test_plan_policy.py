@@ -80,7 +80,6 @@ def test_the_forecast_tells_who_takes_what_first(
         tables["verdicts"],
         tables["held"],
         tables["groups"],
-        tables["group_tombstones"],
         as_of_ms=now_ms,
         profile=loaded.profile,
         policy=policy,
@@ -135,12 +134,19 @@ HOLD = {"name": "litigation", "match": {"prefix": "legal-"}}
 
 def test_what_is_held_is_never_planned_and_told_where_it_cannot_be_kept() -> None:
     policy = policy_of(RULE, holds=(HOLD,))
-    tables = small(policy, retention_ms=HOUR_MS)
-    assert set(tables["plan"]["group_id"].to_pylist()) == {"ci-1"}
-    count, told = not_held(policy, tables["verdicts"])
-    assert count == 1
-    assert [text.split(":")[0] for text in told] == ["hold litigation (legal, o) cannot keep 1 offset of 1 group"]
+    for retention_ms, due in ((HOUR_MS, "1 offset of them at its next"), (DAY_MS, "0 offsets of them at its next")):
+        tables = small(policy, retention_ms=retention_ms)
+        assert set(tables["plan"]["group_id"].to_pylist()) == {"ci-1"}
+        count, (told,) = not_held(policy, tables["verdicts"])
+        assert count == 1
+        assert told.startswith("hold litigation (legal, o) does not keep 1 offset of 1 group from the broker")
+        assert due in told
+
+
+def test_a_hold_that_ends_before_the_brokers_retention_keeps_its_word() -> None:
+    policy = policy_of(RULE, holds=({**HOLD, "until": "2026-09-21T20:00:00Z"},))
     assert not_held(policy, small(policy)["verdicts"]) == (0, [])
+    assert not_held(policy, small(policy, retention_ms=3 * HOUR_MS)["verdicts"])[0] == 1
 
 
 def test_what_no_rule_takes_the_broker_still_does() -> None:

@@ -24,11 +24,14 @@ from sexton.cli import (
     doctor,
     explain,
     fetch,
+    forecast,
     groups,
+    plan,
     policy,
     restore,
     show,
     snapshot,
+    what_if,
 )
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
@@ -69,6 +72,9 @@ app.command("fetch", epilog=fetch.EXAMPLES)(fetch.fetch)
 app.add_typer(groups.app, name="groups")
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
+app.command("forecast", epilog=forecast.EXAMPLES)(forecast.forecast)
+app.command("what-if", epilog=what_if.EXAMPLES)(what_if.what_if)
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.command("apply", epilog=apply.EXAMPLES)(apply.apply)
 app.command("restore", epilog=restore.EXAMPLES)(restore.restore)
 app.add_typer(policy.app, name="policy")

@@ -23,6 +23,7 @@ from sexton.tables.verdicts import HORIZON_DAYS
 TABLE = "expiry_forecast"
 DAY_MS = 86_400_000
 BROKER = "broker"
+_ANY_GROUP_RECORD = 3
 _NEEDED = [
     "group_id",
     "broker_verdict",
@@ -41,7 +42,6 @@ def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> 
         folder.read_table("offset_verdicts", log_partition, _NEEDED),
         read_held(folder, log_partition),
         folder.read_table("groups", log_partition),
-        folder.read_internal("group_tombstones", log_partition),
         as_of_ms=record.as_of_ms,
         profile=profile_of(record.profile),
         policy=policy_of(record),
@@ -54,7 +54,6 @@ def forecast_of(
     verdicts: pa.Table,
     held: pa.Table,
     groups: pa.Table,
-    group_tombstones: pa.Table,
     *,
     as_of_ms: int,
     profile: Profile,
@@ -66,23 +65,20 @@ def forecast_of(
     """
     going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
     if policy is not None:
-        rules = _Rules(policy, groups, held, as_of_ms)
-        going = rules.named(going, until_ms=as_of_ms + HORIZON_DAYS[-1] * DAY_MS)
-    totals = verdicts.group_by("group_id").aggregate([([], "count_all")])
-    some = [
-        _within(going, days, totals, held, groups, group_tombstones, as_of_ms=as_of_ms, profile=profile)
-        for days in HORIZON_DAYS
-    ]
+        until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
+        going = named_rules(policy, going, groups, held, as_of_ms=as_of_ms, until_ms=until_ms)
+    some = [_within(going, days, held, groups, as_of_ms=as_of_ms, profile=profile) for days in HORIZON_DAYS]
     names = [name for name in TABLES[TABLE].column_names if name != "log_partition"]
     order = [("group_id", "ascending"), ("horizon_days", "ascending"), ("by", "ascending")]
     return pa.concat_tables(some).select(names).sort_by(order)
 
 
 def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
-    """Offsets that time alone lets go: group_id, orphan, at_ms (when, as_of_ms where no instant can be told) and by.
+    """Offsets that time alone lets go: row (their place in `verdicts`), group_id, orphan, at_ms and by.
 
-    `by` is the broker, `rule:<name>`, or NULL for a rule that does not decide yet. What is due to both goes to the one
-    that was due first. An offset under an open transaction stays, whatever the time (where the profile has it so).
+    `at_ms` is when they go, as_of_ms where no instant can be told. `by` is the broker, `rule:<name>`, or NULL for a
+    rule that does not decide yet; what is due to both goes to the one that was due first. An offset under an open
+    transaction stays, whatever the time (where the profile has it so).
     """
     broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
@@ -94,6 +90,7 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
     rule = pc.if_else(decides, pc.binary_join_element_wise(RULE, verdicts["policy_rule"], ""), None)
     found = pa.table(
         {
+            "row": pa.array(np.arange(verdicts.num_rows)),
             "group_id": verdicts["group_id"],
             "orphan": verdicts["orphan"],
             "at_ms": pc.if_else(is_rule, policy_ms, broker_ms),
@@ -110,48 +107,30 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
     return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
 
 
-class _Rules:
-    """Which rule takes an offset on a later day: another may decide by then than today."""
-
-    def __init__(self, policy: Policy, groups: pa.Table, held: pa.Table, as_of_ms: int) -> None:
-        self._compiled = CompiledPolicy(policy)
-        self._groups = groups
-        self._committed_ms = newest_commits(held)
-        self._as_of_ms = as_of_ms
-
-    def named(self, going: pa.Table, *, until_ms: int) -> pa.Table:
-        """`going` up to an instant, with the rule of every row."""
-        going = going.filter(pc.less_equal(going["at_ms"], until_ms))
-        open_ones = going.filter(pc.is_null(going["by"]))
-        ids = pc.unique(open_ones["group_id"])
-        own = self._groups.filter(pc.is_in(self._groups["group_id"], value_set=ids)).to_pylist()
-        rules = {
-            row["group_id"]: self._compiled.for_group(group_facts(row, self._committed_ms.get(row["group_id"])))
-            for row in own
-        }
-        names = []
-        for row in open_ones.select(["group_id", "orphan", "at_ms"]).to_pylist():
-            one = rules[row["group_id"]].at(max(row["at_ms"], self._as_of_ms)).candidate(row["orphan"])
-            assert one is not None, "a policy that expires it then has a rule for it"
-            names.append(RULE + one.rule)
-        open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", pa.array(names, pa.string()))
-        return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
+def named_rules(
+    policy: Policy, going: pa.Table, groups: pa.Table, held: pa.Table, *, as_of_ms: int, until_ms: int
+) -> pa.Table:
+    """`going` up to an instant with the rule of every row: another may decide on that day than today."""
+    going = going.filter(pc.less_equal(going["at_ms"], until_ms))
+    open_ones = going.filter(pc.is_null(going["by"]))
+    compiled, committed_ms = CompiledPolicy(policy), newest_commits(held)
+    own = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(open_ones["group_id"]))).to_pylist()
+    rules = {row["group_id"]: compiled.for_group(group_facts(row, committed_ms.get(row["group_id"]))) for row in own}
+    names = []
+    for row in open_ones.select(["group_id", "orphan", "at_ms"]).to_pylist():
+        one = rules[row["group_id"]].at(max(row["at_ms"], as_of_ms)).candidate(row["orphan"])
+        assert one is not None, "a policy that expires it then has a rule for it"
+        names.append(RULE + one.rule)
+    open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", pa.array(names, pa.string()))
+    return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
 
 
 def _within(
-    going: pa.Table,
-    days: int,
-    totals: pa.Table,
-    held: pa.Table,
-    groups: pa.Table,
-    group_tombstones: pa.Table,
-    *,
-    as_of_ms: int,
-    profile: Profile,
+    going: pa.Table, days: int, held: pa.Table, groups: pa.Table, *, as_of_ms: int, profile: Profile
 ) -> pa.Table:
     some = going.filter(pc.less_equal(going["at_ms"], as_of_ms + days * DAY_MS))
     counted = some.group_by(["group_id", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
-    whole = _whole_groups(some, totals, held, groups, group_tombstones, profile)
+    whole = whole_groups(some, held, groups, profile=profile)
     return pa.table(
         {
             "group_id": counted["group_id"],
@@ -165,27 +144,31 @@ def _within(
     )
 
 
-def _whole_groups(
-    some: pa.Table,
-    totals: pa.Table,
-    held: pa.Table,
-    groups: pa.Table,
-    group_tombstones: pa.Table,
-    profile: Profile,
-) -> pa.Array:
-    """Groups that a sweep deletes once `some` have gone: asked of the sweep with one offset to stand for all."""
-    lost = some.group_by("group_id").aggregate([([], "count_all")])
-    of_all = totals["count_all"].take(pc.index_in(lost["group_id"], value_set=totals["group_id"].combine_chunks()))
-    bare = lost["group_id"].filter(pc.equal(lost["count_all"], of_all))
+def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
+    """Groups that a sweep deletes once the offsets of `lost` (one row each, by group_id) have gone from `held`.
+
+    The sweep is asked with one offset to stand for all of a group.
+    """
+    counts = lost.group_by("group_id").aggregate([([], "count_all")])
     numbered = held.select(["group_id"]).append_column("row", pa.array(np.arange(held.num_rows)))
-    first = numbered.group_by("group_id").aggregate([("row", "min")])
-    standing = held.take(first["row_min"])
+    totals = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
+    of_all = totals["count_all"].take(pc.index_in(counts["group_id"], value_set=totals["group_id"].combine_chunks()))
+    bare = counts["group_id"].filter(pc.equal(counts["count_all"], of_all))
+    standing = held.take(totals["row_min"])
     planned = plan(
         standing,
         pc.is_in(standing["group_id"], value_set=bare.combine_chunks()),
         groups,
-        group_tombstones,
+        _some_record(groups),
         profile=profile,
     )
     of_groups = planned.filter(pc.invert(pc.is_in(planned["record_type"], value_set=OFFSET_TYPES)))
     return pc.unique(of_groups["group_id"])
+
+
+def _some_record(groups: pa.Table) -> pa.Table:
+    """For each group one record of its own: which ones a deletion takes along is not asked here."""
+    texts = pa.nulls(groups.num_rows, pa.string())
+    numbers = pa.repeat(pa.scalar(_ANY_GROUP_RECORD, pa.int32()), groups.num_rows)
+    columns = {"group_id": groups["group_id"], "ordinal": numbers, "record_type": numbers}
+    return pa.table({**columns, "member_id": texts, "regular_expression": texts})

@@ -4,7 +4,7 @@ The verdicts are find_expired's; here they become tombstones. A policy never kee
 holds and the broker expires anyway becomes a warning.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,14 @@ from sexton.stages.plan_check import OFFSET_TYPES
 from sexton.stages.run import RunRecord
 
 RULE = "rule:"
-VERDICTS = ("policy_verdict", "policy_rule", "policy_owner", "broker_verdict", "group_id")
+VERDICTS = (
+    "group_id",
+    "broker_verdict",
+    "broker_expires_at_ms",
+    "policy_verdict",
+    "policy_rule",
+    "policy_owner",
+)
 
 
 def policy_of(record: RunRecord) -> Policy | None:
@@ -108,29 +115,37 @@ def limits_exceeded(
 
 
 def not_held(policy: Policy, verdicts: pa.Table) -> tuple[int, list[str]]:
-    """How many held offsets the broker expires anyway, and what to say of them and of others that no rule takes."""
-    dues = verdicts.filter(pc.equal(verdicts["broker_verdict"], "expire"))
-    held = dues.filter(pc.equal(dues["policy_verdict"], "hold"))
-    kept = dues.filter(pc.equal(dues["policy_verdict"], "keep"))
-    told = [*_held_warnings(policy.holds, held)]
+    """How many held offsets the broker takes before the hold ends, and what to say of them and of others it takes."""
+    held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
+    found = [(hold, _taken_in_spite(hold, held)) for hold in policy.holds]
+    told = [_warning(hold, taken) for hold, taken in found if taken.num_rows]
+    is_due = pc.equal(verdicts["broker_verdict"], "expire")
+    kept = verdicts.filter(pc.and_(is_due, pc.equal(verdicts["policy_verdict"], "keep")))
     if kept.num_rows:
         told.append(
             f"{_some(kept.num_rows, 'offset')} that the policy keeps: the broker's own retention has passed, and the "
             "broker deletes them by itself"
         )
-    return held.num_rows, told
+    return sum(taken.num_rows for _, taken in found), told
 
 
-def _held_warnings(holds: tuple[Hold, ...], held: pa.Table) -> Iterator[str]:
-    for hold in holds:
-        mine = held.filter(pc.equal(held["policy_rule"], hold.name))
-        if mine.num_rows:
-            groups = len(pc.unique(mine["group_id"]))
-            yield (
-                f"hold {hold.name} ({hold.kind}, {hold.owner}) cannot keep {_some(mine.num_rows, 'offset')} of "
-                f"{_some(groups, 'group')}: the broker's own retention has passed; raise offsets.retention.minutes, or "
-                "restore them from the archive afterwards"
-            )
+def _taken_in_spite(hold: Hold, held: pa.Table) -> pa.Table:
+    """The offsets of a hold whose time with the broker comes before its end."""
+    mine = held.filter(pc.equal(held["policy_rule"], hold.name))
+    at_ms = mine["broker_expires_at_ms"]
+    is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)
+    return mine.filter(pc.or_(pc.equal(mine["broker_verdict"], "expire"), pc.fill_null(is_in_time, False)))
+
+
+def _warning(hold: Hold, taken: pa.Table) -> str:
+    groups = len(pc.unique(taken["group_id"]))
+    is_due = pc.sum(pc.equal(taken["broker_verdict"], "expire")).as_py()
+    return (
+        f"hold {hold.name} ({hold.kind}, {hold.owner}) does not keep {_some(taken.num_rows, 'offset')} of "
+        f"{_some(groups, 'group')} from the broker, which deletes them by its own retention if they are not committed "
+        f"again, {_some(is_due, 'offset')} of them at its next cleanup: raise offsets.retention.minutes, or restore "
+        "them from the archive afterwards"
+    )
 
 
 def _some(count: int, noun: str) -> str:

@@ -99,7 +99,7 @@ class PlanRecord(_Part):
     """plan.json: what a plan is of, by which rules, and the SHA-256 of each of its files.
 
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
-    held_expiring (offsets that a hold keeps and the broker expires anyway). `max_message_bytes` is None where nobody
+    held_expiring (offsets under a hold that the broker takes before it ends). `max_message_bytes` is None where nobody
     told the topic's. A plan with `over_limits` is never applied; without a policy there are no limits, and the
     broker is about to do the same by itself. A plan's age counts from `as_of_ms`.
     """

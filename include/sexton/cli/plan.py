@@ -1,0 +1,257 @@
+"""`sexton plan`: make the plan of an instant, look at it, and keep it in the archive for whoever may approve it."""
+
+import json as jsonlib
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sexton.cli.asking import Archive, Segments, TopicsFile, tell_aside, tell_line, tell_table
+from sexton.cli.audit import MAX_RETENTION_MINUTES, claim
+from sexton.cli.options import (
+    DEFAULT_PROFILE,
+    PROFILE_HELP,
+    ClusterId,
+    Debug,
+    Full,
+    Json,
+    check_profile,
+    parse_instant,
+)
+from sexton.errors import UsageError
+from sexton.report import figures
+from sexton.report.names import visible
+
+if TYPE_CHECKING:
+    from sexton.policy import Policy
+    from sexton.stages.plan_alone import Planned
+    from sexton.stages.plan_record import PlanRecord
+    from sexton.stages.replay_groups import ReplayRequest
+
+EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# what the broker is about to delete, as a plan that can be approved[/dim]
+sexton plan --archive s3://keep/offsets --out plan
+
+[dim]# what a policy wants to go[/dim]
+sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan
+
+[dim]# only to look at, from a broker's disk: nothing is kept[/dim]
+sexton plan --segments backup --retention-minutes 1440 --out plan
+
+[dim]# for scripts[/dim]
+sexton plan --archive s3://keep/offsets --out plan --json | jq -r .plan_id
+
+[b]And then[/b]
+
+sexton show plan PLAN_ID, sexton apply PLAN_ID, or the DAG apply_tombstones
+"""
+LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
+_RULES = "Rules"
+_OUTPUT = "Output"
+
+RetentionMinutes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=_RULES,
+        help="offsets.retention.minutes. Default: the broker's where it was recorded, else 10080.",
+    ),
+]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", rich_help_panel=_RULES, help="Retention rules: what they expire goes."),
+]
+
+
+def plan(
+    *,
+    segments: Segments = None,
+    archive: Archive = None,
+    cluster_id: ClusterId = None,
+    full: Full = False,
+    topics: TopicsFile = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ISO|MS", rich_help_panel=_RULES, help="The instant to plan for. Default: of the newest batch."
+        ),
+    ] = None,
+    retention_minutes: RetentionMinutes = None,
+    policy: PolicyFile = None,
+    profile: Annotated[
+        str, typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP)
+    ] = DEFAULT_PROFILE,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", rich_help_panel=_OUTPUT, help="Receives the run with its plan/; an earlier run is replaced."
+        ),
+    ],
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Make the plan of an instant: every record that would be deleted, why, and what undoes it. Deletes nothing.
+
+    A plan of an archive that its checks passed is kept there, where apply finds it by its plan_id.
+    """
+    request = replay_request(
+        segments,
+        archive,
+        cluster_id=cluster_id,
+        is_full=full,
+        topics=topics,
+        as_of=as_of,
+        retention_minutes=retention_minutes,
+        profile=profile,
+        name="plan",
+    )
+    claim(out, apart_from=None if "://" in str(segments or archive) else Path(str(segments or archive)))
+    rules = policy_from(policy)
+
+    from sexton.stages.checker import Checker
+    from sexton.stages.processes import engine_here
+
+    with Checker() as checker, engine_here("sexton plan", quiet=json) as engine:
+        from sexton.report.plan_page import render_plan
+        from sexton.stages.plan_alone import PlanRequest, make_plan
+
+        made = make_plan(
+            engine, PlanRequest(replay=request, policy=rules, out=out), page=render_plan, validate=checker.validate
+        )
+    if json:
+        sys.stdout.write(jsonlib.dumps(_fields(made, out), ensure_ascii=True, indent=2) + "\n")
+    else:
+        _print(made, out, archive)
+    return _exit_code(made)
+
+
+def replay_request(
+    segments: Path | None,
+    archive: str | None,
+    *,
+    cluster_id: str | None,
+    is_full: bool,
+    topics: Path | None,
+    as_of: str | None,
+    retention_minutes: int | None,
+    profile: str,
+    name: str,
+) -> "ReplayRequest":
+    """What the options of a command ask to be replayed; UsageError for what does not go together."""
+    if (segments is None) == (archive is None):
+        raise UsageError("give --segments DIR or --archive URI, one of the two", fix=f"see `sexton {name} --help`")
+    if archive is None and (cluster_id is not None or is_full):
+        option = "--full" if is_full else "--cluster-id"
+        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
+    if topics is not None and not topics.is_file():
+        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+    if retention_minutes is not None and retention_minutes > MAX_RETENTION_MINUTES:
+        raise UsageError(
+            f"too long: {retention_minutes}", place="--retention-minutes", fix=f"at most {MAX_RETENTION_MINUTES}"
+        )
+    as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
+    check_profile(profile)
+
+    from sexton.stages.replay_groups import ReplayRequest, now_ms
+
+    return ReplayRequest(
+        run_id=f"{name}-{uuid.uuid4().hex[:16]}",
+        segments=None if segments is None else str(segments),
+        archive=archive,
+        as_of_ms=as_of_ms,
+        taken_at_ms=now_ms(),
+        retention_minutes=retention_minutes,
+        profile=profile,
+        topics_file=None if topics is None else str(topics),
+        cluster_id=cluster_id,
+        is_full=is_full,
+    )
+
+
+def policy_from(path: Path | None) -> "Policy | None":
+    """The policy of a file, before anything is read that takes long."""
+    if path is None:
+        return None
+    from sexton.policy import read_policy
+
+    return read_policy(path)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a replay of which nothing is to be left."""
+    with tempfile.TemporaryDirectory(prefix="sexton-") as folder:
+        yield Path(folder)
+
+
+def _exit_code(made: "Planned") -> int:
+    from sexton.report.summary import outcome
+
+    counts = made.record.counts
+    code, reason = outcome(
+        undecodable=counts["undecodable_records"], checks=counts["dq_results"], failed_critical=made.failed_checks
+    )
+    if code:
+        tell_aside(f"error: {reason}")
+    return code
+
+
+def _fields(made: "Planned", out: Path) -> dict[str, Any]:
+    told = made.plan.record.model_dump(mode="json")
+    return {
+        "operation": "plan",
+        "plan_id": made.plan.record.plan_id,
+        "plan_sha256": made.plan.sha256,
+        "kept_at": made.kept_at,
+        "not_kept_because": made.why_not,
+        "folder": str(out / "plan"),
+        **told,
+    }
+
+
+def _print(made: "Planned", out: Path, archive: str | None) -> None:
+    record, counts = made.plan.record, made.plan.record.counts
+    tell_line(f"plan_id      {record.plan_id}")
+    tell_line(f"plan_sha256  {made.plan.sha256}")
+    tell_line(f"as of        {figures.instant(record.as_of_ms)}")
+    tell_line(
+        f"takes        {figures.some(counts['offsets'], 'offset')} of {figures.count(counts['groups_losing'])} of "
+        f"{figures.some(counts['groups_total'], 'group')}, {figures.some(counts['groups_deleted'], 'whole group')}; "
+        f"{figures.some(counts['tombstones'], 'record')}, largest batch {figures.size(record.largest_batch_bytes)}"
+    )
+    if record.losses:
+        tell_line("")
+        tell_table(LOSS_COLUMNS, _losses(record))
+    tell_line("")
+    for text in record.over_limits:
+        tell_line(f"over limit   {visible(text)}")
+    for text in record.warnings:
+        tell_line(f"warning      {visible(text)}")
+    tell_line(f"page         {out / 'plan' / 'plan.html'}")
+    if made.kept_at is None:
+        tell_line(f"not kept     {made.why_not}")
+        return
+    tell_line(f"kept at      {made.kept_at}")
+    if record.over_limits:
+        tell_line("to apply it  not possible: it exceeds the policy's limits")
+        return
+    tell_line(f"look at it   sexton show plan {record.plan_id} --archive {archive}")
+    tell_line(f"to apply it  sexton apply {record.plan_id} --archive {archive} --plan-sha256 {made.plan.sha256}")
+    tell_line("             with --sink coordinator --approved-by NAME, as the principal that may delete")
+    tell_line("             or run the DAG apply_tombstones with this plan_id: it asks for an approval first")
+
+
+def _losses(record: "PlanRecord") -> Iterator[tuple[object, ...]]:
+    from sexton.report.words import cause_words
+
+    for one in record.losses:
+        owner = one.owner or ("-" if one.cause.startswith("rule:") else "the broker")
+        yield cause_words(one.cause), owner, one.offsets, one.groups, one.deleted_groups, one.reason or "-"

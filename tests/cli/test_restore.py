@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from sexton import cli
+from sexton.settings import settings
 from sexton.stages.restore import cluster as real
 from tests.archived import Archive
 from tests.stages.archive_runs import instant, minute
@@ -31,7 +33,7 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimulatedCluster]:
     """The cluster as it is now, behind the command."""
     made = SimulatedCluster(
         groups={LEFT: Group(offsets={("t", 0): value(4)})},
@@ -41,7 +43,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
 
     monkeypatch.setattr("sexton.stages.apply.cluster.connected", lambda config: nullcontext())
     monkeypatch.setattr(real, "KafkaPort", lambda connected: made)
-    return made
+    monkeypatch.setenv("SEXTON_HOME", str(tmp_path))  # there is no lake
+    settings.cache_clear()
+    yield made
+    settings.cache_clear()
 
 
 @pytest.fixture
@@ -144,6 +149,19 @@ def test_a_group_with_members_is_refused_with_the_reason(run, asked, cluster) ->
     told = asked(*THEN)
     assert told["counts"] == {"newer_now": 1, "group_has_members": 2}
     assert {offset["error"] for offset in told["offsets"]} == {None, "UNKNOWN_MEMBER_ID"}
+
+
+def test_a_table_that_cannot_be_written_is_told_and_the_ledger_has_it(run, asked, cluster, monkeypatch) -> None:
+    def fail() -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sexton.lake.catalog.open_lake", fail)
+        code, out, err = run(*THEN, *DO)
+    assert (code, "2 done" in out) == (1, True)
+    assert "the table apply_ledger was not brought up to date: no space (everything was done" in err
+    restore_id = next(line for line in out.splitlines() if line.startswith("restore ")).removeprefix("restore ")
+    assert asked("--id", restore_id, *DO)["counts"] == {"done": 2}
 
 
 def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:

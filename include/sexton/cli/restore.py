@@ -1,6 +1,5 @@
 """`sexton restore`: what would come back, shown as a diff, and on request put back."""
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sexton.cli import restore_told as told
+from sexton.cli.asking import tell_aside
+from sexton.cli.ending import asked_to_end
 from sexton.cli.fetch import topic_partition
 from sexton.cli.options import (
     BootstrapServers,
@@ -23,10 +24,14 @@ from sexton.cli.options import (
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyarrow import fs as pafs
+
+    from sexton.stages.apply.entries import Entry
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.restore.apply import RestoreSummary
     from sexton.stages.restore.keep import RestorePlan
     from sexton.stages.restore.port import RestorePort
+    from sexton.stages.restore.sources import Source
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -151,56 +156,67 @@ def restore(
         )
 
     from sexton.settings import settings
-    from sexton.stages.restore import cluster, keep
+    from sexton.stages.apply.cluster import connected
+    from sexton.stages.apply.ledger import Ledger
+    from sexton.stages.restore import keep
+    from sexton.stages.restore.cluster import KafkaPort
     from sexton.stages.restore.request import RestoreRequest, source_of
     from sexton.stages.restore.selection import Selection
     from sexton.stages.source import filesystem
 
-    archive = archive or settings().archive_uri
-    fs, root = filesystem(archive)
-    source = kept = None
-    if restore_id is not None:
-        kept = keep.read_restore(fs, root, cluster_id, restore_id)
-    else:
-        request = RestoreRequest(
-            archive=archive,
-            cluster_id=cluster_id,
-            from_plan=from_plan,
-            from_ledger=from_ledger,
-            as_of_ms=None if as_of is None else parse_instant(as_of, "--as-of"),
-            selection=Selection(
-                group_ids=tuple(group or ()),
-                patterns=tuple(pattern or ()),
-                topics=tuple(topic_partition(text) for text in topic or ()),
-            ),
-        )
-        source = source_of(request, taken_at_ms=_now_ms())
+    request = RestoreRequest(
+        archive=archive or settings().archive_uri,
+        cluster_id=cluster_id,
+        from_plan=from_plan,
+        from_ledger=from_ledger,
+        as_of_ms=None if as_of is None else parse_instant(as_of, "--as-of"),
+        selection=Selection(
+            group_ids=tuple(group or ()),
+            patterns=tuple(pattern or ()),
+            topics=tuple(topic_partition(text) for text in topic or ()),
+        ),
+    )
+    fs, root = filesystem(request.archive)
+    kept = None if restore_id is None else keep.read_restore(fs, root, cluster_id, restore_id)
     if kept is not None and not apply:
         return told.shown(kept, limit, json=json)
+    source = None if kept is not None else source_of(request, taken_at_ms=_now_ms())
+    with connected(client_of(bootstrap_servers, client_config_file)) as found:
+        port = KafkaPort(found)
+        plan = _made(source, port, fs, root, overwrites=overwrite, clamps=clamp) if source is not None else kept
+        assert plan is not None
+        if not apply:
+            return told.shown(plan, limit, json=json)
+        if not json:
+            told.print_diff(plan, limit)
+        ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
+        summary = _applied(port, plan, ledger, approved_by=str(approved_by), quiet=json)
+    trouble = _publish(ledger.entries())
+    code = told.done(plan, summary, limit, json=json)
+    if trouble:
+        tell_aside(trouble)
+    return code or int(trouble is not None)
 
-    from sexton.stages.apply.cluster import connected
+
+def _made(
+    source: "Source", port: "RestorePort", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
+) -> "RestorePlan":
+    """The restore of a source, kept in the archive unless it would do nothing."""
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.restore.apply import is_done
+    from sexton.stages.restore.keep import keep_restore
     from sexton.stages.restore.make import make_restore
 
-    def ledger_of(plan: "RestorePlan") -> "Ledger":
-        return Ledger(fs, root, plan.cluster_id, plan.restore_id)
-
-    with connected(client_of(bootstrap_servers, client_config_file)) as found:
-        port = cluster.KafkaPort(found)
-        if kept is None:
-            assert source is not None
-            kept = make_restore(
-                source, port, overwrites=overwrite, clamps=clamp, is_done=lambda plan: is_done(ledger_of(plan), plan)
-            )
-            if kept.items:
-                keep.keep_restore(fs, root, kept)
-        if not apply:
-            return told.shown(kept, limit, json=json)
-        if not json:
-            told.print_diff(kept, limit)
-        summary = _applied(port, kept, ledger_of(kept), approved_by=str(approved_by), quiet=json)
-    return told.done(kept, summary, limit, json=json)
+    made = make_restore(
+        source,
+        port,
+        overwrites=overwrites,
+        clamps=clamps,
+        is_done=lambda plan: is_done(Ledger(fs, root, plan.cluster_id, plan.restore_id), plan),
+    )
+    if made.items:
+        keep_restore(fs, root, made)
+    return made
 
 
 def _applied(
@@ -210,7 +226,7 @@ def _applied(
     from sexton.settings import settings
     from sexton.stages.restore.apply import apply_restore
 
-    with _asked_to_end() as is_asked, nullcontext() if quiet else _progress() as show:
+    with asked_to_end() as is_asked, nullcontext() if quiet else _progress() as show:
 
         def progress(behind: int, total: int) -> bool:
             if show is not None:
@@ -229,17 +245,6 @@ def _applied(
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM came; the process goes on all the same."""
-    came: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal; None, and nothing, in a pipe."""
     if not sys.stderr.isatty():
@@ -251,6 +256,21 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("Putting back", total=None)
         yield lambda behind, total: bar.update(task, completed=behind, total=total)
+
+
+def _publish(entries: "list[Entry]") -> str | None:
+    """Bring the table apply_ledger up to date where there is a lake; what went wrong: the ledger is written already."""
+    from sexton.lake.catalog import open_lake
+    from sexton.stages.apply.publish import publish_ledger
+
+    if not entries:
+        return None
+    try:
+        publish_ledger(open_lake(), entries, as_of_ms=entries[0].at_ms)
+    except Exception as error:
+        fix = "everything was done and is in the ledger; run the same command again"
+        return f"the table apply_ledger was not brought up to date: {error} ({fix})"
+    return None
 
 
 def _now_ms() -> int:

@@ -1,0 +1,343 @@
+"""Deleting and restoring through Airflow, as its users do it: the REST API asks, other people answer, a broker loses.
+
+One Airflow, one broker and one plan for all tests, in their order: those that must not delete come first.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyarrow import fs as pafs
+from rich.console import Console
+
+from sexton.airflow.runs import run_folder
+from sexton.errors import SextonError
+from sexton.kafka.broker import free_port
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import committed_offsets
+from sexton.kafka.session import ClusterSession
+from sexton.local.system import System
+from sexton.local.workload import commit_offsets
+from sexton.settings import PROJECT_ROOT, Settings
+from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.stages.apply.ledger import Ledger
+from sexton.stages.plan_files import keep_plan, own_plan
+from sexton.stages.replay_groups import ReplayRequest, now_ms
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.spark import Engine
+
+APPLY, RESTORE = "apply_tombstones", "restore_offsets"
+USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
+HOSTILE = "<img src=x onerror=alert(1)> {{ 7*7 }} `x` [y](http://evil)"
+GROUPS = ("billing", "web", HOSTILE)
+CANARY = "canary-that-nobody-may-read"
+SILENCE_HOURS = 0.07  # 252 s, in which every test that answers has to
+RETENTION_MS = 60_000
+PATIENCE_S = 300
+
+Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
+
+pytestmark = pytest.mark.timeout(2_400)
+
+
+@dataclass
+class World:
+    """An Airflow, the broker that it may change, and a plan of everything that was committed there."""
+
+    system: System
+    clients: ClientConfig
+    record: RunRecord
+    committed: Offsets
+
+    @property
+    def plan_id(self) -> str:
+        return str(self.record.plan_id)
+
+    @property
+    def archive(self) -> Path:
+        return Path(self.system.config.archive_uri)
+
+    @property
+    def plan_json(self) -> Path:
+        return self.archive / self.record.cluster_id / "plans" / self.plan_id / "plan.json"
+
+    def offsets(self) -> Offsets:
+        with ClusterSession(self.clients) as session:
+            found = {group: committed_offsets(session, group) for group in GROUPS}
+        return {
+            group: {place: (offset.committed_offset, offset.metadata) for place, offset in answer.items()}
+            for group, answer in found.items()
+            if answer
+        }
+
+    def ledger(self, name: str) -> list[Any]:
+        return Ledger(pafs.LocalFileSystem(), str(self.archive), self.record.cluster_id, name).entries()
+
+    def trigger(self, dag_id: str = APPLY, **conf: Any) -> "Run":
+        asked = {"plan_id": self.plan_id, "sink": "coordinator"} if dag_id == APPLY else {}
+        return Run(self.system, dag_id, self.system.api().trigger(dag_id, {**asked, **conf}))
+
+
+class Run:
+    """One DAG run as people see it."""
+
+    def __init__(self, system: System, dag_id: str, run_id: str) -> None:
+        self.api, self._system, self.dag_id, self.run_id = system.api(), system, dag_id, run_id
+
+    def states(self) -> dict[str, str]:
+        return {name: str(task["state"]) for name, task in self.api.task_states(self.dag_id, self.run_id).items()}
+
+    def wait_until_it_asks(self) -> dict[str, Any]:
+        wait_for(lambda: self.states()["approve"] == "awaiting_input", self.log)
+        return self.api.question(self.dag_id, self.run_id, "approve")
+
+    def answer(self, option: str, *, by: str) -> None:
+        self._system.api(by).answer(self.dag_id, self.run_id, "approve", option)
+
+    def end(self) -> str:
+        wait_for(lambda: self.api.run_state(self.dag_id, self.run_id) in ("success", "failed"), self.log)
+        return self.api.run_state(self.dag_id, self.run_id)
+
+    def log(self) -> str:
+        """Every line that its tasks have logged."""
+        folder = self._system.home.log_folder / f"dag_id={self.dag_id}" / f"run_id={self.run_id}"
+        return "\n".join(file.read_text("utf-8", "replace") for file in sorted(folder.rglob("*.log")))
+
+    def call(self, method: str, path: str, body: Any = None, *, by: str = "admin") -> Any:
+        place = f"/api/v2/dags/{self.dag_id}/dagRuns/{self.run_id}{path}"
+        return self._system.api(by)._call(method, place, body)  # what only tests ask of Airflow
+
+
+def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, told()[-4_000:]
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("dags", "spark_jobs", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
+    system = System(config, Console(quiet=True), users=USERS)
+    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    applier = {"bootstrap.servers": config.bootstrap_servers, "client.id": "applier", "sasl.password": CANARY}
+    made: list[int] = []
+    try:
+        system.start(
+            meanwhile=lambda: made.append(commit_everything(clients)),
+            SEXTON_SCHEDULE="",
+            SEXTON_APPROVAL_TIMEOUT_HOURS=str(SILENCE_HOURS),
+            AIRFLOW_CONN_KAFKA_APPLIER=json.dumps({"conn_type": "kafka", "extra": applier}),
+        )
+        time.sleep(max(0.0, (made[0] + RETENTION_MS + 2_000 - now_ms()) / 1_000))
+        record = plan_of_now(config, clients, home / "planned")
+        for dag_id in (APPLY, RESTORE):
+            wait_for(lambda dag_id=dag_id: system.api().has_dag(dag_id), lambda: "no such DAG")
+            system.api().set_paused(dag_id, False)
+        world = World(system=system, clients=clients, record=record, committed={})
+        world.committed = world.offsets()
+        assert set(world.committed) == set(GROUPS)
+        yield world
+    finally:
+        system.stop()
+
+
+@pytest.fixture(scope="module")
+def silent(world: World) -> Run:
+    """A run that nobody answers; it waits while the other tests run."""
+    return world.trigger()
+
+
+def commit_everything(clients: ClientConfig) -> int:
+    """Some offsets of each group; when that was done, in epoch milliseconds."""
+    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
+    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
+        made.result(30)
+    for number, group in enumerate(GROUPS):
+        commit_offsets(admin, group, [TopicPartition("orders", part, 10 * number + part) for part in range(3)])
+    return now_ms()
+
+
+def plan_of_now(config: Settings, clients: ClientConfig, out: Path) -> RunRecord:
+    """A plan of what a retention of a minute would take, kept in the archive as publishing keeps it."""
+    folder, archive, at_ms = RunFolder(out), config.archive_uri, now_ms()
+    with Engine("test", iceberg=True, quiet=True) as engine:
+        snapshot_log.run(
+            engine, SnapshotRequest(config=clients, archive=archive, as_of_ms=at_ms, settle_ms=500), now_ms=now_ms
+        )
+        asked = ReplayRequest(
+            run_id="planned", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1, settle_ms=500
+        )
+        replay_groups.run(engine, folder, asked)
+        find_expired.run(engine, folder)
+        record = plan_tombstones.run(engine, folder)
+    keep_plan(folder, own_plan(folder).record, archive)
+    return record
+
+
+def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
+    run = world.trigger(sink="plan")
+    assert run.end() == "success", run.log()
+    assert run.states() == {"show": "success", "approve": "skipped", "apply": "skipped", "tell": "skipped"}
+    assert "it would be now: " in run.log()
+    assert world.offsets() == world.committed
+    assert world.ledger(world.plan_id) == []
+
+
+def test_people_read_names_that_are_nothing_but_names(world: World) -> None:
+    run = world.trigger()
+    question = run.wait_until_it_asks()
+    assert question["subject"] == f"Delete what plan {world.plan_id[:12]} names?"
+    assert question["options"] == ["Approve", "Reject"]
+    assert not question["defaults"]
+    assert "`billing`" in question["body"]
+    assert "‹U+003C›img src=x" in question["body"]
+    assert not set("<>{}") & set(question["body"])
+    run.answer("Reject", by="approver")
+    run.end()
+
+
+def test_rejecting_deletes_nothing(world: World) -> None:
+    run = world.trigger()
+    run.wait_until_it_asks()
+    run.answer("Reject", by="approver")
+    assert run.end() == "success"
+    assert run.states() == {"show": "success", "approve": "success", "apply": "skipped", "tell": "skipped"}
+    assert world.offsets() == world.committed
+    assert world.ledger(world.plan_id) == []
+
+
+def test_the_same_person_is_refused(world: World) -> None:
+    run = world.trigger()
+    run.wait_until_it_asks()
+    run.answer("Approve", by="admin")
+    assert run.end() == "failed"
+    assert run.states() == {"show": "success", "approve": "success", "apply": "failed", "tell": "upstream_failed"}
+    assert "another person must" in run.log()
+    assert world.offsets() == world.committed
+    assert world.ledger(world.plan_id) == []
+
+
+def test_who_may_only_look_cannot_answer(world: World) -> None:
+    run = world.trigger()
+    run.wait_until_it_asks()
+    with pytest.raises(SextonError, match="403"):
+        run.answer("Approve", by="watcher")
+    run.answer("Reject", by="approver")
+    run.end()
+
+
+def test_a_plan_that_changed_meanwhile_is_refused(world: World) -> None:
+    run = world.trigger()
+    run.wait_until_it_asks()
+    whole = world.plan_json.read_bytes()
+    world.plan_json.write_bytes(whole + b"\n")  # the same plan, told in other bytes
+    try:
+        run.answer("Approve", by="approver")
+        assert run.end() == "failed"
+    finally:
+        world.plan_json.write_bytes(whole)
+    assert run.states()["apply"] == "failed", run.log()
+    assert "has changed since" in run.log()
+    assert world.offsets() == world.committed
+
+
+def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World) -> None:
+    """Airflow would go on showing what it showed first, whatever is asked now."""
+    run = world.trigger()
+    run.wait_until_it_asks()
+    whole = world.plan_json.read_bytes()
+    world.plan_json.write_bytes(whole + b"\n")
+    try:
+        cleared = {"dry_run": False, "only_failed": False, "dag_run_id": run.run_id, "task_ids": ["show", "approve"]}
+        world.system.api()._call("POST", f"/api/v2/dags/{APPLY}/clearTaskInstances", cleared)
+        assert run.end() == "failed"
+    finally:
+        world.plan_json.write_bytes(whole)
+    assert run.states()["approve"] == "failed"
+    assert "trigger a new run" in run.log()
+
+
+def test_a_forged_approval_is_refused(world: World) -> None:
+    """The task marked as done, and an XCom put there that says who approved what: all that the API allows."""
+    run = world.trigger()
+    run.wait_until_it_asks()
+    folder = Path(run_folder(run.dag_id, run.run_id, root=world.system.config.runs_uri))
+    request = json.loads((folder / "approval" / "asked.json").read_text())
+    forged = {
+        **request, "chosen": ["Approve"], "user_id": "approver", "user_name": "approver", "answered_at_ms": now_ms(),
+    }  # fmt: skip
+    entry = {"key": "return_value", "value": json.dumps(forged)}
+    run.call("POST", "/taskInstances/approve/xcomEntries", entry, by="ops")
+    run.call("PATCH", "/taskInstances/approve", {"new_state": "success"}, by="ops")
+    assert run.end() == "failed"
+    assert run.states()["apply"] == "failed"
+    assert "nobody has answered" in run.log()
+    assert world.offsets() == world.committed
+    assert world.ledger(world.plan_id) == []
+
+
+def test_silence_means_no(world: World, silent: Run) -> None:
+    assert silent.end() == "failed"
+    assert silent.states() == {
+        "show": "success", "approve": "failed", "apply": "upstream_failed", "tell": "upstream_failed"
+    }  # fmt: skip
+    assert "which means no" in silent.log()
+    assert world.offsets() == world.committed
+    assert world.ledger(world.plan_id) == []
+
+
+def test_what_another_person_approves_is_deleted(world: World) -> None:
+    run = world.trigger()
+    run.wait_until_it_asks()
+    run.answer("Approve", by="approver")
+    assert run.end() == "success", run.log()
+    assert set(run.states().values()) == {"success"}
+    assert world.offsets() == {}
+    claim, *_ = world.ledger(world.plan_id)
+    assert claim.body.approved_by == "approver"
+    assert claim.body.sink == "coordinator"
+
+
+def test_applied_again_there_is_nothing_to_do(world: World) -> None:
+    before = len(world.ledger(world.plan_id))
+    run = world.trigger()
+    run.wait_until_it_asks()
+    run.answer("Approve", by="approver")
+    assert run.end() == "success", run.log()
+    assert len(world.ledger(world.plan_id)) == before
+
+
+def test_a_restore_brings_them_back(world: World) -> None:
+    run = world.trigger(RESTORE, from_ledger=world.plan_id)
+    question = run.wait_until_it_asks()
+    assert question["subject"].startswith("Write back what restore ")
+    assert not set("<>{}") & set(question["body"])
+    run.answer("Approve", by="approver")
+    assert run.end() == "success", run.log()
+    assert set(run.states().values()) == {"success"}
+    assert world.offsets() == world.committed
+
+
+def test_no_secret_is_anywhere(world: World) -> None:
+    """In no log, no XCom, no rendered field and no file of a run; only the environment that it was given in has it."""
+    api = world.system.api()
+    xcoms = api._call("GET", "/api/v2/dags/~/dagRuns/~/taskInstances/~/xcomEntries?limit=1000")
+    for entry in xcoms["xcom_entries"]:
+        assert CANARY not in json.dumps(entry)
+    found = [
+        path
+        for path in world.system.config.var.rglob("*")
+        if path.is_file() and path.stat().st_size < 1 << 26 and CANARY.encode() in path.read_bytes()
+    ]
+    assert found == []

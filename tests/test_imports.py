@@ -24,8 +24,8 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "tables",
         "quality lake kafka",
         "stages",
-        "airflow report ui",
-        "doctor local",
+        "airflow report",
+        "doctor local ui",
         "cli",
     )
 )

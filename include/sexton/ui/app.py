@@ -1,0 +1,92 @@
+"""The FastAPI application: routes, who may ask them, what every answer forbids the browser, and errors as answers.
+
+Access is a dependency of the application itself, so that no route, present or future, answers without it; nothing is
+mounted, because a mount would answer by itself. FastAPI's own documentation pages load scripts from the internet and
+are off: /api/openapi.json is a route like any other.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from sexton import __version__
+from sexton.errors import NoCoverage, SextonError, UsageError
+from sexton.ui import api, pages
+from sexton.ui.access import Access, same_origin
+from sexton.ui.rendering import render
+from sexton.ui.store import Gone, Store
+from sexton.ui.texts import COOKIE, choose, texts
+from sexton.ui.view import View
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+    "Vary": "Accept-Language, Cookie, HX-Target",
+}
+
+
+def make_app(store: Store, access: Access) -> FastAPI:
+    """The dashboard over a store, for whoever `access` lets in."""
+    app = FastAPI(
+        title="Sexton",
+        version=__version__,
+        description="Consumer group state as it was published, run by run. " + (api.__doc__ or ""),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(access.reading), Depends(same_origin)],
+    )
+    app.state.store = store
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    app.middleware("http")(_forbid)
+    app.add_exception_handler(SextonError, _tell)
+    app.add_exception_handler(HTTPException, _answer)
+    return app
+
+
+async def _forbid(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await call_next(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+async def _tell(request: Request, error: Exception) -> Response:
+    """An error of ours: nothing there is 404, something wrong with the question 400, the rest 503 and may pass."""
+    status = 404 if isinstance(error, NoCoverage | Gone) else 400 if isinstance(error, UsageError) else 503
+    return _as_asked(request, status, str(error))
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code in (401, 403):  # as Airflow answers, to people and programs alike
+        return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
+    return _as_asked(request, error.status_code, str(error.detail))
+
+
+def _as_asked(request: Request, status: int, detail: str) -> Response:
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    if path.startswith("/api/"):
+        return JSONResponse({"detail": detail}, status_code=status)
+    language = choose(
+        request.query_params.get("lang"), request.cookies.get(COOKIE), request.headers.get("accept-language")
+    )
+    view = View(
+        store=request.app.state.store,
+        base=request.scope.get("root_path", ""),
+        texts=texts(language),
+        runs=(),
+        run=None,
+        as_of_ms=None,
+        cluster_id=None,
+    )
+    return HTMLResponse(render(view, "error.html", page="", status=status, detail=detail), status_code=status)

@@ -1,0 +1,76 @@
+"""Parameters that requests share, checked once: the view of a page, and what a list is asked for."""
+
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+
+from sexton.ui.groups import ONLY, SORTS, GroupQuery
+from sexton.ui.offsets import FINDINGS, MOST_PAGES, ORDERS, OffsetQuery
+from sexton.ui.store import Store
+from sexton.ui.texts import COOKIE, choose, texts
+from sexton.ui.view import View
+
+MOST_ROWS = 200
+"""Rows of one page, whoever asks."""
+_LONGEST_TEXT = 32_767  # as long as a group id can be
+_FAR = 2**63 - 1
+
+AsOf = Annotated[
+    int | None, Query(ge=0, le=_FAR, description="the newest run at or before this, epoch ms; default: of all")
+]
+Cluster = Annotated[str | None, Query(max_length=500, description="cluster id; default: that of the newest run")]
+Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
+PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
+PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+
+
+def store_of(request: Request) -> Store:
+    """The store that the app was made with."""
+    found: Store = request.app.state.store
+    return found
+
+
+def asked_view(
+    request: Request, cluster: Cluster = None, as_of: AsOf = None, lang: Annotated[str | None, Query()] = None
+) -> View:
+    """The view of a request. Its language is only a matter of words: nothing is remembered here."""
+    language = choose(lang, request.cookies.get(COOKIE), request.headers.get("accept-language"))
+    base = request.scope.get("root_path", "")
+    return View.asked_for(
+        store_of(request),
+        cluster_id=cluster or None,
+        as_of_ms=as_of,
+        base=base,
+        texts=texts(language),
+        path=request.url.path.removeprefix(base),
+        asked=request.query_params.multi_items(),
+    )
+
+
+def asked_groups(
+    q: Annotated[Search, Query(description="anywhere in the group id, whatever its case")] = "",
+    type: Annotated[str, Query(max_length=20)] = "",  # noqa: A002  # the word of the URL
+    state: Annotated[str, Query(max_length=40)] = "",
+    only: Annotated[str, Query(pattern=f"^({'|'.join(ONLY)})?$")] = "",
+    sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = "group_id",
+    page: PageNumber = 1,
+    size: PageSize = 50,
+) -> GroupQuery:
+    return GroupQuery(text=q, group_type=type, state=state, only=only, sort=sort, page=page, size=size)
+
+
+def asked_offsets(
+    group: Annotated[Search, Query(description="anywhere in the group id, whatever its case")] = "",
+    topic: Annotated[Search, Query(description="anywhere in the topic's name, whatever its case")] = "",
+    reason: Annotated[str, Query(max_length=40)] = "",
+    finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = "",
+    sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "broker_expires_at_ms",
+    page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1,
+    size: PageSize = 50,
+) -> OffsetQuery:
+    return OffsetQuery(group=group, topic=topic, reason=reason, finding=finding, sort=sort, page=page, size=size)
+
+
+Asked = Annotated[View, Depends(asked_view)]
+AskedGroups = Annotated[GroupQuery, Depends(asked_groups)]
+AskedOffsets = Annotated[OffsetQuery, Depends(asked_offsets)]

@@ -1,0 +1,136 @@
+"""DuckDB as the dashboard uses it: one database in memory, with a limit, that reads the Parquet files it is told of.
+
+Its own ways out are shut: no extension is fetched, no Python object is read, nothing spills to a disk. Files that are
+not on this machine's disk it reads through the file system that pyiceberg would use, with the lake's own properties.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from glob import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_MB = 384
+"""What DuckDB may hold; a web process stays below this and some 400 MB of libraries."""
+THREADS = 2
+_SETTINGS = (
+    "SET autoinstall_known_extensions=false",
+    "SET autoload_known_extensions=false",
+    "SET allow_community_extensions=false",
+    "SET python_enable_replacements=false",
+    "SET parquet_metadata_cache=true",
+    "SET temp_directory=''",
+    "SET lock_configuration=true",
+)
+Rows = list[dict[str, Any]]
+
+
+class Database:
+    """For any number of threads; opened when first asked."""
+
+    def __init__(self, *, memory_mb: int = MEMORY_MB) -> None:
+        self._memory_mb = memory_mb
+        self._lock = threading.Lock()
+        self._opened: duckdb.DuckDBPyConnection | None = None
+        self._systems: set[str] = set()
+        self._made = 0
+
+    def rows(self, sql: str, *parameters: Any) -> Rows:
+        """What a query answers, as dicts."""
+        cursor = self._connection().cursor()
+        try:
+            cursor.execute(sql, list(parameters))
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        finally:
+            cursor.close()
+
+    def create_table(self, sql: str) -> str:
+        """Keep what a query answers as a table in memory; its name."""
+        with self._lock:
+            self._made += 1
+            name = f"derived_{self._made}"
+        self.rows(f"CREATE TABLE {name} AS {sql}")
+        return name
+
+    def drop_table(self, name: str) -> None:
+        self.rows(f"DROP TABLE IF EXISTS {name}")
+
+    def reading(self, paths: Sequence[str], properties: Mapping[str, str], *, with_name: bool = False) -> str:
+        """What reads Parquet files in SQL; `properties` are those of the lake's storage.
+
+        A file that was written before a column was declared has NULL there, if another of them has it.
+        """
+        files = ", ".join(text(escape(self.readable(path, properties))) for path in paths)
+        name = ", filename=true" if with_name else ""
+        return f"read_parquet([{files}], union_by_name=true, hive_partitioning=false{name})"
+
+    def readable(self, path: str, properties: Mapping[str, str]) -> str:
+        """A data file's place in DuckDB's words: a local path, or one of a file system that DuckDB was given."""
+        scheme, separator, rest = path.partition("://")
+        if not separator:
+            return path.removeprefix("file:")
+        if scheme == "file":
+            return rest
+        self._register(scheme, rest.partition("/")[0], properties)
+        return f"{_protocol(scheme)}://{rest}"
+
+    def _register(self, scheme: str, netloc: str, properties: Mapping[str, str]) -> None:
+        from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        protocol, connection = _protocol(scheme), self._connection()
+        with self._lock:
+            if protocol in self._systems:
+                return
+            arrow = PyArrowFileIO(dict(properties)).fs_by_scheme(scheme, netloc)
+            kind = type("Stored", (ArrowFSWrapper,), {"protocol": protocol})
+            connection.register_filesystem(kind(arrow))
+            self._systems.add(protocol)
+
+    def _connection(self) -> "duckdb.DuckDBPyConnection":
+        with self._lock:
+            if self._opened is None:
+                import duckdb
+
+                opened = duckdb.connect(config={"memory_limit": f"{self._memory_mb}MB", "threads": THREADS})
+                for setting in _SETTINGS:
+                    opened.execute(setting)
+                self._opened = opened
+            return self._opened
+
+
+def text(value: str) -> str:
+    """A string literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def marks(values: Sequence[Any]) -> str:
+    """As many parameters as there are values, for IN; of none NULL, which nothing is in."""
+    return ", ".join("?" * len(values)) or "NULL"
+
+
+def name(column: str) -> str:
+    """A column's name in SQL."""
+    return f'"{column}"'
+
+
+def nothing(kind: str) -> str:
+    """NULL of a type that is told as Spark SQL tells it."""
+    return f"CAST(NULL AS {_type(kind)})"
+
+
+def _type(kind: str) -> str:
+    if kind.startswith("ARRAY<"):
+        return f"{_type(kind[len('ARRAY<') : -1])}[]"
+    if kind.startswith("STRUCT<"):
+        fields = kind[len("STRUCT<") : -1].split(", ")
+        named = [field.replace("`", "").split(": ") for field in fields]
+        return f"STRUCT({', '.join(f'{name(field)} {_type(inner)}' for field, inner in named)})"
+    return {"STRING": "VARCHAR", "INT": "INTEGER", "BINARY": "BLOB"}.get(kind, kind)
+
+
+def _protocol(scheme: str) -> str:
+    return f"sexton{scheme}"

@@ -1,0 +1,199 @@
+"""A group over time, from published runs: what became of it, and its committed offsets and lag from run to run.
+
+Runs tell of instants: commits between two of them are not counted, and a state that came and went is not seen. What
+disappeared, and why, is all there (offset_changes).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sexton.lake.read import PublishedRun
+from sexton.ui.database import Rows
+from sexton.ui.store import Store
+
+POINTS = 24
+"""Points of a plot: each is a run whose files are opened."""
+RUNS_TOLD = 48
+"""Runs that one page of a story goes back over."""
+PARTITIONS_TOLD = 6
+"""Partitions that an event names; more are counted."""
+GONE = ("expired", "deleted", "group_deleted", "topic_deleted", "ambiguous")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that runs saw happen to a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
+
+    Of changes `offsets` are the first rows of `count`; of a state `group` is its row of `groups`.
+    """
+
+    at_ms: int
+    kind: str
+    group: dict[str, Any] | None = None
+    count: int = 0
+    offsets: Rows
+    evidence: str | None = None
+    candidates: tuple[str, ...] = ()
+    by_plan_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Events from new to old, of `runs` runs; `before_ms` is where an older page begins, None on the last."""
+
+    events: list[Event]
+    runs: int
+    since_ms: int
+    before_ms: int | None
+
+
+def story(store: Store, runs: Sequence[PublishedRun], group_id: str) -> Story:
+    """What the last RUNS_TOLD of `runs`, which are of one cluster and oldest first, tell of a group."""
+    told = list(runs[-RUNS_TOLD:])
+    states = {
+        row["as_of_ms"]: row
+        for row in store.rows(
+            f"""SELECT as_of_ms, group_type, state, protocol_type, member_count, generation
+                FROM {store.tables(told, "groups")} WHERE group_id = ?""",
+            group_id,
+        )
+    }
+    changes = store.rows(
+        f"""SELECT as_of_ms, timestamp_ms, kind, topic, partition, old_committed_offset, new_committed_offset, evidence,
+            candidates, by_plan_id, log_offset FROM {store.tables(told, "offset_changes")} WHERE group_id = ?
+            ORDER BY as_of_ms, log_offset, topic, partition""",
+        group_id,
+    )
+    events = [*_seen(states, told, is_first_page=len(told) == len(runs)), *_changed(changes)]
+    return Story(
+        events=sorted(events, key=lambda event: event.at_ms, reverse=True),
+        runs=len(told),
+        since_ms=told[0].key.as_of_ms,
+        before_ms=told[0].key.as_of_ms - 1 if len(told) < len(runs) else None,
+    )
+
+
+def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_first_page: bool) -> list[Event]:
+    """An event for each run that saw the group as something else than the run before."""
+    events, before = [], None
+    for number, run in enumerate(runs):
+        at_ms = run.key.as_of_ms
+        now = states.get(at_ms)
+        known = now and (now["group_type"], now["state"], now["protocol_type"], now["member_count"])
+        if known != before and now is not None:
+            kind = "appeared" if before is None and (number or is_first_page) else "became"
+            events.append(Event(at_ms=at_ms, kind=kind, group=now, offsets=[]))
+        elif now is None and before is not None:
+            events.append(Event(at_ms=at_ms, kind="vanished", offsets=[]))
+        before = known
+    return events
+
+
+def _changed(changes: Rows) -> list[Event]:
+    """An event for what disappeared in one write, and one an interval for what was set."""
+
+    def together(row: dict[str, Any]) -> tuple[Any, ...]:
+        if row["kind"] in GONE:
+            return (row["timestamp_ms"] or row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
+        return (row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
+
+    events = []
+    for (at_ms, kind, plan_id), rows in groupby(sorted(changes, key=together), key=together):
+        some = list(rows)
+        events.append(
+            Event(
+                at_ms=at_ms,
+                kind=kind,
+                count=len(some),
+                offsets=some[:PARTITIONS_TOLD],
+                evidence=some[0]["evidence"],
+                candidates=tuple(some[0]["candidates"] or ()),
+                by_plan_id=plan_id or None,
+            )
+        )
+    return events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A value for each of `at_ms`, None where the run has no such offset, or no log end was recorded.
+
+    Of one partition, or the sum over all of a topic or group. `offset_count` says of how many.
+    """
+
+    at_ms: list[int]
+    committed_offset: list[int | None]
+    log_end_offset: list[int | None]
+    lag: list[int | None]
+    offset_count: list[int]
+
+
+def series(
+    store: Store, runs: Sequence[PublishedRun], group_id: str, *, topic: str | None, partition: int | None
+) -> Series:
+    """Committed offset and lag in at most POINTS of `runs`, evenly chosen, the newest among them."""
+    chosen = _spread(runs)
+    asked, values = ["group_id = ?"], [group_id]
+    if topic is not None:
+        asked.append("topic = ?")
+        values.append(topic)
+    if partition is not None:
+        asked.append(f"partition = {int(partition)}")
+    homes = store.rows(
+        f"SELECT DISTINCT log_partition FROM {store.tables(chosen, 'groups')} WHERE group_id = ?", group_id
+    )
+    # With it in the condition, one row group a run is read, and no other.
+    asked.append(f"log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})")
+    found = {
+        row["as_of_ms"]: row
+        for row in store.rows(
+            f"""WITH o AS MATERIALIZED (SELECT as_of_ms, topic, partition, committed_offset
+                    FROM {store.tables(chosen, "committed_offsets")} WHERE {" AND ".join(asked)})
+                SELECT as_of_ms, count(*) AS offsets, sum(committed_offset)::BIGINT AS committed,
+                    sum(log_end_offset)::BIGINT AS log_end,
+                    sum(greatest(log_end_offset - committed_offset, 0))::BIGINT AS lag
+                FROM o LEFT JOIN {store.tables(chosen, "topic_partitions")} t USING (as_of_ms, topic, partition)
+                GROUP BY as_of_ms""",
+            *values,
+        )
+    }
+    at_ms = [run.key.as_of_ms for run in chosen]
+    rows = [found.get(instant, {}) for instant in at_ms]
+    return Series(
+        at_ms=at_ms,
+        committed_offset=[row.get("committed") for row in rows],
+        log_end_offset=[row.get("log_end") for row in rows],
+        lag=[row.get("lag") for row in rows],
+        offset_count=[row.get("offsets", 0) for row in rows],
+    )
+
+
+def _spread(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
+    if len(runs) <= POINTS:
+        return list(runs)
+    last = len(runs) - 1
+    return [runs[round(last * number / (POINTS - 1))] for number in range(POINTS)]
+
+
+def runs_with_checks(store: Store, runs: Sequence[PublishedRun]) -> Rows:
+    """Rows of `runs`, the newest first, each with `checked` and `failed` expectations, and `rows` per table."""
+    if not runs:
+        return []
+    counted = {
+        row["run_id"]: row
+        for row in store.rows(
+            f"""SELECT run_id, count(*) AS checked, count(*) FILTER (NOT success) AS failed
+                FROM {store.tables(runs, "dq_results")} GROUP BY ALL"""
+        )
+    }
+    nothing = {"checked": 0, "failed": 0}
+    return [
+        {
+            **run.facts,
+            **counted.get(run.key.run_id, nothing),
+            "rows": {each["table"]: each["rows"] for each in run.facts["counts"] or ()},
+        }
+        for run in reversed(runs)
+    ]

@@ -1,0 +1,68 @@
+"""What Airflow loads of the dashboard: a menu entry and an application that comes to be with its first request.
+
+Airflow imports its plugins in every process, also in each task's. So this module imports nothing but Airflow's own
+plugin class; the application, with FastAPI's routes, DuckDB and pyiceberg, is made in the API server only.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+PREFIX = "/sexton"
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Later:
+    """An ASGI application that is made when it is first asked something."""
+
+    def __init__(self, make: Callable[[], Application]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: Application | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # In a thread: importing takes a second or two, and the server has others to answer meanwhile.
+        application = self._made
+        if application is None:
+            application = await asyncio.to_thread(self._application)
+        await application(scope, receive, send)
+
+    def _application(self) -> Application:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def dashboard() -> Application:
+    """The dashboard of this deployment's lake."""
+    from sexton.lake.catalog import open_lake
+    from sexton.ui.access import airflow_access
+    from sexton.ui.app import make_app
+    from sexton.ui.store import Store
+
+    return make_app(Store(open_lake), airflow_access())
+
+
+class SextonPlugin(AirflowPlugin):
+    """Consumer groups, in Airflow's menu."""
+
+    name = "sexton"
+    fastapi_apps = [{"app": Later(dashboard), "url_prefix": PREFIX, "name": "Sexton"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {
+            "name": "Consumer groups",
+            "href": f"{PREFIX}/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "sexton",
+            "icon": f"{PREFIX}/static/icon.svg",
+            "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
+        }
+    ]

@@ -1,0 +1,107 @@
+"""Pages as HTML: the report's environment (everything escaped, names spelled out) with templates of this room."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
+
+from sexton.report.charts import TimelinePlot, timeline_plot
+from sexton.report.figures import count, instant
+from sexton.report.summary import Timeline
+from sexton.report.templates import new_environment, style
+from sexton.ui.overview import Overview
+from sexton.ui.texts import LANGUAGES, Texts
+from sexton.ui.view import View
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
+_VENDOR = ("htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
+_OWN = ("ui.css", "ui.js", "icon.svg", "icon-dark.svg")
+
+
+def render(view: View, template: str, **values: Any) -> str:
+    """A template as HTML text; it finds the view, its words as `t`, and its links as `url`."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            view=view,
+            run=view.run,
+            t=view.texts,
+            url=view.url,
+            languages=LANGUAGES,
+            asset=_asset_url(view.base),
+            **values,
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def assets() -> Mapping[str, tuple[bytes, str]]:
+    """Every static file by name: its bytes and media type. Nothing else is ever served."""
+    folder = files(__package__).joinpath("static")
+    found = {name: folder.joinpath(name).read_bytes() for name in _OWN}
+    found |= {name: folder.joinpath("vendor", name).read_bytes() for name in _VENDOR}
+    found["page.css"] = style().encode("utf-8")
+    return {name: (data, _TYPES["." + name.rpartition(".")[2]]) for name, data in found.items()}
+
+
+@lru_cache(maxsize=64)
+def asset_version(name: str) -> str:
+    """A static file's content in a few letters, so that browsers may keep what they have."""
+    return hashlib.sha256(assets()[name][0]).hexdigest()[:12]
+
+
+def expiry_plot(found: Overview, as_of_ms: int, texts: Texts) -> TimelinePlot:
+    """The report's timeline of what expires when, with the words of a language."""
+    timeline = Timeline(due=found.due, bin_ms=found.bin_ms, offsets=found.bins, later=found.later)
+    plot = timeline_plot(timeline, as_of_ms=as_of_ms)
+    titles = [texts("plot.due", offsets=count(found.due))]
+    for number, offsets in enumerate(found.bins):
+        start = as_of_ms + number * found.bin_ms
+        span = {"start": instant(start), "end": instant(start + found.bin_ms)}
+        titles.append(texts("plot.bin", offsets=count(offsets), **span))
+    titles.append(texts("plot.later", offsets=count(found.later)))
+    bars = [replace(bar, title=title) for bar, title in zip(plot.bars, titles, strict=False)]
+    labels = {"due now": texts("plot.due_label"), "later": texts("plot.later_label")}
+    ticks = [replace(tick, label=labels.get(tick.label, tick.label)) for tick in plot.x_ticks]
+    return replace(plot, bars=bars, x_ticks=ticks)
+
+
+def iso(at_ms: int | None) -> str:
+    """Epoch milliseconds as the browser reads them; nothing beyond its calendar."""
+    if at_ms is None:
+        return ""
+    try:
+        return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return ""
+
+
+def second(at_ms: int | None) -> str:
+    """An instant to the second, in UTC; without seconds where there are none: `2026-11-21 04:00`."""
+    told = instant(None if at_ms is None else at_ms - at_ms % 1000).removesuffix(" UTC")
+    return told.removesuffix(":00") if told.count(":") == 2 else told
+
+
+def typed(value: str) -> Markup:
+    """What somebody typed, given back into the field they typed it in: escaped, and else as it was."""
+    return escape(value)
+
+
+def _asset_url(base: str) -> Any:
+    return lambda name: f"{base}/static/{name}?v={asset_version(name)}"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = new_environment(PackageLoader("sexton.ui", "templates"))
+    environment.filters.update(iso=iso, second=second, as_json=json.dumps, typed=typed)
+    return environment

@@ -1,0 +1,231 @@
+// The dashboard's own behaviour: colours and language, the time slider, local times, plots. Every page works without it,
+// but for the plots, whose numbers are then in the API.
+"use strict";
+
+(() => {
+  const remembered = (key) => {
+    try { return localStorage.getItem(key); } catch { return null; }
+  };
+  const remember = (key, value) => {
+    try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing */ }
+  };
+
+  // Colours: our own choice, else Airflow's (it keeps `theme` in the same place), else the system's.
+  const chosenTheme = () => remembered("sexton-theme") || remembered("theme");
+  const applyTheme = () => {
+    const theme = chosenTheme();
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+  };
+  applyTheme();
+  addEventListener("storage", applyTheme);
+
+  const setLanguage = (language) => {
+    document.cookie = `sexton_language=${language}; path=${document.body.dataset.base || "/"}; SameSite=Lax; max-age=31536000`;
+  };
+
+  // Airflow's own language, once, where nobody has chosen another here.
+  const followAirflow = () => {
+    const theirs = remembered("i18nextLng");
+    if (!theirs || /(^|; )sexton_language=/.test(document.cookie) || new URL(location.href).searchParams.has("lang")) return;
+    const wanted = theirs.toLowerCase().startsWith("zh") ? "zh-CN" : "en";
+    setLanguage(wanted);
+    if (wanted !== document.documentElement.lang) location.reload();
+  };
+
+  const withQuery = (name, value) => {
+    const url = new URL(location.href);
+    url.searchParams.set(name, value);
+    return url.href;
+  };
+
+  const told = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
+
+  const tools = () => {
+    const theme = document.getElementById("theme");
+    const label = () => {
+      const now = remembered("sexton-theme") || "auto";
+      theme.title = theme.dataset[now] || theme.dataset.auto;
+      theme.setAttribute("aria-label", theme.title);
+    };
+    theme.hidden = false;
+    label();
+    theme.addEventListener("click", () => {
+      const order = ["auto", "light", "dark"];
+      const next = order[(order.indexOf(remembered("sexton-theme") || "auto") + 1) % order.length];
+      remember("sexton-theme", next);
+      applyTheme();
+      label();
+      dispatchEvent(new Event("sexton-theme"));
+    });
+    const language = document.getElementById("language");
+    language.hidden = false;
+    language.addEventListener("click", () => {
+      setLanguage(language.dataset.language);
+      const url = new URL(location.href);
+      url.searchParams.delete("lang");
+      location.replace(url.href);
+    });
+  };
+
+  const slider = () => {
+    const range = document.getElementById("as-of");
+    if (!range) return;
+    const instants = range.dataset.instants.split(",").map(Number);
+    const output = document.getElementById("as-of-told");
+    range.addEventListener("input", () => {
+      const text = `${told(instants[range.value])} UTC`;
+      output.textContent = text;
+      range.setAttribute("aria-valuetext", text);
+    });
+    range.addEventListener("change", () => location.assign(withQuery("as_of", instants[range.value])));
+  };
+
+  const localTimes = (root) => {
+    const format = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" });
+    for (const time of root.querySelectorAll("time[datetime]:not([title])")) {
+      const at = new Date(time.dateTime);
+      if (!Number.isNaN(at.getTime())) time.title = `${time.dateTime.replace("T", " ").slice(0, 19)} UTC\n${format.format(at)}`;
+    }
+  };
+
+  const forms = () => {
+    for (const select of document.querySelectorAll("select[data-go]")) {
+      select.addEventListener("change", () => location.assign(select.value));
+    }
+    document.addEventListener("htmx:configRequest", (event) => {
+      // What is empty is no part of the question, nor of its address.
+      const asked = event.detail.parameters;
+      for (const name of Object.keys(asked)) if (asked[name] === "") delete asked[name];
+    });
+    document.addEventListener("htmx:afterSettle", () => localTimes(document));
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.matches("input, select, textarea");
+      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        const first = document.querySelector("[data-first]");
+        if (first) { event.preventDefault(); first.focus(); first.select(); }
+      }
+    });
+  };
+
+  // Within Airflow this page is framed: a link to a page of Airflow's own belongs into the window around it.
+  const airflowLinks = () => {
+    if (window.parent === window) return;
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a[data-airflow]");
+      if (!link) return;
+      event.preventDefault();
+      const outside = window.parent.document.createElement("a");
+      outside.href = link.href;
+      outside.click();
+    });
+  };
+
+  const colour = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+
+  // light-dark() is resolved where a colour is used, not in a variable: let the browser resolve it.
+  const resolved = (name) => {
+    const probe = document.createElement("span");
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found || colour(name);
+  };
+
+  const compact = (value) => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 }).format(value);
+  const plain = (value) => (value === null || value === undefined ? "-" : value.toLocaleString("en"));
+
+  const draw = (box, labels, found, lines) => {
+    box.replaceChildren();
+    const seconds = found.at_ms.map((ms) => ms / 1000);
+    if (!lines.some((line) => line.values.some((value) => value !== null))) {
+      box.textContent = labels.none;
+      return null;
+    }
+    const axis = { stroke: resolved("--soft"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const options = {
+      width: box.clientWidth,
+      height: 190,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      cursor: { drag: { x: false, y: false } },
+      axes: [
+        { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => told(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
+        // Digits as fine as the steps are: two ticks never read the same.
+        { ...axis, size: 104, values: (_, ticks, __, ___, step) => ticks.map((value) => (step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
+      ],
+      series: [
+        { label: labels.time, value: (_, at) => (at === null ? "-" : told(at * 1000)) },
+        ...lines.map((line) => ({
+          label: line.label, stroke: resolved(line.colour), width: 1.6, spanGaps: false, fill: line.fill ? resolved("--track") : undefined,
+          dash: line.dash, points: { size: 5 }, value: (_, value) => plain(value),
+        })),
+      ],
+    };
+    return new uPlot(options, [seconds, ...lines.map((line) => line.values)], box);
+  };
+
+  const fillTable = (table, found) => {
+    const body = table.tBodies[0];
+    body.replaceChildren();
+    found.at_ms.forEach((ms, number) => {
+      const row = body.insertRow(0);
+      row.insertCell().textContent = told(ms);
+      for (const values of [found.committed_offset, found.log_end_offset, found.lag]) {
+        const cell = row.insertCell();
+        cell.className = "n";
+        cell.textContent = plain(values[number]);
+      }
+    });
+  };
+
+  const plots = () => {
+    const place = document.getElementById("plots");
+    if (!place) return;
+    const labels = place.dataset;
+    const form = document.getElementById("series-form");
+    const choice = document.getElementById("series-of");
+    form.addEventListener("submit", (event) => event.preventDefault());
+    let found = null;
+    let asked = 0;
+    const drawAll = () => {
+      if (!found || !window.uPlot) return;
+      draw(document.getElementById("plot-offset"), labels, found, [
+        { label: labels.committed, values: found.committed_offset, colour: "--accent" },
+        { label: labels.end, values: found.log_end_offset, colour: "--later", dash: [4, 4] },
+      ]);
+      draw(document.getElementById("plot-lag"), labels, found, [{ label: labels.lag, values: found.lag, colour: "--due", fill: true }]);
+    };
+    const load = async () => {
+      const url = new URL(form.dataset.url, location.href);
+      for (const [name, value] of Object.entries(choice.value ? JSON.parse(choice.value) : {})) url.searchParams.set(name, value);
+      const mine = ++asked;
+      const answer = await fetch(url, { headers: { Accept: "application/json" } });
+      if (mine !== asked) return;
+      if (!answer.ok) {
+        for (const box of place.querySelectorAll(".uplot-box")) box.textContent = `${answer.status} ${answer.statusText}`;
+        return;
+      }
+      found = await answer.json();
+      fillTable(document.getElementById("series-table"), found);
+      drawAll();
+    };
+    choice.addEventListener("change", load);
+    addEventListener("sexton-theme", drawAll);
+    addEventListener("storage", drawAll);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+    let resizing = 0;
+    addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(drawAll, 120); });
+    load();
+  };
+
+  addEventListener("DOMContentLoaded", () => {
+    followAirflow();
+    tools();
+    slider();
+    forms();
+    airflowLinks();
+    localTimes(document);
+    plots();
+  });
+})();

@@ -1,0 +1,238 @@
+"""Published tables, a run at a time: its rows at the snapshot that `runs` names, as a piece of SQL for DuckDB.
+
+pyiceberg plans which files hold a run, DuckDB reads of them the columns and row groups that a page needs. Reading
+through pyiceberg or pyarrow takes a second for one group among two million offsets, because both decode every row
+group; DuckDB takes some 30 ms.
+
+What is published never changes, so what is known of it is kept: the rows of `runs`, the files of a run, and what was
+computed of one. All of it is bounded.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sexton.errors import NoCoverage, SextonError
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, load, owner, partition_of
+from sexton.tables import TABLES
+from sexton.tables.ddl import spark_type
+from sexton.ui.database import Database, Rows, name, nothing, text
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table as IcebergTable
+
+T = TypeVar("T")
+
+RUNS_KEPT = 3
+"""Runs of which computed things are kept: who looks at one looks at its neighbours."""
+FRESH_S = 2.0
+"""How long a list of runs is taken for the newest without asking the catalog."""
+_SOURCES_KEPT = 256
+
+
+class Gone(SextonError):
+    """A run was published, and its rows are no longer there."""
+
+
+class Store:
+    """Published runs of one lake, for any number of threads. `open_lake` is called when something is first read."""
+
+    def __init__(
+        self,
+        open_lake: Callable[[], Lake],
+        *,
+        database: Database | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_lake = open_lake
+        self.database = database or Database()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lake: Lake | None = None
+        self._runs: tuple[str, tuple[PublishedRun, ...]] = ("", ())
+        self._looked_at = float("-inf")
+        self._rows_of_runs: dict[str, Rows] = {}
+        self._sources: OrderedDict[tuple[str, ...], str] = OrderedDict()
+        self._computed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
+        self._tables: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def lake(self) -> Lake:
+        with self._lock:
+            if self._lake is None:
+                self._lake = self._open_lake()
+            return self._lake
+
+    def rows(self, sql: str, *parameters: Any) -> Rows:
+        """What a query answers, as dicts."""
+        return self.database.rows(sql, *parameters)
+
+    def runs(self) -> tuple[PublishedRun, ...]:
+        """Every published run of every cluster, oldest as_of first; none where nothing was ever published."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        location, runs = self._runs
+        if self._clock() - self._looked_at < FRESH_S:
+            return runs
+        try:
+            table = load(self.lake, "runs")
+        except (NoCoverage, NoSuchTableError):
+            return ()
+        if location != table.metadata_location:
+            runs = self._read_runs(table)
+            self._runs = (table.metadata_location, runs)
+        self._looked_at = self._clock()
+        return runs
+
+    def table(self, run: PublishedRun, table: str) -> str:
+        """What stands in SQL for a run's rows of a table, in the declared shape.
+
+        Gone when another run has taken its place, and its snapshot has expired.
+        """
+        return self._source((table, run.key.run_id), lambda: self._plan(run, table))
+
+    def tables(self, runs: Sequence[PublishedRun], table: str) -> str:
+        """As `table`, of several runs of one cluster at once, as they are in today's table.
+
+        A run whose rows are no longer there has none here.
+        """
+        ids = sorted(run.key.run_id for run in runs)
+        return self._source((table, *ids), lambda: self._plan_several(runs, table, ids))
+
+    def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
+        """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
+        key = (run.key.cluster_id, run.key.run_id)
+        with self._lock:
+            if (kept := self._computed.get(key)) is not None and label in kept:
+                self._computed.move_to_end(key)
+                found: T = kept[label]
+                return found
+        made = make()
+        with self._lock:
+            self._computed.setdefault(key, {})[label] = made
+            self._computed.move_to_end(key)
+            old = [self._computed.popitem(last=False)[0] for _ in range(len(self._computed) - RUNS_KEPT)]
+            dropped = [table for key in old for table in self._tables.pop(key, [])]
+        for each in dropped:
+            self.database.drop_table(each)
+        return made
+
+    def computed_table(self, run: PublishedRun, label: str, sql: Callable[[], str]) -> str:
+        """The name of a table in memory with what the query `sql` makes of a run; kept as `computed` keeps."""
+
+        def make() -> str:
+            made = self.database.create_table(sql())
+            with self._lock:
+                self._tables.setdefault((run.key.cluster_id, run.key.run_id), []).append(made)
+            return made
+
+        return self.computed(run, label, make)
+
+    def forget(self, run: PublishedRun) -> None:
+        """Plan anew where a run's files are: a run's rows may have been rewritten elsewhere since."""
+        with self._lock:
+            for key in [key for key in self._sources if run.key.run_id in key]:
+                del self._sources[key]
+
+    def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
+        """The rows of `runs`; a file that was read before is not read again."""
+        from pyiceberg.expressions import AlwaysTrue
+
+        paths = data_files(table, AlwaysTrue(), None)
+        known = {path: self._rows_of_runs[path] for path in paths if path in self._rows_of_runs}
+        if new := [path for path in paths if path not in known]:
+            known.update(self._read_files(table, new))
+        self._rows_of_runs = known
+        runs = [PublishedRun(key=_key(row), facts=row) for rows in known.values() for row in rows]
+        return tuple(sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id)))
+
+    def _read_files(self, table: "IcebergTable", paths: Sequence[str]) -> dict[str, Rows]:
+        properties = table.io.properties
+        place = {self.database.readable(path, properties): path for path in paths}
+        found: dict[str, Rows] = {path: [] for path in paths}
+        for row in self.rows(f"SELECT * FROM {self._scan(table, 'runs', paths, with_name=True)}"):
+            found[place[row.pop("filename")]].append(row)
+        return found
+
+    def _plan(self, run: PublishedRun, table: str) -> str:
+        found = load(self.lake, table)
+        snapshot_id = run.snapshots.get(table)
+        if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
+            snapshot_id = None
+            if owner(found, run.key) not in (run.key.run_id, None):
+                raise Gone("its snapshot has expired, and another run has taken its place", place=table)
+        paths = data_files(found, partition_of(run.key), snapshot_id)
+        return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
+
+    def _plan_several(self, runs: Sequence[PublishedRun], table: str, ids: Sequence[str]) -> str:
+        from pyiceberg.expressions import And, EqualTo, In
+
+        found = load(self.lake, table)
+        where = And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", {run.key.as_of_ms for run in runs}))
+        listed = ", ".join(map(text, ids))
+        return self._scan(found, table, data_files(found, where, None), where=f"run_id IN ({listed})")
+
+    def _source(self, key: tuple[str, ...], plan: Callable[[], str]) -> str:
+        with self._lock:
+            if key in self._sources:
+                self._sources.move_to_end(key)
+                return self._sources[key]
+        made = plan()
+        with self._lock:
+            self._sources[key] = made
+            while len(self._sources) > _SOURCES_KEPT:
+                self._sources.popitem(last=False)
+        return made
+
+    def _scan(
+        self, found: "IcebergTable", table: str, paths: Sequence[str], *, where: str = "true", with_name: bool = False
+    ) -> str:
+        """A subquery over data files in the declared shape: columns declared since they were written are NULL."""
+        declared = [(column.name, spark_type(column.type)) for column in TABLES[table].all_columns]
+        if not paths:
+            return (
+                f"(SELECT {', '.join(f'{nothing(kind)} AS {name(column)}' for column, kind in declared)} WHERE false)"
+            )
+        read = self.database.reading(paths, found.io.properties, with_name=with_name)
+        there = {row["column_name"] for row in self.rows(f"DESCRIBE SELECT * FROM {read}")}
+        columns = [
+            name(column) if column in there else f"{nothing(kind)} AS {name(column)}" for column, kind in declared
+        ]
+        return f"(SELECT {', '.join([*columns, *(['filename'] if with_name else [])])} FROM {read} WHERE {where})"
+
+
+def at(runs: Sequence[PublishedRun], *, cluster_id: str | None, as_of_ms: int | None) -> PublishedRun:
+    """The newest of `runs` at or before an instant (None: of all), of a cluster; NoCoverage when there is none.
+
+    Without a cluster it is that of the newest run.
+    """
+    if cluster_id is None and runs:
+        cluster_id = runs[-1].key.cluster_id
+    found = [run for run in of_cluster(runs, cluster_id) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
+    if not found:
+        raise NoCoverage("no run is published at or before that instant")
+    return found[-1]
+
+
+def of_cluster(runs: Sequence[PublishedRun], cluster_id: str | None) -> list[PublishedRun]:
+    """The runs of one cluster, in their order."""
+    return [run for run in runs if run.key.cluster_id == cluster_id]
+
+
+def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: int | None) -> list[str]:
+    """The data files that may hold rows of `where`, at a snapshot or today."""
+    if table.current_snapshot() is None:
+        return []
+    tasks = list(table.scan(row_filter=where, snapshot_id=snapshot_id).plan_files())
+    if any(task.delete_files for task in tasks):
+        raise SextonError("rows were deleted one by one; partitions are only ever replaced whole", place=table.name())
+    return sorted(task.file.file_path for task in tasks)
+
+
+def _key(row: dict[str, Any]) -> RunKey:
+    return RunKey(cluster_id=row["cluster_id"], as_of_ms=row["as_of_ms"], run_id=row["run_id"])

@@ -1,0 +1,60 @@
+"""Every word of the pages: `words/<language>.json`, one flat dictionary a language, with the same keys in each.
+
+What the codes of the tables mean comes in English from `sexton.report.words`, which report.html uses, too.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from sexton.report import words
+
+LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
+COOKIE = "sexton_language"
+_REPORT: Mapping[str, Mapping[str, str]] = {
+    "reason": words.BROKER_REASONS,
+    "cause": words.CAUSES,
+    "load": words.OUTCOMES,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The words of one language."""
+
+    language: str
+    known: Mapping[str, str]
+
+    def __call__(self, key: str, **values: object) -> str:
+        """A text with its values filled in; KeyError for a key that no dictionary has."""
+        return self.known[key].format(**values) if values else self.known[key]
+
+    def code(self, kind: str, value: str | None) -> str:
+        """What a code of the tables means; the code itself where nobody wrote a word about it."""
+        return "" if value is None else self.known.get(f"{kind}.{value}", value)
+
+
+@lru_cache(maxsize=len(LANGUAGES))
+def texts(language: str) -> Texts:
+    """The words of one of LANGUAGES."""
+    found = json.loads(files(__package__).joinpath(f"words/{language}.json").read_text(encoding="utf-8"))
+    if language == "en":
+        told = {f"{kind}.{code}": meaning for kind, codes in _REPORT.items() for code, meaning in codes.items()}
+        found = {**told, **found}
+    return Texts(language=language, known=found)
+
+
+def choose(asked: str | None, remembered: str | None, accepted: str | None) -> str:
+    """The language of a page: asked for by a link, remembered by a cookie, or the browser's first that we have."""
+    for language in (asked, remembered):
+        if language in LANGUAGES:
+            return str(language)
+    for part in (accepted or "").split(","):
+        wanted = part.partition(";")[0].strip().lower()
+        if wanted.startswith("zh"):
+            return "zh-CN"
+        if wanted.startswith("en"):
+            return "en"
+    return "en"

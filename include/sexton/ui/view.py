@@ -1,0 +1,107 @@
+"""What a request asks about: which cluster at which instant, in which language; and how links of its page go on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from sexton.lake.read import PublishedRun
+from sexton.ui.store import Store, at, of_cluster
+from sexton.ui.texts import Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A request's run among all published ones. `run` is None while nothing is published."""
+
+    store: Store
+    base: str
+    texts: Texts
+    runs: Sequence[PublishedRun]
+    run: PublishedRun | None
+    as_of_ms: int | None
+    cluster_id: str | None
+    path: str = "/"
+    asked: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def chosen(self) -> PublishedRun:
+        """The run; NoCoverage while nothing is published."""
+        return self.run if self.run is not None else at((), cluster_id=None, as_of_ms=None)
+
+    @property
+    def clusters(self) -> list[str]:
+        return sorted({run.key.cluster_id for run in self.runs})
+
+    @property
+    def own_runs(self) -> list[PublishedRun]:
+        """Runs of the same cluster, oldest first."""
+        return of_cluster(self.runs, self.run.key.cluster_id) if self.run else []
+
+    @property
+    def until_now(self) -> list[PublishedRun]:
+        """Those of them that are no later than the chosen one: what is shown of an instant knows nothing later."""
+        return [run for run in self.own_runs if run.key.as_of_ms <= self.chosen.key.as_of_ms]
+
+    @property
+    def is_newest(self) -> bool:
+        return self.run is None or self.own_runs[-1].key == self.run.key
+
+    def neighbour(self, step: int) -> PublishedRun | None:
+        """The run before (-1) or after (+1) this one."""
+        runs = self.own_runs
+        number = runs.index(self.chosen) + step
+        return runs[number] if 0 <= number < len(runs) else None
+
+    @property
+    def instants(self) -> str:
+        """The as_of of every run of the cluster, for the slider."""
+        return ",".join(str(run.key.as_of_ms) for run in self.own_runs)
+
+    def at(self, run: PublishedRun | None) -> str:
+        """The same page about another run; None: about the newest, also when a newer one comes."""
+        return self._same(as_of=None if run is None else run.key.as_of_ms)
+
+    def of(self, cluster_id: str) -> str:
+        """The overview of another cluster."""
+        return self.url("", cluster=cluster_id, as_of=None)
+
+    def _same(self, **changes: Any) -> str:
+        asked = {**dict(self.asked), **changes}
+        told = urlencode({name: value for name, value in asked.items() if value is not None})
+        return f"{self.base}{self.path}" + (f"?{told}" if told else "")
+
+    def url(self, page: str, /, **query: Any) -> str:
+        """A link to a page of the dashboard, about the same cluster and instant unless `query` says otherwise.
+
+        What is None or empty is left out.
+        """
+        kept = {"cluster": self.cluster_id, "as_of": self.as_of_ms, **query}
+        asked = urlencode({name: value for name, value in kept.items() if value not in (None, "", False)})
+        return f"{self.base}/{page}" + (f"?{asked}" if asked else "")
+
+    @classmethod
+    def asked_for(
+        cls,
+        store: Store,
+        *,
+        cluster_id: str | None,
+        as_of_ms: int | None,
+        base: str,
+        texts: Texts,
+        path: str,
+        asked: Sequence[tuple[str, str]],
+    ) -> "View":
+        """The view of a request; NoCoverage when runs are published, but none that it asks about."""
+        runs = store.runs()
+        return cls(
+            store=store,
+            base=base,
+            texts=texts,
+            runs=runs,
+            run=at(runs, cluster_id=cluster_id, as_of_ms=as_of_ms) if runs else None,
+            as_of_ms=as_of_ms,
+            cluster_id=cluster_id,
+            path=path,
+            asked=tuple(asked),
+        )

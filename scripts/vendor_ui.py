@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Put the dashboard's front-end libraries into include/sexton/ui/static/vendor again, from npm, as pinned.
+
+Usage: scripts/vendor_ui.py
+
+`vendor.json` there names each package, its version, npm's integrity of the archive, and the files taken from it, with
+their SHA-256. Needs `npm` and its registry; what arrives is checked against the pin before a file is written. To take
+another release, change version and integrity (`npm view PACKAGE@VERSION dist.integrity`) and run this.
+"""
+
+import base64
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+VENDOR = Path(__file__).resolve().parents[1] / "include" / "sexton" / "ui" / "static" / "vendor"
+
+
+def main() -> int:
+    manifest = VENDOR / "vendor.json"
+    packages = json.loads(manifest.read_text(encoding="utf-8"))
+    for package in packages:
+        with tempfile.TemporaryDirectory() as folder:
+            take(package, fetch(package, Path(folder)))
+    manifest.write_text(json.dumps(packages, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def fetch(package: dict[str, Any], folder: Path) -> Path:
+    """The package's archive, which is the one that is pinned."""
+    name = f"{package['name']}@{package['version']}"
+    subprocess.run(["npm", "pack", "--silent", "--pack-destination", str(folder), name], check=True, stdout=sys.stderr)
+    (archive,) = folder.glob("*.tgz")
+    found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    if found != package["integrity"]:
+        sys.exit(f"{name}: expected {package['integrity']}, got {found}")
+    return archive
+
+
+def take(package: dict[str, Any], archive: Path) -> None:
+    """Write the files that the package is here for, and note their hashes."""
+    with tarfile.open(archive) as tar:
+        for name, told in package["files"].items():
+            file = tar.extractfile(told["from"])
+            if file is None:
+                sys.exit(f"{package['name']}: no {told['from']}")
+            data = file.read()
+            (VENDOR / name).write_bytes(data)
+            told["sha256"] = hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,404 @@
+"""A plan applied to a real broker: groups of every kind, whole ones and single offsets, a commit that came in between,
+a kill in the middle, orphans by the log sink, and the broker's own sweep of twins to compare with.
+
+One broker and one plan for all tests, in their order.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.producer import ProduceRequest
+from pyarrow import fs as pafs
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.errors import BrokerError
+from sexton.java import JavaHome
+from sexton.kafka.admin import commit_offsets, group_now
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.tail import TailReader, TailRecord
+from sexton.kafka.topics import describe_topic
+from sexton.log.batch import encode_batch
+from sexton.policy import read_policy
+from sexton.records import decode_key
+from sexton.settings import environment
+from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.stages.apply.ledger import Ledger, acts_of
+from sexton.stages.plan_files import Plan, keep_plan, own_plan, read_plan
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunFolder
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.spark import Engine
+from tests.integration.streams_client import streams_member
+from tests.strategies import commit
+
+LOCAL = pafs.LocalFileSystem()
+LOG_PARTITIONS = 4
+RETENTION_S = 60
+TIMEOUT_S = 60
+HOUR_MS = 3_600_000
+KINDS = ("classic", "consumer", "streams", "simple")
+TWIN = "twin-"
+POLICY = """\
+version: 1
+limits: {max_offsets: 1000, max_groups: 1000, max_share_of_groups: 1.0, max_share_of_owner: 1.0}
+holds:
+  - {name: twins, match: {prefix: twin-}, kind: operational, owner: us, reason: the broker sweeps them, ticket: T-1}
+rules:
+  - {name: all, match: {regex: '.*'}, retention: 1m, owner: us, reason: a minute is enough here, ticket: T-2}
+"""
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass
+class World:
+    """A broker with groups, and a plan of what a minute's retention would take of them."""
+
+    broker: EmbeddedBroker
+    clients: ClientConfig
+    folder: Path
+    plan: Plan
+    before: dict[str, Any]
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "archive"
+
+    @property
+    def plan_id(self) -> str:
+        return self.plan.record.plan_id
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(LOCAL, str(self.archive), self.plan.record.cluster_id, self.plan_id)
+
+    def apply(self, *options: str, **variables: str) -> tuple[int, dict[str, Any]]:
+        """`sexton apply`; its exit code and what it printed."""
+        command = [str(Path(sys.executable).with_name("sexton")), "apply", self.plan_id, "--json"]
+        command += [f"--archive={self.archive}", f"--bootstrap-servers={self.clients.bootstrap_servers}"]
+        command += [f"--policy={self.folder / 'policy.yaml'}", *options]
+        done = subprocess.run(
+            command,
+            env=environment(SEXTON_HOME=str(self.folder), **variables),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode in (0, 1, -signal.SIGKILL), done.stderr
+        return done.returncode, json.loads(done.stdout) if done.stdout else {}
+
+    def offsets(self) -> dict[str, Any]:
+        with ClusterSession(self.clients) as session:
+            wait_until_loaded(session)
+            return answers(session)
+
+    def written(self) -> list[TailRecord]:
+        """Every record since the plan was made, in all log partitions."""
+        with ClusterSession(self.clients) as session:
+            return [
+                record
+                for part, cut in self.plan.record.cuts.items()
+                for record in TailReader(session, OFFSETS_TOPIC, part, from_log_offset=cut).records()
+            ]
+
+
+def wait_until_loaded(session: ClusterSession) -> None:
+    """A coordinator that has not loaded its log partition yet leaves its groups out of a listing."""
+    for group_id in {partition_of(f"g{number}", LOG_PARTITIONS): f"g{number}" for number in range(40)}.values():
+        group_now(session, group_id)
+
+
+def answers(session: ClusterSession) -> dict[str, Any]:
+    """What the broker answers of every group: its type, its state, and its committed offsets."""
+    return {
+        group.group_id: {
+            "kind": (group.group_type, group.state, group.protocol_type),
+            "offsets": {
+                key: (one.committed_offset, one.leader_epoch, one.metadata)
+                for key, one in committed_offsets(session, group.group_id).items()
+            },
+        }
+        for group in list_groups(session)
+    }
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("apply")
+    (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
+    broker = EmbeddedBroker(folder / "broker", port=free_port(), java=java, jars=kafka_jars)
+    clients = client_config({}, bootstrap_servers=broker.bootstrap_servers)
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        broker.start()
+        make_topics(clients)
+        append_orphan(clients)
+        broker.stop()  # only a coordinator that loads it knows an offset that went past it
+        broker.start()
+        stack.enter_context(member(clients, "partial", "other", protocol="consumer"))
+        begin(clients, kafka_jars)
+        time.sleep(RETENTION_S + 2)
+        with ClusterSession(clients) as session:
+            commit_when_ready(session, "orphaned", {("kept", 0): (3, -1, "")})  # so that the group stays
+        time.sleep(0.05)
+        plan = plan_of_now(clients, folder)
+        made = World(broker=broker, clients=clients, folder=folder, plan=plan, before={})
+        made.before = made.offsets()
+        yield made
+
+
+def make_topics(clients: ClientConfig) -> None:
+    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
+    for made in admin.create_topics([NewTopic("kept", 3, 1), NewTopic("other", 1, 1)]).values():
+        made.result(TIMEOUT_S)
+    with ClusterSession(clients) as session:
+        commit_when_ready(session, "first", {("other", 0): (1, -1, "")})  # makes the offsets topic
+
+
+def append_orphan(clients: ClientConfig) -> None:
+    """An offset of a topic that nobody has: deleted, say, while no coordinator was there to see it."""
+    now = now_ms()
+    batch = encode_batch(
+        [commit("orphaned", 5, "never", 0, commit_timestamp_ms=now - HOUR_MS, metadata="left behind")],
+        base_offset=0,
+        timestamp_ms=now - HOUR_MS,
+    )
+    part = partition_of("orphaned", LOG_PARTITIONS)
+    Data = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=15_000,
+        topic_data=[Data(name=OFFSETS_TOPIC, partition_data=[Data.PartitionProduceData(index=part, records=batch)])],
+        max_version=12,
+    )
+    with ClusterSession(replace(clients, client_id="__admin_client")) as session:
+        leader = describe_topic(session, OFFSETS_TOPIC).leaders[part]
+        answer = session.call(request, node_id=leader.node_id)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def begin(clients: ClientConfig, jars: list[Path]) -> None:
+    """Groups of every kind without members, twins of them, and groups with single offsets that are due."""
+    offsets = {("kept", 0): (11, 1, "eleven"), ("kept", 2): (13, -1, ""), ("other", 0): (1, -1, "м")}
+    for prefix in ("", TWIN):
+        for protocol in ("classic", "consumer"):
+            with member(clients, f"{prefix}{protocol}", "kept", protocol=protocol):
+                time.sleep(0.2)
+        with ClusterSession(clients) as session:
+            with streams_member(session, f"{prefix}streams", ["kept"], jars=jars):
+                pass
+            for kind in KINDS:
+                commit_when_ready(session, f"{prefix}{kind}", offsets)
+    with ClusterSession(clients) as session:
+        commit_when_ready(session, "changed", {("kept", 0): (1, -1, ""), ("kept", 1): (2, -1, "")})
+        for number in range(8):
+            commit_when_ready(session, f"many-{number}", {("kept", 0): (number, -1, ""), ("kept", 1): (7, -1, "m")})
+
+
+def commit_when_ready(session: ClusterSession, group_id: str, offsets: dict[tuple[str, int], Any]) -> None:
+    """A coordinator that has just started refuses for a moment, as does a group whose last member has just left."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = set(commit_offsets(session, group_id, offsets).values())
+        except BrokerError:
+            found = {"unsettled"}
+        if found == {None}:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
+@contextmanager
+def member(clients: ClientConfig, group_id: str, topic: str, *, protocol: str) -> Iterator[None]:
+    """A member that polls until the block ends; before it joins, its group has offsets of another topic."""
+    if group_id == "partial":
+        with ClusterSession(clients) as session:
+            found = {("kept", 0): (21, -1, ""), ("kept", 1): (22, -1, ""), ("other", 0): (0, -1, "")}
+            commit_when_ready(session, group_id, found)
+    settings = {**clients.for_confluent(), "group.id": group_id, "enable.auto.commit": "false", "log_level": 0}
+    consumer = Consumer({**settings, "group.protocol": protocol})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + TIMEOUT_S
+    while not consumer.assignment():
+        consumer.poll(0.1)
+        assert time.monotonic() < deadline
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.is_set():
+            consumer.poll(0.2)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        consumer.close()
+
+
+def plan_of_now(clients: ClientConfig, out: Path) -> Plan:
+    """What the stages make of the cluster as it is, kept in the archive as publishing keeps it."""
+    folder, archive, at_ms = RunFolder(out / "run"), str(out / "archive"), now_ms()
+    with Engine("test", iceberg=True, quiet=True) as engine:
+        asked = SnapshotRequest(config=clients, archive=archive, as_of_ms=at_ms, settle_ms=300)
+        snapshot_log.run(engine, asked, now_ms=now_ms)
+        replay_groups.run(
+            engine,
+            folder,
+            ReplayRequest(run_id="run", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), settle_ms=300),
+        )
+        find_expired.run(engine, folder, policy=read_policy(out / "policy.yaml"))
+        record = plan_tombstones.run(engine, folder)
+    plan = own_plan(folder)
+    keep_plan(folder, plan.record, archive)
+    return read_plan(LOCAL, archive, None, str(record.plan_id))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def planned(world: World, *group_ids: str) -> set[bytes]:
+    rows = world.plan.tombstones.select(["group_id", "key"]).to_pylist()
+    return {row["key"] for row in rows if not group_ids or row["group_id"] in group_ids}
+
+
+def test_the_plan_is_what_it_should_be(world: World) -> None:
+    rows = world.plan.tombstones.to_pylist()
+    assert {row["group_id"] for row in rows} == {
+        *KINDS,
+        *(f"many-{number}" for number in range(8)),
+        *("partial", "changed", "orphaned", "first"),
+    }
+    assert {row["topic"] for row in rows if row["group_id"] == "orphaned"} == {"never"}
+    assert {(row["topic"], row["record_type"]) for row in rows if row["group_id"] == "partial"} == {("kept", 1)}
+    assert world.plan.record.over_limits == []
+
+
+def test_a_look_writes_nothing(world: World) -> None:
+    ends = len(world.written())
+    code, told = world.apply()
+    assert (code, told["counts"]) == (0, {"would_be_done": world.plan.tombstones.num_rows})
+    assert len(world.written()) == ends
+    assert world.offsets() == world.before
+    assert world.ledger.entries() == []
+
+
+def test_it_dies_in_the_middle_and_goes_on(world: World) -> None:
+    with ClusterSession(world.clients) as session:
+        commit_when_ready(session, "changed", {("kept", 1): (99, -1, "newer")})
+    options = ("--sink=coordinator", "--approved-by=ann", f"--plan-sha256={world.plan.sha256}")
+    assert world.apply(*options, SEXTON_KILL_AT="apply.called:3")[0] == -signal.SIGKILL
+    code, told = world.apply(*options)
+    counts = told["counts"]
+    assert code == 1  # the orphan
+    assert counts["changed_since"] == len(planned(world, "changed"))
+    assert counts["refused"] == 1
+    assert counts["done"] == world.plan.tombstones.num_rows - counts["changed_since"] - 1
+    assert [each["error"] for each in told["told"] if each["outcome"] == "refused"] == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert told["attempt"] == 2
+    assert told["windows"]["max_ms"] > 0
+
+
+def test_everything_else_is_as_it_was(world: World) -> None:
+    expected = {group_id: told for group_id, told in world.before.items() if group_id not in KINDS}
+    for group_id in [*expected]:
+        if group_id.startswith("many-") or group_id == "first":
+            del expected[group_id]
+    left = {("other", 0): expected["partial"]["offsets"]["other", 0]}
+    expected["partial"] = {**expected["partial"], "offsets": left}
+    changed = {**expected["changed"]["offsets"], ("kept", 1): (99, -1, "newer")}
+    expected["changed"] = {**expected["changed"], "offsets": changed}
+    assert world.offsets() == expected
+    with ClusterSession(world.clients) as session:
+        assert not any(group_now(session, kind).exists for kind in KINDS)
+
+
+def test_the_log_has_the_plans_tombstones_and_no_others(world: World) -> None:
+    found = [record.key for record in world.written() if record.value is None and not record.is_control]
+    expected = planned(world) - planned(world, "changed", "orphaned")
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    removed, _ = acts_of(LOCAL, str(world.archive), world.plan.record.cluster_id)
+    offsets = {row["key"]: row for row in world.plan.tombstones.to_pylist() if row["topic"] is not None}
+    for record in world.written():
+        if record.value is None and record.key in offsets:
+            row = offsets[record.key]
+            (act,) = removed[row["group_id"], row["topic"], row["partition"]]
+            assert act.covers(record.timestamp_ms)
+
+
+def test_orphans_go_by_the_log_and_a_restart_proves_it(world: World) -> None:
+    before = world.offsets()
+    assert before["orphaned"]["offsets"]["never", 0] == (5, -1, "left behind")
+    options = ("--sink=log", "--allow-log-sink", "--approved-by=ann")
+    code, told = world.apply(*options)
+    assert (code, told["counts"].get("refused")) == (0, None)
+    assert world.offsets() == before  # nobody has told the coordinator
+    assert {record.key for record in world.written() if record.value is None} >= planned(world, "orphaned")
+    world.broker.stop()
+    world.broker.start()
+    after = world.offsets()
+    assert after["orphaned"]["offsets"] == {("kept", 0): (3, -1, "")}
+    del before["orphaned"]["offsets"]["never", 0]
+    assert {name: told["offsets"] for name, told in after.items()} == {
+        name: told["offsets"] for name, told in before.items()
+    }
+
+
+def test_applying_it_again_is_nothing(world: World) -> None:
+    ends, entries = len(world.written()), len(world.ledger.entries())
+    code, told = world.apply("--sink=coordinator", "--approved-by=ann")
+    assert (code, told["warnings"][0]) == (0, "nothing is left to do")
+    assert (len(world.written()), len(world.ledger.entries())) == (ends, entries)
+
+
+def test_the_brokers_own_sweep_writes_the_same_of_twins(world: World, java: JavaHome, kafka_jars: list[Path]) -> None:
+    """Last, for it takes what is left: the broker comes back with the retention that the plan was made by."""
+    world.broker.stop()
+    sweeping = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "2000"}
+    broker = EmbeddedBroker(
+        world.broker.directory, port=world.broker.port, java=java, jars=kafka_jars, settings=sweeping
+    )
+    broker.start()
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while any(name.startswith(TWIN) for name in world.offsets()):
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        by_group: dict[str, list[Any]] = {}
+        for record in world.written():
+            if record.value is None and record.key is not None and not record.is_control:
+                record_type, key = decode_key(record.key)
+                told = (record_type, *(value for name, value in sorted(key.items()) if name != "group_id"))
+                by_group.setdefault(key["group_id"], []).append(told)
+        for kind in KINDS:
+            ours, theirs = by_group[kind], by_group[TWIN + kind]
+            # The order of a group's offsets is that of a hash table: nobody's to claim.
+            assert sorted(ours, key=str) == sorted(theirs, key=str)
+            assert [told for told in ours if told[0] > 1] == [told for told in theirs if told[0] > 1]
+    finally:
+        broker.stop()
+        world.broker.start()
+        os.sync()

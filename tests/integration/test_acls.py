@@ -246,14 +246,14 @@ def test_both_clients_log_in(cluster: SecureCluster, login: str) -> None:
 
 
 @pytest.mark.parametrize("login", [login for login in LOGINS if login != "SSL"])
-def test_wrong_credentials(cluster: SecureCluster, login: str) -> None:
+def test_wrong_credentials(cluster: SecureCluster, login: str, caplog: pytest.LogCaptureFixture) -> None:
     properties = {
         name: value.replace(PASSWORDS[READER], "canary-3") for name, value in cluster.properties(READER, login).items()
     }
     said = r"refuses with 401 \(invalid_client\)" if login == "OAUTHBEARER" else "the cluster refuses these credentials"
     with pytest.raises(UsageError, match=said) as caught:
         ClusterSession(client_config(properties))
-    assert "canary" not in str(caught.value)
+    assert "canary" not in str(caught.value) + caplog.text
 
 
 def test_a_token_that_the_broker_does_not_take(cluster: SecureCluster, monkeypatch: pytest.MonkeyPatch) -> None:

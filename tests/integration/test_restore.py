@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.consumer import OffsetCommitRequest
 from pyarrow import fs as pafs
 
 from sexton import cli
@@ -18,7 +19,7 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import CommittedOffset, committed_offsets
+from sexton.kafka.facts import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.stages import find_expired, plan_tombstones, replay_groups
@@ -92,21 +93,25 @@ def snapshot(config: ClientConfig, archive: Path) -> None:
 
 def plan_all(archive: Path, out: Path) -> str:
     """The plan of an hour from now with a retention of a minute, kept: everything that has no members; its plan_id."""
-    as_of_ms = now_ms() + HOUR_MS
+    return plan(archive, out, as_of_ms=now_ms() + HOUR_MS, retention_minutes=1)
+
+
+def plan(archive: Path, out: Path, *, as_of_ms: int, retention_minutes: int) -> str:
+    """A plan that the archive keeps; its plan_id."""
     with Engine("test", quiet=True) as engine:
         request = ReplayRequest(
             archive=str(archive),
             as_of_ms=as_of_ms,
             taken_at_ms=as_of_ms + HOUR_MS,
             run_id="r",
-            retention_minutes=1,
+            retention_minutes=retention_minutes,
         )
         replay_groups.run(engine, RunFolder(out), request)
         find_expired.run(engine, RunFolder(out))
         plan_tombstones.run(engine, RunFolder(out), page=lambda _: b"<html></html>\n")
-    plan = own_plan(RunFolder(out))
-    keep_plan(RunFolder(out), plan.record, str(archive))
-    return plan.record.plan_id
+    record = own_plan(RunFolder(out)).record
+    keep_plan(RunFolder(out), record, str(archive))
+    return record.plan_id
 
 
 @dataclass
@@ -130,6 +135,25 @@ class Groups:
         now = group_now(self.session, group_id)
         assert (now.group_type, now.state) == (kind, "Empty")
         return committed_offsets(self.session, group_id)
+
+    def let_expire(self, group_id: str) -> None:
+        """Commit all that the group has once more, to be kept for a millisecond, as clients could before KIP-211."""
+        Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        Part = Topic.OffsetCommitRequestPartition
+        topics: dict[str, list[Any]] = {}
+        for (topic, part), found in committed_offsets(self.session, group_id).items():
+            own = Part(partition_index=part, committed_offset=found.committed_offset, committed_metadata=found.metadata)
+            topics.setdefault(topic, []).append(own)
+        request = OffsetCommitRequest(
+            version=4,
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            retention_time_ms=1,
+            topics=[Topic(name=topic, partitions=parts) for topic, parts in topics.items()],
+        )
+        answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
+        assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
 
     def member(self, protocol: str, group_id: str) -> Consumer:
         """A member that has its partitions."""
@@ -267,6 +291,39 @@ def test_what_an_apply_removed_comes_back_from_its_ledger(
     )
     undone = restore("--from-ledger", done["restore_id"])
     assert undone["warnings"] == ["4 offsets were not there before: only a plan can take them away"]
+
+
+def test_a_plan_is_applied_and_undone(
+    groups: Groups,
+    session: ClusterSession,
+    archive: Path,
+    tmp_path: Path,
+    there: ClientConfig,
+    restore: Callable[..., dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the commands alone: what `sexton apply` removes, its ledger puts back."""
+    names = [f"undone-{kind}" for kind in KINDS]
+    for kind, name in zip(KINDS, names, strict=True):
+        groups.make(kind, name)
+        groups.let_expire(name)
+    before = {name: committed_offsets(session, name) for name in names}
+    time.sleep(0.1)
+    as_of_ms = now_ms()
+    snapshot(there, archive)
+    plan_id = plan(archive, tmp_path / "run", as_of_ms=as_of_ms, retention_minutes=10_080)
+    where = ("--archive", str(archive), "--bootstrap-servers", there.bootstrap_servers)
+    code = cli.main(["apply", plan_id, "--sink", "coordinator", "--approved-by", "ann", "--json", *where])
+    assert (code, set(json.loads(capsys.readouterr().out)["counts"])) == (0, {"done"})
+    assert [committed_offsets(session, name) for name in names] == [{}, {}, {}]
+    asked = ("--from-ledger", plan_id)
+    shown = restore(*asked)
+    assert shown["counts"] == {"restore": 12}
+    assert restore(*asked, "--apply", "--approved-by", "ann")["counts"] == {"done": 12}
+    assert {name: committed_offsets(session, name) for name in names} == before
+    from_undo = restore("--from-plan", plan_id, "--apply", "--approved-by", "ann")
+    assert from_undo["counts"] == {}
+    assert from_undo["would"] == {"same": 12}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -141,3 +141,11 @@ def test_what_a_stopped_system_left_is_ended(api, server) -> None:
 def test_errors_say_what_airflow_said(api) -> None:
     with pytest.raises(NotFoundError, match=r"404 to GET /api/v2/dags/d/dagRuns/r: .*no such thing"):
         api.run_state("d", "r")
+
+
+def test_a_question_and_its_answer(api, server) -> None:
+    place = "/api/v2/dags/d/dagRuns/manual__1%2B00%3A00/taskInstances/approve/-1/hitlDetails"
+    server.answers |= {f"GET {place}": {"subject": "?"}, f"PATCH {place}": {}}
+    assert api.question("d", "manual__1+00:00", "approve") == {"subject": "?"}
+    api.answer("d", "manual__1+00:00", "approve", "Reject")
+    assert server.seen[-1][:2] == (f"PATCH {place}", {"chosen_options": ["Reject"], "params_input": {}})

@@ -1,0 +1,238 @@
+"""sexton plan, forecast and what-if over a small archive: what they say, what they keep, and what they refuse."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton.cli import main
+from sexton.quality import Measures, Result, validate
+from sexton.stages.plan_alone import PlanRequest, make_plan
+from sexton.stages.plan_files import plans_of, read_plan
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.spark import Engine
+from tests.archived import CLUSTER, Archive
+from tests.stages.archive_runs import LATER_MS, instant
+from tests.stages.plan_runs import archive_of_commits
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+
+Run = Callable[..., tuple[int, str, str]]
+LOCAL = pafs.LocalFileSystem()
+POLICY = """\
+version: 1
+limits: {max_share_of_groups: 1, max_share_of_owner: 1}
+holds:
+  - {name: keep-a, match: {group: a}, kind: legal, owner: legal, reason: litigation}
+rules:
+  - {name: fast, match: {regex: '.*'}, retention: 1m, owner: build, reason: nobody needs them, ticket: OPS-1}
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*argv: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in argv])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return command
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return archive_of_commits(tmp_path / "archive")
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return tmp_path / "policy.yaml"
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Path:
+    folder = tmp_path / "disk" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    entries = (commit("g", commit_timestamp_ms=BASE_MS), commit("g", partition=1, commit_timestamp_ms=BASE_MS + 1))
+    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS + 120_000)]))
+    return tmp_path / "disk"
+
+
+def test_a_plan_is_made_kept_and_told(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, told, err = run("plan", "--archive", archive.root, "--policy", policy, "--out", out)
+    assert (code, err) == (0, "")
+    (plan_id,) = plans_of(LOCAL, archive.root, CLUSTER)
+    kept = read_plan(LOCAL, archive.root, None, plan_id)
+    for words in (plan_id, kept.sha256, "rule fast", "build", "nobody needs them", "3 offsets of 2 of 3 groups"):
+        assert words in told, words
+    assert f"sexton apply {plan_id} --archive {archive.root} --plan-sha256 {kept.sha256}" in told
+    assert "hold keep-a (legal, legal) does not keep 2 offsets" in told
+    assert (out / "plan" / "plan.html").read_text().startswith("<!DOCTYPE html>")
+    code, told, _ = run("plan", "--archive", archive.root, "--policy", policy, "--out", out, "--json")
+    found = json.loads(told)
+    assert (code, found["plan_id"], found["plan_sha256"]) == (0, plan_id, kept.sha256), "the same again, in its place"
+    assert found["kept_at"].endswith(f"/plans/{plan_id}")
+    assert found["losses"][0]["owner"] == "build"
+    assert found["counts"]["held_expiring"] == 2
+
+
+def test_a_disks_plan_is_only_to_look_at(run: Run, segments: Path, tmp_path: Path) -> None:
+    code, told, err = run("plan", "--segments", segments, "--retention-minutes", 1, "--out", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert "not kept     it is not of an archive" in told
+    assert "sexton apply" not in told
+    assert "2 offsets of 1 of 1 group, 1 whole group" in told
+
+
+def test_a_plan_beyond_its_limits_is_kept_and_not_to_be_applied(run: Run, archive: Archive, tmp_path: Path) -> None:
+    strict = tmp_path / "strict.yaml"
+    strict.write_text(POLICY.replace("max_share_of_groups: 1", "max_offsets: 2, max_share_of_groups: 1"))
+    code, told, _ = run("plan", "--archive", archive.root, "--policy", strict, "--out", tmp_path / "out")
+    assert code == 0
+    assert "over limit   3 offsets would go; limits.max_offsets is 2" in told
+    assert "not possible: it exceeds the policy's limits" in told
+    assert "sexton apply" not in told
+
+
+def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path) -> None:
+    def failing(measures: Measures, *, docs: Path | None) -> list[Result]:
+        first, *others = validate(measures, docs=docs)
+        return [replace(first, success=False, severity="critical"), *others]
+
+    replay = ReplayRequest(run_id="r", archive=archive.root, taken_at_ms=LATER_MS, retention_minutes=1)
+    request = PlanRequest(replay=replay, policy=None, out=tmp_path / "out")
+    with Engine("tests", quiet=True) as engine:
+        made = make_plan(engine, request, page=lambda _: b"", validate=failing)
+        kept = make_plan(engine, request, page=lambda _: b"").kept_at
+    assert (made.kept_at, made.why_not, made.failed_checks) == (None, "1 critical checks failed", 1)
+    assert kept is not None
+
+
+def test_forecast_of_a_log(run: Run, archive: Archive) -> None:
+    code, told, err = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(told)
+    assert [
+        (one["days"], one["by"], one["offsets"], one["groups"], one["whole_groups"]) for one in found["horizons"]
+    ] == [
+        (1, "broker", 5, 3, 2),
+        (7, "broker", 6, 3, 3),
+        (30, "broker", 6, 3, 3),
+    ]
+    assert [(own["group_id"], own["within_1_days"], own["whole_within_days"]) for own in found["groups"]] == [
+        ("c", 2, 1),
+        ("a", 2, 1),
+        ("f", 1, 7),
+    ]
+    code, told, _ = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--limit", 1)
+    assert "within 7 days" not in told, "one group is shown"
+    assert "1 day    broker  5" in told
+
+
+def test_forecast_of_a_group_says_what_would_turn_it(run: Run, archive: Archive, policy: Path) -> None:
+    code, told, err = run("forecast", "c", "--archive", archive.root, "--policy", policy, "--json")
+    assert (code, err) == (0, "")
+    assert [
+        (one["topic"], one["committed_offset"], one["by"], one["reason"]) for one in json.loads(told)["offsets"]
+    ] == [
+        ("u", 6, "broker", "expired_explicit"),
+        ("t", 5, "rule:fast", "expired"),
+    ]
+    assert "it holds no offset" in run("forecast", "nobody", "--archive", archive.root)[1]
+
+
+def test_forecast_of_a_run_folder(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+    assert run("plan", "--archive", archive.root, "--policy", policy, "--out", tmp_path / "out", "--json")[0] == 0
+    code, told, err = run("forecast", "--run", tmp_path / "out", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(told)
+    assert {(own["group_id"], tuple(own["by"])) for own in found["groups"]} == {
+        ("c", ("broker", "rule:fast")),
+        ("f", ("rule:fast",)),
+        ("a", ("broker",)),
+    }
+    assert run("forecast", "a", "--run", tmp_path / "out")[0] == 0
+
+
+def test_what_if_retention_were_shorter(run: Run, archive: Archive) -> None:
+    code, told, err = run("what-if", "--archive", archive.root, "--retention-minutes", 1, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(told)
+    assert found["counts"] == {
+        "offsets_lost_in_force": 1,
+        "offsets_lost_proposed": 5,
+        "offsets_newly_lost": 4,
+        "offsets_spared": 0,
+        "groups_that_differ": 3,
+        "whole_groups_in_force": 0,
+        "whole_groups_proposed": 2,
+    }
+    assert [(own["group_id"], own["lost_proposed"], own["offset_count"]) for own in found["groups"]] == [
+        ("a", 2, 2),
+        ("c", 2, 2),
+        ("f", 1, 2),
+    ]
+    code, told, _ = run("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)
+    assert "stays     goes" in told
+    assert told.count("broker") == 1
+
+
+def test_what_if_at_a_past_instant(run: Run, archive: Archive) -> None:
+    """A minute after the commits all of them were younger than two minutes."""
+    argv = ("what-if", "--archive", archive.root, "--retention-minutes", 2, "--as-of", instant(1), "--json")
+    code, told, err = run(*argv)
+    assert (code, err) == (0, "")
+    assert json.loads(told)["counts"]["offsets_newly_lost"] == 0
+
+
+def test_what_if_a_policy_changed(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.yaml").write_text(POLICY.replace("group: a", "group: c"))
+    argv = ("--archive", archive.root, "--policy", tmp_path / "new.yaml", "--against-policy", policy)
+    found = json.loads(run("what-if", *argv, "--json")[1])
+    assert {(own["group_id"], own["newly_lost"], own["spared"]) for own in found["groups"]} == {
+        ("a", 2, 0),
+        ("c", 0, 1),  # the broker takes the other one whatever is held
+        ("f", 0, 0),
+    }
+    told = run("what-if", *argv)[1]
+    assert "spared" in told
+    assert not any(line.startswith("f ") for line in told.splitlines()), "nothing changes for it"
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["plan", "--out", "out"], "give --segments DIR or --archive URI"),
+        (["plan", "--segments", "a", "--archive", "b", "--out", "out"], "give --segments DIR or --archive URI"),
+        (["plan", "--segments", "a", "--full", "--out", "out"], "only an archive has"),
+        (["plan", "--archive", "nothing", "--policy", "missing.yaml", "--out", "out"], "missing.yaml"),
+        (["plan", "--archive", "nothing", "--retention-minutes", "99999999999", "--out", "out"], "too long"),
+        (["forecast", "--archive", "a", "--run", "b"], "give one of --segments, --archive and --run"),
+        (["forecast", "--run", "b", "--retention-minutes", "1"], "a run was judged by its own rules"),
+        (["forecast", "--run", "nowhere"], "no run here"),
+        (["what-if", "--archive", "a"], "nothing to try"),
+        (["what-if", "--run", "b", "--as-of", "5", "--retention-minutes", "1"], "a run folder is of one instant"),
+        (["what-if", "--topics", "t", "--retention-minutes", "1"], "only of a log that is replayed"),
+        (["what-if", "--archive", "a", "--against-minutes", "99999999999", "--policy", "x"], "too long"),
+    ],
+)
+def test_what_does_not_go_together(
+    run: Run, argv: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["plan", "forecast", "what-if"])
+def test_help_teaches(run: Run, command: str) -> None:
+    code, told, _ = run(command, "--help")
+    assert code == 0
+    for words in ("--archive", "--segments", "--policy", "--retention-minutes", "--json", f"sexton {command} --"):
+        assert words in told, words

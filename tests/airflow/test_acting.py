@@ -137,11 +137,9 @@ def test_shown_approved_applied(world) -> None:
     world.answer()
     assert world.run(ApplyPlan(task_id="apply")) == {"done": 3}
     show, show_again, apply = (each["argv"] for each in world.ran)
-    archive = f"--archive={world.home}/var/archive"
-    assert show == show_again == ["show", "plan", PLAN_ID, archive, "--json"]
+    assert show == show_again == ["show", "plan", PLAN_ID, "--json"]
     assert apply[:3] == ["apply", PLAN_ID, f"--plan-sha256={PLAN_SHA256}"]  # what was shown, and nothing else
-    assert apply[3:6] == ["--sink=coordinator", "--approved-by=bea", archive]
-    assert apply[6:8] == ["--json", "--bootstrap-servers=w:1"]
+    assert apply[3:7] == ["--sink=coordinator", "--approved-by=bea", "--json", "--bootstrap-servers=w:1"]
     (asked,) = world.asked
     assert asked["body"].startswith("Approving deletes")
     assert asked["body"].endswith(f"`{PLAN_ID}` and groups")

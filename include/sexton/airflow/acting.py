@@ -47,14 +47,16 @@ class CommandTask(BaseOperator):
         self._command.stop()
 
     def sexton(self, *arguments: str, conn_id: str | None = None) -> Done:
-        """Run a command, with the client configuration of a connection where one is named."""
-        common = [*arguments, f"--archive={settings().archive_uri}", "--json"]
+        """Run a command, with the client configuration of a connection where one is named.
+
+        The archive is that of the settings, which the command reads by itself: its URI may hold a login.
+        """
         if conn_id is None:
-            return self._command.run(common)
+            return self._command.run([*arguments, "--json"])
         config = client_config(conn_id)
         with config_file(config) as file:
             broker = (f"--bootstrap-servers={config[BOOTSTRAP]}", f"--client-config={file or ''}")
-            return self._command.run([*common, *broker])
+            return self._command.run([*arguments, "--json", *broker])
 
     def shown(self, kind: str, document_id: str) -> dict[str, Any]:
         """What the archive keeps by that id, verified: see `sexton show`."""

@@ -1,6 +1,7 @@
 """Clusters with a plan, applying it however often it takes, and what must be true of ledger and log afterwards."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -10,7 +11,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton import __version__
-from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.expiry import sweep
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
 from sexton.errors import BrokerError, Refused
 from sexton.stages.apply.attempt import Clocks
@@ -128,9 +130,19 @@ def _group(cluster: SimCluster, group_id: str, rng: Random) -> None:
         cluster.classic(group_id, "t0", members=1)
 
 
-def plan_for(cluster: SimCluster, rng: Random | None = None, **record: Any) -> Plan:
-    """A plan as the stage makes it, from what the coordinators hold now: of all they may lose, or of some of it."""
-    as_of_ms = cluster.broker_ms
+def swept_plan(cluster: SimCluster, *, as_of_ms: int, retention_ms: int) -> Plan:
+    """The plan of a sweep at an instant, by whichever clock that was told."""
+    rows: list[tuple[int, Tombstone]] = []
+    values: dict[OffsetKey, Any] = {}
+    for number, log in enumerate(cluster.logs):
+        swept = sweep(log.loaded, retention_ms=retention_ms, now_ms=as_of_ms)
+        rows += [(number, one) for one in in_plan_order(swept)]
+        values |= log.loaded.offsets
+    return _plan(cluster, rows, values, as_of_ms=as_of_ms, retention_ms=retention_ms)
+
+
+def plan_for(cluster: SimCluster, rng: Random | None = None) -> Plan:
+    """A plan of what the coordinators hold now: of all they may lose, or of some of it."""
     rows: list[tuple[int, Tombstone]] = []
     values: dict[OffsetKey, Any] = {}
     for number, log in enumerate(cluster.logs):
@@ -145,18 +157,52 @@ def plan_for(cluster: SimCluster, rng: Random | None = None, **record: Any) -> P
             if is_whole:
                 found += group_tombstones(group)
         rows += [(number, one) for one in in_plan_order(found)]
+    return _plan(cluster, rows, values, as_of_ms=cluster.broker_ms)
+
+
+def _plan(
+    cluster: SimCluster,
+    rows: list[tuple[int, Tombstone]],
+    values: dict[OffsetKey, Any],
+    *,
+    as_of_ms: int,
+    retention_ms: int = HOUR_MS,
+) -> Plan:
     cuts = {number: log.end for number, log in enumerate(cluster.logs)}
+    return plan_of(
+        rows,
+        values,
+        cluster_id=cluster.cluster_id,
+        topic_id=cluster.topic_id,
+        as_of_ms=as_of_ms,
+        cuts=cuts,
+        retention_ms=retention_ms,
+    )
+
+
+def plan_of(
+    rows: list[tuple[int, Tombstone]],
+    values: Mapping[OffsetKey, StoredOffset],
+    *,
+    cluster_id: str,
+    topic_id: str,
+    as_of_ms: int,
+    cuts: dict[int, int],
+    retention_ms: int = HOUR_MS,
+) -> Plan:
+    """A plan of tombstones by log partition, in memory; `values` has what each of an offset removes."""
     told = {
-        "cluster_id": cluster.cluster_id,
-        "topic_id": cluster.topic_id,
+        "cluster_id": cluster_id,
+        "topic_id": topic_id,
         "as_of_ms": as_of_ms,
         "cuts": cuts,
         "profile": PROFILE.name,
-        "retention_ms": HOUR_MS,
+        "retention_ms": retention_ms,
         "policy_sha256": None,
     }
     identity = plan_id(**told, tombstones=[(number, one.key, one.cause) for number, one in rows])  # type: ignore[arg-type]
-    counts = {"tombstones": len(rows), "offsets": len(values)}
+    offsets = [(number, one) for number, one in rows if one.topic is not None]
+    counts = {"tombstones": len(rows), "offsets": len(offsets)}
     full = PlanRecord.model_validate(
         {
             **told,
@@ -170,7 +216,6 @@ def plan_for(cluster: SimCluster, rng: Random | None = None, **record: Any) -> P
             "over_limits": [],
             "warnings": [],
             "files": {},
-            **record,
         }
     )
     return Plan(
@@ -178,7 +223,7 @@ def plan_for(cluster: SimCluster, rng: Random | None = None, **record: Any) -> P
         sha256="5" * 64,
         folder="memory",
         tombstones=pa.Table.from_pylist(_planned(rows, identity), schema=TOMBSTONES),
-        undo=pa.Table.from_pylist([_undo(number, one, values) for number, one in rows if one.topic], schema=UNDO),
+        undo=pa.Table.from_pylist([_undo(number, one, values) for number, one in offsets], schema=UNDO),
     )
 
 
@@ -200,7 +245,7 @@ def _planned(rows: list[tuple[int, Tombstone]], identity: str) -> list[dict[str,
     return found
 
 
-def _undo(number: int, one: Tombstone, values: dict[OffsetKey, Any]) -> dict[str, Any]:
+def _undo(number: int, one: Tombstone, values: Mapping[OffsetKey, StoredOffset]) -> dict[str, Any]:
     assert one.topic is not None
     assert one.partition is not None
     stored = values[one.group_id, one.topic, one.partition]

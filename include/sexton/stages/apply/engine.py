@@ -14,7 +14,7 @@ from sexton.kill_points import reach
 from sexton.stages.apply.attempt import TRIES, Attempt, Clocks
 from sexton.stages.apply.calling import take
 from sexton.stages.apply.freshness import look
-from sexton.stages.apply.guards import Rules, check_clock, check_cluster, check_plan
+from sexton.stages.apply.guards import Rules, check_approval, check_clock, check_cluster, check_plan
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
 from sexton.stages.apply.port import BrokerTime, ClusterPort
@@ -48,6 +48,7 @@ def apply_plan(
     Refused when a guard says no, before anything is touched, or when another attempt has taken over. BrokerError when
     the cluster cannot be read any more: the attempt stays open, and the next one settles what is not known.
     """
+    check_approval(plan, rules)
     entries = ledger.entries()
     standing = Standing.of(entries)
     work = work_of(plan)
@@ -102,9 +103,7 @@ def apply_plan(
 
 def is_applied(work: list[GroupWork], standing: Standing) -> bool:
     """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
-    return (
-        all(standing.is_final(row.place) for group in work for row in group.rows) and not standing.is_unsettled
-    )
+    return all(standing.is_final(row.place) for group in work for row in group.rows) and not standing.is_unsettled
 
 
 def _refusal(plan: Plan, rules: Rules, time: BrokerTime, *, sink: Sink, now_ms: int) -> Refused | None:

@@ -85,7 +85,9 @@ def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) ->
             try:
                 at_ms = json.loads(read(fs, info.path))["at_ms"]
             except FileNotFoundError:
-                continue  # who left it has stepped back meanwhile
+                continue  # its owner has stepped back meanwhile, or has the name already, which is looked at next
+            except OSError:
+                return True  # it goes while it is read
             if at_ms > newer_than_ms:
                 return True
     return False

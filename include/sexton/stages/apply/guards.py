@@ -32,15 +32,20 @@ class Rules:
     allow_log_sink: bool = False
 
 
-def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
-    """Refused unless the plan is the approved one, and still one that may be applied."""
-    record = plan.record
-    place = f"plan {record.plan_id}"
+def check_approval(plan: Plan, rules: Rules) -> None:
+    """Refused unless somebody has approved this very plan."""
+    place = f"plan {plan.record.plan_id}"
     if not rules.approved_by.strip():
         raise Refused("nobody has approved it", place=place, fix="name who did")
     if plan.sha256 != rules.plan_sha256:
         told = f"approved was {rules.plan_sha256}, this is {plan.sha256}"
         raise Refused(f"the plan was changed since it was approved: {told}", place=place, fix="approve it anew")
+
+
+def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
+    """Refused unless the plan is still one that may be applied."""
+    record = plan.record
+    place = f"plan {record.plan_id}"
     age_ms = now_ms - record.as_of_ms
     if age_ms < 0:
         raise Refused(f"it is of an instant {-age_ms} ms ahead of this clock", place=place, fix="is the clock right?")
@@ -80,7 +85,7 @@ def check_clock(plan: Plan, rules: Rules, time: BrokerTime, *, now_ms: int) -> N
         if skew_ms > limit_ms:
             told = f"this clock is {skew_ms / 1000:.0f} s {side} the brokers', allowed are {limit_ms / 1000:.0f} s"
             raise Refused(told, fix="set the clocks right, then make a new plan")
-    if max(time.at_least_ms, time.now_ms or -1) + limit_ms < plan.record.as_of_ms:
+    if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else something might go too early
         raise Refused(
             f"nothing shows that the brokers' clock has reached {plan.record.as_of_ms} ms, the instant of the plan",
             fix="allow this principal DESCRIBE on the cluster, or wait for any commit",

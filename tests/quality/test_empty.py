@@ -11,7 +11,6 @@ from sexton.tables import TABLES
 from tests.quality import world
 
 NOBODY_COUNTS = {
-    "expiry_forecast",
     "open_transactions",
     "topic_partitions",
     "unreachable_offsets",

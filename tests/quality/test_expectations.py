@@ -5,12 +5,33 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from sexton.coordinator.profiles import profile_of
+from sexton.policy import parse_policy
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS
 from sexton.quality import expectation as names
 from sexton.quality.laws import LAWS
 from sexton.tables import TABLES, Column, Table
 from tests.quality import world
-from tests.quality.world import DYING, LIVING, RUN, Break, append, change, remove, row, sound, tables_of, tombstone
+from tests.quality.world import (
+    DYING,
+    LIVING,
+    RUN,
+    SHARING,
+    Break,
+    append,
+    change,
+    remove,
+    row,
+    sound,
+    tables_of,
+    tombstone,
+)
+
+POLICY = parse_policy(
+    "{version: 1, holds: [{name: h, match: {prefix: dying}, kind: legal, owner: o, reason: r}]}", place="policy"
+)
+HOLDING = replace(RUN, policy=POLICY.canonical)
+"""The same run, by a policy that holds the group that goes."""
 
 BY_ROWS: dict[tuple[str, str], Break] = {
     ("committed_offsets", "without_group"): remove("groups", 0),
@@ -21,6 +42,11 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("members", "without_group"): append("members", row("members", group_id="nobody", log_partition=1)),
     ("offset_verdicts", "missing_verdicts"): remove("offset_verdicts", 2),
     ("offset_verdicts", "without_offset"): remove("committed_offsets", 2),
+    ("offset_verdicts", "policy_verdicts"): change("offset_verdicts", 2, policy_verdict="keep"),
+    ("offset_verdicts", "against_the_broker"): change(
+        "offset_verdicts", 2, policy_verdict="expire", broker_reason="subscribed"
+    ),
+    ("expiry_forecast", "due_untold"): change("expiry_forecast", 0, group_id=LIVING),
     ("load_profile", "missing_log_partitions"): remove("load_profile", 1),
     ("load_profile", "behind_the_cut"): change("load_profile", 0, next_log_offset=101),
     ("load_profile", "conservation"): change("load_profile", 0, superseded=2),
@@ -105,7 +131,13 @@ def test_a_run_is_measured_in_any_pieces() -> None:
     assert world.Measures().add(parts).counts == world.measured(tables).counts
 
 
-@pytest.mark.parametrize("law", [law for law in LAWS if law.measure != "coverage"], ids=lambda law: law.measure)
+BY_THE_RUN = {("runs", "coverage"), ("tombstones", "held_groups")}
+"""What is broken by what the run says, not by rows."""
+
+
+@pytest.mark.parametrize(
+    "law", [law for law in LAWS if (law.table, law.measure) not in BY_THE_RUN], ids=lambda law: law.measure
+)
 def test_laws_see_what_breaks_them(law: names.Expectation) -> None:
     rows = sound()
     assert world.measured(tables_of(rows)).counts[law.table, law.measure] == 0
@@ -133,6 +165,30 @@ def test_a_policy_decides_before_the_broker() -> None:
         verdict["broker_verdict"], verdict["policy_verdict"] = "keep", verdict["broker_verdict"]
     counts = world.measured(tables_of(rows)).counts
     assert counts["tombstones", "without_expire"] == counts["tombstones", "left_out"] == 0
+
+
+def test_with_a_policy_every_verdict_has_its_own() -> None:
+    rows = sound()
+    counts = world.measured(tables_of(rows), HOLDING).counts
+    assert counts["offset_verdicts", "policy_verdicts"] == len(rows["offset_verdicts"])
+    for verdict in rows["offset_verdicts"]:
+        verdict["policy_verdict"] = verdict["broker_verdict"]
+    assert world.measured(tables_of(rows), HOLDING).counts["offset_verdicts", "policy_verdicts"] == 0
+
+
+def test_a_pending_value_protects_from_rules() -> None:
+    rows = sound()
+    rows["offset_verdicts"][0].update(policy_verdict="expire", pinned_by_producer_id=7)
+    assert world.measured(tables_of(rows)).counts["offset_verdicts", "against_the_broker"] == 1
+
+
+@pytest.mark.parametrize(("planned", "count"), [((), 0), ((SHARING,), 0), ((DYING, LIVING), 1)])
+def test_nothing_is_planned_of_a_held_group(planned: tuple[str, ...], count: int) -> None:
+    """A bare group has no verdict that could tell that it is held."""
+    rows = sound()
+    rows["tombstones"] = [tombstone(number, None, group_id=group_id) for number, group_id in enumerate(planned)]
+    assert world.measured(tables_of(rows), HOLDING).counts["tombstones", "held_groups"] == count
+    assert world.measured(tables_of(rows)).counts["tombstones", "held_groups"] == 0
 
 
 def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
@@ -182,6 +238,15 @@ def test_a_value_that_is_not_allowed(table: str, column: str) -> None:
 def test_the_wires_sign_of_absence(table: str, column: str) -> None:
     _, it = declared(table, column)
     assert count_after(table, names.ABSENCE, **{column: it.absent}) == 1
+
+
+def test_an_expire_timestamp_of_minus_1_is_one_to_some_brokers() -> None:
+    rows = sound()
+    rows["committed_offsets"][0]["expire_timestamp_ms"] = -1
+    old = replace(RUN, profile=profile_of("group_metadata_manager:2.1.0"))
+    assert world.measured(tables_of(rows), old).counts["committed_offsets", names.ABSENCE] == 0
+    rows["committed_offsets"][0]["leader_epoch"] = -1
+    assert world.measured(tables_of(rows), old).counts["committed_offsets", names.ABSENCE] == 1
 
 
 @pytest.mark.parametrize(("table", "column"), columns_with("cut"))
@@ -236,4 +301,4 @@ def test_every_expectation_is_one_that_a_test_breaks() -> None:
         (table.name, e.measure) for table in CHECKED_TABLES for e in names.expectations_of(table)
     }  # broken above, table by table and column by column
     told = {(e.table, e.measure) for expectations in EXPECTATIONS.values() for e in expectations}
-    assert told == derived | set(BY_ROWS) | {("runs", "coverage")}
+    assert told == derived | set(BY_ROWS) | BY_THE_RUN

@@ -12,6 +12,7 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
+from sexton.stages.forecast import forecast_of
 from sexton.tables import TABLES
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
@@ -49,8 +50,8 @@ def run_of(
         profile=profile,
     )
     rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
-    if not (loaded.undecodable or loaded.load_would_fail):
-        own = [
+    own = tombstones_of(
+        [
             {
                 "group_id": group_id,
                 "ordinal": ordinal,
@@ -60,8 +61,13 @@ def run_of(
             if group.group_type != "Classic"
             for ordinal, item in enumerate(group_tombstones(group))
         ]
+    )
+    told = typed("offset_verdicts", rows["offset_verdicts"])
+    forecast = forecast_of(told, offsets, state["groups"], as_of_ms=BASE_MS + 70_000, profile=profile)
+    rows["expiry_forecast"] = [{**row, "log_partition": 0} for row in forecast.to_pylist()]
+    if not (loaded.undecodable or loaded.load_would_fail):
         expires = pc.equal(verdicts["broker_verdict"], "expire")
-        planned = plan(offsets, expires, state["groups"], tombstones_of(own), profile=profile)
+        planned = plan(offsets, expires, state["groups"], own, profile=profile)
         rows["tombstones"] = [
             {**row, **PLAN_COLUMNS, "position": position} for position, row in enumerate(planned.to_pylist())
         ]

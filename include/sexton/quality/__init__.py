@@ -2,6 +2,7 @@
 
 expectation.py   sentences that follow from a table's declaration
 laws.py          sentences that hold between tables, and how they are measured
+verdicts.py      the same of verdicts: a policy's beside the broker's, and what comes of them
 measure.py       one table against its declaration
 suites.py        Great Expectations over the measures, Data Docs
 check.py         all of it, for a run

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from sexton.coordinator.partitioner import partition_of
 from sexton.quality.expectation import Expectation
 from sexton.quality.measure import Measures, RunFacts, count_true, cut_of, number_keys
+from sexton.quality.verdicts import VERDICT_LAWS, measure_forecast, measure_held, measure_verdicts
 from sexton.tables import FATES
 
 Tables = Mapping[str, pa.Table]
@@ -66,6 +67,7 @@ LAWS: tuple[Expectation, ...] = (
     _critical("tombstones", "blocked", "nothing is planned where a record is undecodable or the load would fail"),
     _critical("tombstones", "positions", "positions count from 0 without a gap, in every log partition"),
     _critical("tombstones", "other_plan", "every row carries the run's plan_id"),
+    *VERDICT_LAWS,
     _warning("runs", "coverage", "the log reaches back to its beginning and no log partition is missing"),
     _warning("undecodable_records", "found", "every record could be decoded"),
     _warning("unreachable_offsets", "removed", "no offset is left behind by the removal of its group"),
@@ -243,6 +245,15 @@ _MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, Run
     ((*_OFFSETS, "load_profile"), _measure_profile),
     (("tombstones", *_BLOCKING), _measure_plan),
     (("committed_offsets",), _measure_home),
+    (("offset_verdicts",), lambda found, tables, run: measure_verdicts(found, tables["offset_verdicts"], run)),
+    (
+        ("tombstones", "groups"),
+        lambda found, tables, run: measure_held(found, tables["tombstones"], tables["groups"], run),
+    ),
+    (
+        ("offset_verdicts", "expiry_forecast"),
+        lambda found, tables, _: measure_forecast(found, tables["offset_verdicts"], tables["expiry_forecast"]),
+    ),
     (("undecodable_records", "unreachable_offsets"), _measure_findings),
 )
 

@@ -32,6 +32,8 @@ class RunFacts:
     partition_count: int | None = None
     is_complete: bool = True
     profile: Profile = NEWEST
+    policy: str | None = None
+    """The policy that was judged by, as canonical JSON."""
     tells_changes: bool = False
     """Whether it tells what an interval changed, too."""
 
@@ -76,7 +78,7 @@ def measure_table(table: Table, rows: Rows, run: RunFacts, *, pieces: int) -> Me
         return found
     found.put(table.name, "rows", whole.num_rows)
     found.put(table.name, names.FOREIGN, _foreign(table, whole, run))
-    _measure_columns(found, table, whole)
+    _measure_columns(found, table, whole, run.profile)
     if table.key:
         _, distinct = number_keys([whole[name] for name in table.key])
         found.put(table.name, names.KEYS, whole.num_rows - distinct)
@@ -118,7 +120,7 @@ def count_true(mask: pa.ChunkedArray | pa.Array) -> int:
     return pc.sum(mask).as_py() or 0
 
 
-def _measure_columns(found: Measures, table: Table, whole: pa.Table) -> None:
+def _measure_columns(found: Measures, table: Table, whole: pa.Table, profile: Profile) -> None:
     required = {column.name: whole[column.name].null_count for column in table.all_columns if not column.nullable}
     _put_columns(found, table, names.NULLS, required)
     for minimum, severity, columns in names.minimums(table):
@@ -129,7 +131,10 @@ def _measure_columns(found: Measures, table: Table, whole: pa.Table) -> None:
             known = pc.is_in(whole[column.name], value_set=pa.array(column.allowed, pa.string()))
             strange = count_true(pc.and_(pc.is_valid(whole[column.name]), pc.invert(known)))
             found.put(table.name, names.allowed_measure(column), strange)
-    signs = {c.name: count_true(pc.equal(whole[c.name], c.absent)) for c in table.columns if c.absent is not None}
+    # To 2.1.0 and 2.1.1 an expire timestamp of -1 is one.
+    exempt = {"expire_timestamp_ms"} if profile.keeps_expire_of_minus_1 else set()
+    absent = [column for column in table.columns if column.absent is not None and column.name not in exempt]
+    signs = {column.name: count_true(pc.equal(whole[column.name], column.absent)) for column in absent}
     if signs:
         _put_columns(found, table, names.ABSENCE, signs)
 

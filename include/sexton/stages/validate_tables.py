@@ -86,6 +86,7 @@ def facts_of(record: RunRecord) -> RunFacts:
         partition_count=record.partition_count,
         is_complete=record.coverage == "complete",
         profile=profile_of(record.profile),
+        policy=record.policy,
         tells_changes=record.changes_since_ms is not None,
     )
 

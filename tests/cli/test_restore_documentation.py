@@ -1,0 +1,76 @@
+"""docs/restore.md: every command in it runs, and it speaks of every kind of row, every outcome and every option."""
+
+import re
+import shlex
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from sexton import cli
+from sexton.settings import settings
+from sexton.stages.apply.entries import FINAL
+from sexton.stages.plan_files import keep_plan, own_plan
+from sexton.stages.restore.rows import What
+from sexton.stages.run import RunFolder
+from sexton.stages.spark import Engine
+from tests.archived import Archive
+from tests.cli.test_restore import GONE, archive, cluster  # noqa: F401 (fixtures)
+from tests.stages.archive_runs import instant
+from tests.stages.plan_runs import planned
+from tests.stages.restore.cluster import SimulatedCluster
+from tests.stages.test_own_acts import act
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "restore.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^    (sexton .*)$", PAGE, flags=re.MULTILINE)
+NOT_OF_A_RESTORE = {"gone", "unknown"}
+
+
+def test_every_command_runs(
+    archive: Archive,  # noqa: F811
+    cluster: SimulatedCluster,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept_plan: str,
+) -> None:
+    names = {"PLAN": kept_plan, "INSTANT": instant(1), "GROUP": GONE, "RESTORE": ""}
+    monkeypatch.setenv("SEXTON_ARCHIVE", archive.root)
+    settings.cache_clear()
+    for command in COMMANDS:
+        argv = shlex.split(Template(command).substitute(names), comments=True)[1:]
+        if argv[0] == "explain":
+            argv += ["--archive", archive.root]
+        code = cli.main(argv)
+        out, err = capsys.readouterr()
+        assert code == 0, (command, err)
+        if found := re.findall(r"^restore ([0-9a-f]{64})$", out, flags=re.MULTILINE):
+            names["RESTORE"] = found[0]
+    assert cluster.groups[GONE].offsets
+
+
+@pytest.fixture
+def kept_plan(archive: Archive, tmp_path: Path) -> str:  # noqa: F811
+    """The plan that has removed the group's offsets: it is kept, and has its ledger."""
+    with Engine("test", quiet=True) as engine:
+        planned(engine, tmp_path / "run", archive, at=1)
+    folder = RunFolder(tmp_path / "run")
+    record = own_plan(folder).record
+    keep_plan(folder, record, archive.root)
+    act(archive, record.plan_id, "tombstone", [(GONE, "t", 0), (GONE, "t", 1)], at_ms=instant(2) - 10_000)
+    return record.plan_id
+
+
+def test_it_speaks_of_everything() -> None:
+    assert {what.value for what in What} <= set(re.findall(r"`(\w+)`", PAGE))
+    assert (FINAL | {"refused", "not_done"}) - NOT_OF_A_RESTORE <= set(re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE))
+    for option in ("--from-plan", "--from-ledger", "--as-of", "--id", "--group", "--pattern", "--topic"):
+        assert option in PAGE
+    for option in ("--overwrite", "--clamp", "--apply", "--approved-by", "--json", "--cluster-id"):
+        assert option in PAGE
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["restore", "--help"]) == 0
+    out = capsys.readouterr().out
+    for words in ("Examples", "What cannot come back", "--from-ledger", "--overwrite", "retention starts anew"):
+        assert words in out

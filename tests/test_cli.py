@@ -267,8 +267,9 @@ def test_instants(text: str, at_ms: int) -> None:
 def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    commands = re.findall(r"^│ (\w+) ", out, flags=re.MULTILINE)
-    assert " ".join(sorted(commands)) == "archive audit broker diff doctor explain fetch groups snapshot"
+    commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
+    told = "apply archive audit broker diff doctor explain fetch forecast groups plan policy restore show snapshot what-if"
+    assert " ".join(sorted(commands)) == told
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")

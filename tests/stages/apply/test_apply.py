@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import NotAllowed
 from sexton.stages.apply import log_sink
 from sexton.stages.apply.port import BrokerTime, Identity
 from sexton.stages.apply.steps import GroupWork, work_of
@@ -110,6 +112,30 @@ def test_what_is_not_shown_is_not_taken_for_gone(tmp_path: Path, monkeypatch: py
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"done": 1, "refused": 1}
     assert "DESCRIBE" in str(summary.told[0].error)
+
+
+@pytest.mark.parametrize("call", ["committed", "group_now", "delete_group"])
+@pytest.mark.parametrize("error", [GroupError, NotAllowed])
+def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: type[BrokerError]
+) -> None:
+    cluster = SimCluster(1)
+    cluster.topics = {"t1": 1}
+    for group_id in ("mine", "theirs"):
+        cluster.commit(group_id, "t1", 0, 1)
+    world = World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
+    ask = getattr(cluster, call)
+
+    def answer(group_id: str, *arguments: Any, **named: Any) -> Any:
+        if group_id == "theirs":
+            raise error("no", fix="allow User:a DELETE on group theirs", error_name="GROUP_AUTHORIZATION_FAILED")
+        return ask(group_id, *arguments, **named)
+
+    monkeypatch.setattr(cluster, call, answer)
+    summary = world.apply(sink="coordinator")
+    assert (summary.counts, summary.exit_code) == ({"done": 2, "refused": 2}, 1)
+    told = "GROUP_AUTHORIZATION_FAILED (allow User:a DELETE on group theirs)"
+    assert {each.error for each in summary.told} == {told}
 
 
 def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:

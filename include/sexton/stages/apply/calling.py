@@ -6,14 +6,14 @@ short as one read of the log and the call itself, measured, and looked into afte
 
 from collections.abc import Sequence
 
-from sexton.errors import BrokerError, UsageError
+from sexton.errors import BrokerError
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed, TransientError
 from sexton.kill_points import reach
 from sexton.stages.apply.attempt import RELOOK_MS, SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Attempt
 from sexton.stages.apply.effects import Answer, Taken, results_of, taken_along
-from sexton.stages.apply.entries import Intent, Item, Result, Value
-from sexton.stages.apply.freshness import Look, still_so
+from sexton.stages.apply.entries import Intent, Item, Result
+from sexton.stages.apply.freshness import Against, Look, named, still_so
 from sexton.stages.apply.guards import check_stamp
 from sexton.stages.apply.port import ClusterPort
 from sexton.stages.apply.putback import put_back
@@ -33,9 +33,9 @@ def take(attempt: Attempt, work: GroupWork, step: Step, found: Look) -> None:
     reach("apply.intended")
     window_ms: float | None = None
     taken: list[Taken] = []
-    looked_ms, why = last_look(attempt, work, step.rows, since=found.end)
-    if why is not None:
-        results = [_left(row, why) for row in step.rows]
+    looked_ms, against = last_look(attempt, work, step.rows, since=found.end)
+    if against is not None:
+        results = left(step.rows, against)
     else:
         since = attempt.watch(work.log_partition).end
         reach("apply.relooked")
@@ -53,7 +53,9 @@ def take(attempt: Attempt, work: GroupWork, step: Step, found: Look) -> None:
             check_stamp(attempt.rules, stamp_ms=stamp_ms, begun_ms=begun_ms, ended_ms=attempt.clocks.now_ms())
 
 
-def last_look(attempt: Attempt, work: GroupWork, rows: Sequence[Planned], *, since: int) -> tuple[float, str | None]:
+def last_look(
+    attempt: Attempt, work: GroupWork, rows: Sequence[Planned], *, since: int
+) -> tuple[float, Against | None]:
     """Look at the claim, the offsets and the log once more: when that began, and what is against the call.
 
     A look that took too long, as when this process was suspended in it, counts for nothing and is made again.
@@ -61,10 +63,23 @@ def last_look(attempt: Attempt, work: GroupWork, rows: Sequence[Planned], *, sin
     for _ in range(TRIES):
         attempt.ledger.hold()
         looked_ms = attempt.clocks.ticks_ms()
-        why = still_so(attempt.port, attempt.watch(work.log_partition), work, rows, since=since)
-        if why is not None or attempt.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
-            return looked_ms, why
-    return looked_ms, "the cluster answers too slowly for a last look"
+        against = still_so(attempt.port, attempt.watch(work.log_partition), work, rows, since=since)
+        if against is not None or attempt.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
+            return looked_ms, against
+    return looked_ms, Against(outcome="not_done", why="the cluster answers too slowly for a last look")
+
+
+def left(rows: Sequence[Planned], against: Against) -> list[Result]:
+    """The results of rows that no call was made for."""
+    return [
+        Result(
+            log_partition=row.item.log_partition,
+            position=row.item.position,
+            outcome=against.outcome,
+            error=against.why,
+        )
+        for row in rows
+    ]
 
 
 def settle(
@@ -124,21 +139,14 @@ def _call(port: ClusterPort, work: GroupWork, step: Step) -> Answer:
             return Answer(whole=port.delete_group(work.group_id))
         answers = port.delete_offsets(work.group_id, [row.topic_partition for row in step.rows])
         return Answer(by_row={row.place: answers.get(row.topic_partition) for row in step.rows})
-    except GroupError as error:
-        return Answer(whole=_named(error.error_name, error))
-    except NotAllowed as error:
-        return Answer(whole=_named(error.error_name, error))
+    except (GroupError, NotAllowed) as error:
+        return Answer(whole=named(error))
     except Unsettled:
         return Answer(whole="no answer came", is_settled=False)
     except TransientError as error:
         return Answer(whole=error.message, was_sent=False)
     except BrokerError as error:
         return Answer(whole=error.message, is_settled=False)
-
-
-def _named(name: str, error: GroupError | NotAllowed | UsageError) -> str:
-    """Kafka's name of an error, with what mends it."""
-    return f"{name} ({error.fix})" if error.fix and name.endswith("AUTHORIZATION_FAILED") else name
 
 
 def _decided(attempt: Attempt, work: GroupWork, row: Planned, result: Result, answer: Answer) -> Result:
@@ -156,15 +164,3 @@ def _decided(attempt: Attempt, work: GroupWork, row: Planned, result: Result, an
         return result.model_copy(update={"outcome": "not_done", "error": told})
     # Up to 3.9 a group that was never more than offsets has no record of its own, and goes without one.
     return result.model_copy(update={"outcome": "gone" if row.is_offset else "done"})
-
-
-def _left(row: Planned, why: str) -> Result:
-    slow = why.startswith("the cluster answers")
-    found: Value | None = None
-    return Result(
-        log_partition=row.item.log_partition,
-        position=row.item.position,
-        outcome="not_done" if slow else "changed_since",
-        error=why,
-        found=found,
-    )

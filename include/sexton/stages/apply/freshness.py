@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.kafka.admin import GroupNow
+from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.facts import CommittedOffset
-from sexton.stages.apply.entries import Item, Result, Value
+from sexton.kafka.failures import NotAllowed
+from sexton.stages.apply.entries import Item, Outcome, Result, Value
 from sexton.stages.apply.port import ClusterPort, TopicPartition
 from sexton.stages.apply.steps import GroupWork, Planned
 from sexton.stages.apply.watch import LogWatch, Seen
@@ -37,6 +38,14 @@ class Look:
     checks: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """Why a call is not made after all, and what its rows' outcome is then."""
+
+    outcome: Outcome
+    why: str
+
+
 def look(
     port: ClusterPort,
     watch: LogWatch,
@@ -46,12 +55,19 @@ def look(
     as_of_ms: int,
     intended: Collection[tuple[int, int]],
 ) -> Look:
-    """Compare some rows of a group with the cluster. `intended` are those that an attempt of ours may have removed."""
+    """Compare some rows of a group with the cluster. `intended` are those that an attempt of ours may have removed.
+
+    A group that this principal may not look at is refused, with the ACL that is missing; the others go on.
+    """
     end = watch.read()
     seen = watch.seen(work.group_id, since=work.cut)
-    stable = port.committed(work.group_id, require_stable=True)
-    plain = port.committed(work.group_id, require_stable=False)
-    now = port.group_now(work.group_id)
+    try:
+        stable = port.committed(work.group_id, require_stable=True)
+        plain = port.committed(work.group_id, require_stable=False)
+        now = port.group_now(work.group_id)
+    except (GroupError, NotAllowed) as error:
+        refused = tuple(_result(row.item, "refused", named(error)) for row in rows)
+        return Look(end=end, fresh=(), results=refused, checks={})
     checks = {
         "log_offset": end,
         "records_since": len(seen),
@@ -81,20 +97,32 @@ def look(
     return Look(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks)
 
 
-def still_so(port: ClusterPort, watch: LogWatch, work: GroupWork, rows: Sequence[Planned], *, since: int) -> str | None:
+def still_so(
+    port: ClusterPort, watch: LogWatch, work: GroupWork, rows: Sequence[Planned], *, since: int
+) -> Against | None:
     """The last look before a call: what has changed since the one before, None for nothing.
 
     OffsetFetch that asks for what is stable waits for commits that are being written; whatever was committed before its
     answer is then below the high watermark, so that the log tells the rest.
     """
-    stable = port.committed(work.group_id, require_stable=True)
+    try:
+        stable = port.committed(work.group_id, require_stable=True)
+    except (GroupError, NotAllowed) as error:
+        return Against(outcome="refused", why=named(error))
     watch.read()
     if late := [one for one in watch.seen(work.group_id, since=since) if not one.is_tombstone]:
-        return _written(late[-1])
+        return Against(outcome="changed_since", why=_written(late[-1]))
     for row in rows:
         if row.is_offset and not equals(row.item.before, stable.get(row.topic_partition)):
-            return f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
+            told = f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
+            return Against(outcome="changed_since", why=told)
     return None
+
+
+def named(error: GroupError | NotAllowed) -> str:
+    """Kafka's name of a refusal, with the ACL that mends it."""
+    is_about_rights = error.fix and error.error_name.endswith("AUTHORIZATION_FAILED")
+    return f"{error.error_name} ({error.fix})" if is_about_rights else error.error_name
 
 
 def equals(planned: Value | None, now: CommittedOffset | None) -> bool:

@@ -14,7 +14,7 @@ from sexton.kafka.admin import Unsettled
 from sexton.kafka.failures import TransientError
 from sexton.kill_points import reach
 from sexton.stages.apply.attempt import Attempt
-from sexton.stages.apply.calling import last_look, settle
+from sexton.stages.apply.calling import last_look, left, settle
 from sexton.stages.apply.effects import Answer
 from sexton.stages.apply.entries import Intent, Result
 from sexton.stages.apply.freshness import SHARE, has_members, look
@@ -54,10 +54,10 @@ def _append(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> None:
     checks = {**found.checks, "call": "append"}
     attempt.intend(Intent(step=number, action="tombstone", items=[row.item for row in fresh], checks=checks))
     reach("apply.appending")
-    looked_ms, why = last_look(attempt, group, fresh, since=found.end)
+    looked_ms, against = last_look(attempt, group, fresh, since=found.end)
     window_ms: float | None = None
-    if why is not None:
-        results = [_left(row, why) for row in fresh]
+    if against is not None:
+        results = left(fresh, against)
     else:
         since = watch.end
         answer = _produce(attempt, group, fresh, stamp_ms=begun_ms)
@@ -120,7 +120,3 @@ def _refused(row: Planned, why: str) -> Result:
         outcome="refused",
         error=f"{TOPIC_GONE}; {why}",
     )
-
-
-def _left(row: Planned, why: str) -> Result:
-    return Result(log_partition=row.item.log_partition, position=row.item.position, outcome="changed_since", error=why)

@@ -56,15 +56,15 @@ def take(attempt: Attempt, work: GroupWork, step: Step, found: Look) -> None:
 def last_look(
     attempt: Attempt, work: GroupWork, rows: Sequence[Planned], *, since: int
 ) -> tuple[float, Against | None]:
-    """Look at the claim, the offsets and the log once more: when that began, and what is against the call.
+    """Look at the claim, the offsets and the log once more: when the log was asked, and what is against the call.
 
     A look that took too long, as when this process was suspended in it, counts for nothing and is made again.
     """
     for _ in range(TRIES):
         attempt.ledger.hold()
-        looked_ms = attempt.clocks.ticks_ms()
-        against = still_so(attempt.port, attempt.watch(work.log_partition), work, rows, since=since)
-        if against is not None or attempt.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
+        watch, ticks_ms = attempt.watch(work.log_partition), attempt.clocks.ticks_ms
+        looked_ms, against = still_so(attempt.port, watch, work, rows, since=since, ticks_ms=ticks_ms)
+        if against is not None or ticks_ms() - looked_ms <= RELOOK_MS:
             return looked_ms, against
     return looked_ms, Against(outcome="not_done", why="the cluster answers too slowly for a last look")
 

@@ -5,7 +5,7 @@ looked for afterwards (readback.py). A group that has written anything but tombs
 alone as a whole: a rule may hang on what the group did, and the next plan will see it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +98,15 @@ def look(
 
 
 def still_so(
-    port: ClusterPort, watch: LogWatch, work: GroupWork, rows: Sequence[Planned], *, since: int
-) -> Against | None:
-    """The last look before a call: what has changed since the one before, None for nothing.
+    port: ClusterPort,
+    watch: LogWatch,
+    work: GroupWork,
+    rows: Sequence[Planned],
+    *,
+    since: int,
+    ticks_ms: Callable[[], float],
+) -> tuple[float, Against | None]:
+    """The last look before a call: since when it may be out of date, and what has changed since the look before it.
 
     OffsetFetch that asks for what is stable waits for commits that are being written; whatever was committed before its
     answer is then below the high watermark, so that the log tells the rest.
@@ -108,15 +114,16 @@ def still_so(
     try:
         stable = port.committed(work.group_id, require_stable=True)
     except (GroupError, NotAllowed) as error:
-        return Against(outcome="refused", why=named(error))
+        return ticks_ms(), Against(outcome="refused", why=named(error))
+    read_ms = ticks_ms()
     watch.read()
     if late := [one for one in watch.seen(work.group_id, since=since) if not one.is_tombstone]:
-        return Against(outcome="changed_since", why=_written(late[-1]))
+        return read_ms, Against(outcome="changed_since", why=_written(late[-1]))
     for row in rows:
         if row.is_offset and not equals(row.item.before, stable.get(row.topic_partition)):
             told = f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
-            return Against(outcome="changed_since", why=told)
-    return None
+            return read_ms, Against(outcome="changed_since", why=told)
+    return read_ms, None
 
 
 def named(error: GroupError | NotAllowed) -> str:

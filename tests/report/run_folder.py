@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sexton.policy import parse_policy
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import SNAPSHOT_TABLES, Column, Table
 
@@ -95,6 +96,16 @@ def _nothing(column: Column) -> Any:
     return b"" if pa.types.is_binary(column.type) else False if pa.types.is_boolean(column.type) else 0
 
 
+POLICY = parse_policy(
+    """
+version: 1
+holds: [{name: litigation, match: {prefix: bill}, kind: legal, owner: legal, reason: LEG-17}]
+rules: [{name: ci, match: {prefix: ci-}, retention: 2d, owner: build, reason: builds are short, ticket: OPS-1}]
+""",
+    place="policy",
+)
+
+
 def group(group_id: str, offsets: int, **columns: Any) -> Row:
     defaults = {"group_type": "Classic", "state": "Empty", "member_count": 0, "pending_count": 0, "log_partition": 0}
     return {"group_id": group_id, "offset_count": offsets, **defaults, **columns}
@@ -128,3 +139,18 @@ def offsets_of(verdicts: Iterable[Row]) -> list[Row]:
     return [
         {name: verdict[name] for name in ("group_id", "topic", "partition", "log_partition")} for verdict in verdicts
     ]
+
+
+def by_policy(row: Row, verdict: str, rule: str | None = None, owner: str | None = None) -> Row:
+    """A verdict with the policy's beside it."""
+    return {**row, "policy_verdict": verdict, "policy_rule": rule, "policy_owner": owner}
+
+
+JUDGED = [
+    by_policy(kept("ci-1", 0, "not_due", 1), "expire", "ci", "build"),
+    by_policy(kept("ci-1", 1, "not_due", 1), "expire", "ci", "build"),
+    by_policy(kept("ci-2", 0, "not_due", 1), "keep", "ci", "build"),
+    by_policy(due("billing", 0), "hold", "litigation", "legal"),
+    by_policy(due("other", 0), "keep"),
+]
+"""Offsets under POLICY: of its rule two that go and one that stays, one held, and one that nothing speaks of."""

@@ -19,6 +19,8 @@ from tests.report.run_folder import (
     DAY_MS,
     HOSTILE_NAMES,
     HOUR_MS,
+    JUDGED,
+    POLICY,
     Row,
     due,
     group,
@@ -169,20 +171,50 @@ def test_fates(tmp_path: Path) -> None:
     assert found.fates == {"live": 4, "superseded": 9, "pending": 2}
 
 
+ORPHANS = [("gone", "topic_gone"), ("there", None), ("gone", "topic_gone"), ("there", "partition_gone")]
+
+
 def test_orphans_need_recorded_topics(tmp_path: Path) -> None:
-    offsets: list[Row] = [
-        {"group_id": "g", "topic": topic, "partition": 0} for topic in ("gone", "there", "gone", "lost")
+    verdicts = [
+        {**kept("g", number, "not_due", 1, topic), "orphan": kind} for number, (topic, kind) in enumerate(ORPHANS)
     ]
-    tables: dict[str, list[Row]] = {
-        "committed_offsets": offsets,
-        "topic_partitions": [{"topic": "there", "partition": 0}],
-    }
-    found = summarize(write_run_folder(tmp_path / "with", tables, has_topics=True))
+    tables: dict[str, list[Row]] = {"offset_verdicts": verdicts}
+    found = summarize(write_run_folder(tmp_path / "with", tables, has_topics=True, sees_all_topics=True))
     assert found.orphans is not None
-    assert [(item.topic, item.offsets) for item in found.orphans.rows] == [("gone", 2), ("lost", 1)]
-    assert found.orphan_offsets == 3
-    without = summarize(write_run_folder(tmp_path / "without", tables))
+    assert [(item.topic, item.kind, item.offsets) for item in found.orphans.rows] == [
+        ("gone", "topic_gone", 2),
+        ("there", "partition_gone", 1),
+    ]
+    assert (found.orphan_offsets, found.oddities.orphans_by_kind) == (3, {"topic_gone": 2, "partition_gone": 1})
+    assert found.oddities.sees_all_topics
+    without = summarize(write_run_folder(tmp_path / "without"))
     assert (without.orphans, without.orphan_offsets) == (None, 0)
+
+
+def test_what_else_is_odd_about_offsets(tmp_path: Path) -> None:
+    odd = [{"pinned_by_producer_id": 7}, {"left_topic": True}, {"behind_log_start": True}, {"behind_log_start": False}]
+    verdicts = [
+        kept("g", 9, "pending_transaction") | {"pinned_by_producer_id": 7},
+        *(kept("g", number, "not_due", 1) | columns for number, columns in enumerate(odd)),
+    ]
+    found = summarize(write_run_folder(tmp_path, {"offset_verdicts": verdicts})).oddities
+    assert (found.pinned, found.pinned_due, found.left_topic, found.behind_log_start) == (2, 1, 1, 1)
+
+
+def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
+    found = summarize(write_run_folder(tmp_path, {"offset_verdicts": JUDGED}, policy=POLICY.canonical)).policy
+    assert found is not None
+    assert (found.sha256, found.expire, found.hold, found.keep, found.unmatched) == (POLICY.sha256, 2, 1, 2, 1)
+    assert [(row.name, row.is_hold, row.owner, row.ticket) for row in found.entries.rows] == [
+        ("ci", False, "build", "OPS-1"),
+        ("litigation", True, "legal", None),
+    ]
+    assert [(row.groups, row.expire, row.keep, row.hold) for row in found.entries.rows] == [(2, 2, 1, 0), (1, 0, 0, 1)]
+    assert [(row.owner, row.expire, row.keep, row.hold) for row in found.owners.rows] == [
+        ("build", 2, 1, 0),
+        ("legal", 0, 0, 1),
+    ]
+    assert summarize(write_run_folder(tmp_path / "none", {"offset_verdicts": JUDGED})).policy is None
 
 
 def test_failed_checks_come_first(tmp_path: Path) -> None:

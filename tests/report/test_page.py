@@ -16,7 +16,10 @@ from tests.report.run_folder import (
     DAY_MS,
     HOSTILE_NAMES,
     HOUR_MS,
+    JUDGED,
+    POLICY,
     Row,
+    by_policy,
     due,
     group,
     kept,
@@ -67,7 +70,8 @@ class Page(HTMLParser):
 
 def everywhere(name: str, root: Path) -> str:
     """The page of a run in which every text that came from outside is `name`."""
-    verdicts = [due(name, 0, topic=name), kept(name, 1, name or "x", topic=name), kept(name, 2, "not_due", HOUR_MS)]
+    orphan = by_policy(due(name, 0, topic=name), "expire", "ci", name) | {"orphan": "topic_gone"}
+    verdicts = [orphan, kept(name, 1, name or "x", topic=name), kept(name, 2, "not_due", HOUR_MS)]
     tables: dict[str, list[Row]] = {
         "groups": [group(name, 3, state=name or "x", group_type=name or "x")],
         "offset_verdicts": verdicts,
@@ -92,7 +96,14 @@ def everywhere(name: str, root: Path) -> str:
         "warnings": [name],
         "coverage": name or "complete",
     }
-    run |= {"retention_source": name, "plan_id": name, "profile": name, "blocked": {0: name}, "run_id": name}
+    run |= {
+        "policy": POLICY.canonical,
+        "retention_source": name,
+        "plan_id": name,
+        "profile": name,
+        "blocked": {0: name},
+        "run_id": name,
+    }
     return render_page(summarize(write_run_folder(root, tables, has_topics=True, **run)))
 
 
@@ -130,6 +141,40 @@ def test_an_empty_run_is_a_page(tmp_path: Path) -> None:
     assert "Nothing is planned." in text
     assert "No live offset has a date to expire on." in text
     assert page.open == []
+
+
+def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
+    page = Page(
+        render_page(summarize(write_run_folder(tmp_path, {"offset_verdicts": JUDGED}, policy=POLICY.canonical)))
+    )
+    text = " ".join(" ".join(page.texts).split())
+    assert "2 offsets to expire, 1 held, 2 kept, 1 of these because no rule speaks of them." in text
+    assert "ci rule build 2 2 1 0 builds are short OPS-1" in text
+    assert "litigation hold legal 1 0 0 1 LEG-17" in text
+    assert POLICY.sha256 in text
+    without = Page(render_page(summarize(write_run_folder(tmp_path / "without", {"offset_verdicts": JUDGED}))))
+    assert "The policy" not in without.texts
+
+
+def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
+    odd = [{"orphan": "partition_gone"}, {"left_topic": True}, {"behind_log_start": True}, {"pinned_by_producer_id": 7}]
+    tables: dict[str, list[Row]] = {
+        "groups": [group("g", 4)],
+        "offset_verdicts": [kept("g", number, "not_due", 1) | columns for number, columns in enumerate(odd)],
+        "open_transactions": [{"producer_id": 7, "group_ids": ["g"]}],
+    }
+    told = {"has_topics": True, "sees_all_topics": True}
+    text = " ".join(Page(render_page(summarize(write_run_folder(tmp_path / "odd", tables, **told)))).texts)
+    for words in (
+        "1 offset about nothing that the cluster had",
+        "the topic has no such partition",
+        "1 offset of topics that their active group is no longer subscribed to",
+        "1 offset behind the start of the topic's log",
+        "They pin 1 committed offset, 0 of which would be due.",
+    ):
+        assert words in text
+    nobody = " ".join(Page(render_page(summarize(write_run_folder(tmp_path / "none", has_topics=True)))).texts)
+    assert "so none is called gone" in nobody
 
 
 def test_numbers_on_the_page(tmp_path: Path) -> None:

@@ -8,7 +8,19 @@ from rich.console import Console
 
 from sexton.report.collect import summarize
 from sexton.report.terminal import print_summary
-from tests.report.run_folder import HOSTILE_NAMES, HOUR_MS, Row, due, group, kept, offsets_of, write_run_folder
+from tests.report.run_folder import (
+    HOSTILE_NAMES,
+    HOUR_MS,
+    JUDGED,
+    POLICY,
+    Row,
+    by_policy,
+    due,
+    group,
+    kept,
+    offsets_of,
+    write_run_folder,
+)
 
 
 def printed(root: Path, run: Row | None = None, **tables: list[Row]) -> str:
@@ -23,9 +35,15 @@ def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
     text = printed(
         tmp_path,
         groups=[group(name, 1)],
-        offset_verdicts=[due(name, 0)],
+        offset_verdicts=[by_policy(due(name, 0, topic=name), "expire", "ci", name) | {"orphan": "topic_gone"}],
         dq_results=[{"table": name, "expectation": name, "severity": "critical"}],
-        run={"cluster_id": name, "source": name, "warnings": [name], "retention_source": name},
+        run={
+            "cluster_id": name,
+            "source": name,
+            "warnings": [name],
+            "retention_source": name,
+            "policy": POLICY.canonical,
+        },
     )
     assert all(char.isprintable() or char == "\n" for char in text)
 
@@ -47,6 +65,33 @@ def test_what_matters(tmp_path: Path) -> None:
     )
     for words in ("2 groups, 4 live offsets", "The plan: 2 tombstones", "not: subscribed", "bad_crc", "exit code 5"):
         assert words in text
+
+
+def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
+    text = printed(tmp_path / "with", run={"policy": POLICY.canonical}, offset_verdicts=JUDGED)
+    assert "The policy: 2 to expire, 1 held" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["ci", "build", "2", "2", "1", "0"] in rows
+    assert ["litigation", "legal", "1", "0", "0", "1"] in rows
+    assert ["no", "rule", "0", "1", "0"] in rows
+    assert "policy" not in printed(tmp_path / "without", offset_verdicts=[due("a", 0)])
+
+
+def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
+    odd = [{"orphan": "partition_gone"}, {"left_topic": True}, {"behind_log_start": True}, {"pinned_by_producer_id": 7}]
+    text = printed(
+        tmp_path / "odd",
+        offset_verdicts=[kept("g", number, "not_due", 1) | columns for number, columns in enumerate(odd)],
+        open_transactions=[{"producer_id": 7, "group_ids": ["g"]}],
+    )
+    for words in (
+        "! 1 orphan, partition_gone: the topic has no such partition",
+        "! 1 offset of topics that their active group has left",
+        "! 1 offset behind the log's start",
+        "1 group held back, 1 committed offset pinned",
+    ):
+        assert words in text
+    assert "!" not in printed(tmp_path / "plain", offset_verdicts=[kept("g", 0, "not_due", 1)])
 
 
 def test_an_empty_run(tmp_path: Path) -> None:

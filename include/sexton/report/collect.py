@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sexton.errors import UsageError, without_login
+from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.summary import (
@@ -30,10 +31,10 @@ from sexton.report.summary import (
     Summary,
     Timeline,
     TombstoneCount,
-    TopicCount,
     Undecodable,
     outcome,
 )
+from sexton.report.verdicts import COLUMNS, oddities, orphaned_topics, policy_outcome
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import FATES
 
@@ -55,7 +56,8 @@ def summarize(root: Path | str) -> Summary:
     run = RunFolder(root).read_run()
     tables = _Tables(Path(root))
     verdicts = tables.read(
-        "offset_verdicts", ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms"]
+        "offset_verdicts",
+        ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", *COLUMNS],
     )
     groups = tables.read(
         "groups",
@@ -66,7 +68,7 @@ def summarize(root: Path | str) -> Summary:
         "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
     )
     checks = _checks(tables.read("dq_results", ["table", "expectation", "severity", "success", "observed"]))
-    orphans, orphan_offsets = _orphans(tables, has_topics=run.has_topics)
+    odd = oddities(verdicts, sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     code, reason = outcome(
         undecodable=bad.num_rows,
@@ -92,9 +94,11 @@ def summarize(root: Path | str) -> Summary:
         log_partitions=_log_partitions(tables, bad, run),
         fates=_fates(tables),
         checks=checks,
-        orphans=orphans,
-        orphan_offsets=orphan_offsets,
+        orphans=orphaned_topics(verdicts) if run.has_topics else None,
+        orphan_offsets=sum(odd.orphans_by_kind.values()),
         warnings=[without_login(warning) for warning in run.warnings],
+        oddities=odd,
+        policy=None if run.policy is None else policy_outcome(verdicts, Policy.from_canonical(run.policy)),
     )
 
 
@@ -348,22 +352,6 @@ def _checks(table: pa.Table) -> list[CheckResult]:
     """Failed checks first, the critical ones before the others."""
     results = [CheckResult(**row) for row in _rows(table)]
     return sorted(results, key=lambda r: (r.success, r.severity != "critical", r.table, r.expectation))
-
-
-def _orphans(tables: _Tables, *, has_topics: bool) -> tuple[Listing[TopicCount] | None, int]:
-    """Offsets whose topic the recorded metadata does not know; None when no metadata was recorded."""
-    if not has_topics:
-        return None, 0
-    known = pc.unique(tables.read("topic_partitions", ["topic"])["topic"])
-    topics = tables.read("committed_offsets", ["topic"])
-    orphaned = topics.filter(pc.invert(pc.is_in(topics["topic"], known)))
-    counted = orphaned.group_by("topic").aggregate([([], "count_all")])
-    rows = _top(counted, [("count_all", "descending"), ("topic", "ascending")])
-    listing = Listing(
-        rows=[TopicCount(topic=row["topic"], offsets=row["count_all"]) for row in rows],
-        total=counted.num_rows,
-    )
-    return listing, orphaned.num_rows
 
 
 def _count_true(mask: pa.ChunkedArray) -> int:

@@ -187,10 +187,61 @@ class CheckResult(Facts):
 
 
 class TopicCount(Facts):
-    """Offsets committed for one topic."""
+    """Offsets of one topic that are orphans of one kind."""
 
     topic: str
     offsets: int
+    kind: str = "topic_gone"
+
+
+class Oddities(Facts):
+    """How many offsets hang on an open transaction (`pinned_due`: would be due but for it), and what else is odd.
+
+    Without `sees_all_topics` nobody can tell that a topic is gone.
+    """
+
+    pinned: int = 0
+    pinned_due: int = 0
+    left_topic: int = 0
+    behind_log_start: int = 0
+    orphans_by_kind: dict[str, int] = {}
+    sees_all_topics: bool | None = None
+
+
+class EntryOutcome(Facts):
+    """What one hold or rule decides: groups it decides about, and their offsets by its verdict."""
+
+    name: str
+    is_hold: bool
+    owner: str
+    reason: str
+    ticket: str | None
+    groups: int
+    expire: int
+    keep: int
+    hold: int
+
+
+class OwnerOutcome(Facts):
+    """The same of all that one owner answers for."""
+
+    owner: str
+    groups: int
+    expire: int
+    keep: int
+    hold: int
+
+
+class PolicyOutcome(Facts):
+    """What the policy makes of all offsets; `unmatched` are those that no rule speaks of, among the kept."""
+
+    sha256: str
+    expire: int
+    keep: int
+    hold: int
+    unmatched: int
+    entries: Listing[EntryOutcome]
+    owners: Listing[OwnerOutcome]
 
 
 class Summary(Facts):
@@ -220,6 +271,8 @@ class Summary(Facts):
     orphans: Listing[TopicCount] | None
     orphan_offsets: int
     warnings: list[str]
+    oddities: Oddities = Oddities()
+    policy: PolicyOutcome | None = None
 
     @property
     def due(self) -> int:

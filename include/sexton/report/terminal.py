@@ -10,7 +10,7 @@ from rich.text import Text
 from sexton.report import figures, words
 from sexton.report.names import harmless, short, visible
 from sexton.report.page import status_of
-from sexton.report.summary import Summary
+from sexton.report.summary import PolicyOutcome, Summary
 
 ROWS = 5
 _STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
@@ -22,6 +22,8 @@ def print_summary(summary: Summary, console: Console) -> None:
     console.print(_side_by_side(_expiry(summary), _groups(summary)))
     if summary.losing_groups.rows:
         console.print(_losing(summary))
+    if summary.policy is not None:
+        console.print(_policy(summary.policy))
     if summary.tombstones:
         console.print(_plan(summary))
     for line in _attention(summary):
@@ -87,6 +89,42 @@ def _plan(summary: Summary) -> Table:
     return table
 
 
+def _policy(policy: PolicyOutcome) -> Table:
+    table = _table(
+        f"The policy: {figures.count(policy.expire)} to expire, {figures.count(policy.hold)} held",
+        "rule or hold",
+        "owner",
+        "#groups",
+        "#expires",
+        "#keeps",
+        "#holds",
+    )
+    for entry in policy.entries.rows[: 2 * ROWS]:
+        _row(table, entry.name, short(entry.owner), entry.groups, entry.expire, entry.keep, entry.hold)
+    left = policy.entries.total - min(len(policy.entries.rows), 2 * ROWS)
+    if left > 0:
+        _row(table, f"and {figures.count(left)} more", "", "", "", "", "", style="dim")
+    if policy.unmatched:
+        _row(table, "no rule", "", "", 0, policy.unmatched, 0, style="dim")
+    return table
+
+
+def _odd(summary: Summary) -> Iterable[Text]:
+    """Offsets that are about nothing, or wait for something, if there are any."""
+    odd = summary.oddities
+    for kind, offsets in odd.orphans_by_kind.items():
+        yield Text(f"! {figures.some(offsets, 'orphan')}, {visible(kind)}: {words.ORPHANS.get(kind, '')}", style="dim")
+    if odd.left_topic:
+        yield Text(
+            f"! {figures.some(odd.left_topic, 'offset')} of topics that their active group has left", style="dim"
+        )
+    if odd.behind_log_start:
+        yield Text(
+            f"! {figures.some(odd.behind_log_start, 'offset')} behind the log's start: what they point to is deleted",
+            style="dim",
+        )
+
+
 def _attention(summary: Summary) -> Iterable[Text]:
     """One line for each thing that somebody should look at."""
     for reason, records in summary.undecodable_by_reason.items():
@@ -101,9 +139,11 @@ def _attention(summary: Summary) -> Iterable[Text]:
         oldest = summary.open_transactions.rows[0]
         yield Text(
             f"! {figures.some(summary.open_transactions.total, 'open transaction')}, the oldest for "
-            f"{figures.duration(oldest.age_ms)}: {figures.some(summary.pinned_groups, 'group')} held back",
+            f"{figures.duration(oldest.age_ms)}: {figures.some(summary.pinned_groups, 'group')} held back, "
+            f"{figures.some(summary.oddities.pinned, 'committed offset')} pinned",
             style="yellow",
         )
+    yield from _odd(summary)
     for warning in summary.warnings:
         yield Text(f"! {visible(warning)}", style="yellow")
 

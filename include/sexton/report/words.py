@@ -17,6 +17,12 @@ UNREACHABLE_REASONS: Mapping[str, str] = {
     "stray": "it lies in a log partition that its group id does not hash to: no client is ever routed there",
 }
 
+ORPHANS: Mapping[str, str] = {
+    "topic_gone": "the topic did not exist when the cluster's topics were recorded",
+    "topic_recreated": "the topic has another id than when it was committed: a new one of the same name",
+    "partition_gone": "the topic has no such partition",
+}
+
 CAUSES: Mapping[str, str] = {
     "broker_retention": "the broker's own retention",
     "group_empty": "the group has no members and nothing left to keep",
@@ -91,7 +97,15 @@ GLOSSARY: Mapping[str, str] = {
         "planned for a log partition that has one."
     ),
     "cut": ("The log_offset where reading of a log partition stopped."),
-    "orphan": ("An offset committed for a topic that did not exist when the cluster's topics were recorded."),
+    "orphan": (
+        "An offset about nothing that the cluster still has: its topic was gone, another one of the same name, or had "
+        "no such partition when the cluster's topics were recorded."
+    ),
+    "pinned": "An offset of which an open transaction holds a newer value: the broker keeps it until that ends.",
+    "hold": (
+        "An entry of the policy that nothing may be taken from. It stops this tool, never the broker, whose own "
+        "retention goes on."
+    ),
 }
 
 

@@ -1,0 +1,267 @@
+"""What forecast and what-if say of a real broker is what it does: it is started again with the retention in question.
+
+Nobody's clock is moved. The broker keeps offsets for a week while clients commit, some of them a minute before the
+others; that state is asked about. Then it comes back with a retention of one minute, and what its sweeps write is held
+against the answers: the first sweep against what-if, all of them against the forecast.
+"""
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from sexton.cli import main
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.session import ClusterSession
+from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
+from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.records import decode_key
+from sexton.stages.replay_groups import now_ms
+from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.stages.snapshot_log import run as run_snapshot
+from sexton.stages.spark import Engine
+from tests.integration.test_changes import Script
+
+RETENTION_MS = 60_000
+SWEEP_MS = 1_000
+GRACE_MS = 4_000
+"""A sweep comes this much after its interval at most, also on a machine that has other things to do."""
+DAY_MS = 86_400_000
+A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
+WHOLE = None
+
+Item = tuple[str, str | None, int | None]
+"""A group, and one of its offsets or the group itself."""
+
+
+class Clients(Script):
+    """Groups of two ages: what is old at the instant of the question was committed more than a minute before it."""
+
+    def __init__(self, config: ClientConfig, session: ClusterSession, stack: ExitStack) -> None:
+        super().__init__(config, session)
+        self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
+        self._stack = stack
+        self._leaves: list[Callable[[], object]] = []
+
+    def old(self) -> None:
+        self.commit("old", A0, B0)
+        self.commit("mixed", A0)
+        self.commit("pinned", A0, A1)
+        self.commit("asks-for-long", A0)
+        self.commit_for(DAY_MS, "asks-for-long", A0)
+        self._pin("pinned", A0)
+        for protocol in ("classic", "consumer"):
+            live = self._member(f"live-{protocol}", protocol)
+            live.commit(offsets=[_at(A0), _at(B0)], asynchronous=False)
+            left = self._member(f"left-{protocol}", protocol)
+            left.commit(offsets=[_at(A1)], asynchronous=False)
+            self._leaves.append(left.close)
+
+    def young(self) -> None:
+        for leave in self._leaves:
+            leave()
+        self.commit("mixed", A1, B0)
+        self.commit("young", A0)
+        self.commit_due("asks-for-short", A0)
+
+    def _member(self, group_id: str, protocol: str) -> Any:
+        """A member of its own group that is subscribed to topic a, and has its partitions."""
+        own = {"group.id": group_id, "group.protocol": protocol, "enable.auto.commit": False}
+        sessions = {"session.timeout.ms": 300_000} if protocol == "classic" else {}
+        consumer = Consumer({**self._settings, **own, **sessions, "max.poll.interval.ms": 600_000})
+        self._stack.callback(consumer.close)
+        consumer.subscribe(["a"])
+        deadline = time.monotonic() + 60
+        while not consumer.assignment():
+            assert time.monotonic() < deadline, f"{group_id} gets no partitions"
+            consumer.poll(0.2)
+        return consumer
+
+    def _pin(self, group_id: str, place: tuple[str, int]) -> None:
+        own = {"transactional.id": "open", "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        producer = Producer({**self._settings, **own})
+        producer.init_transactions(TIMEOUT_S)
+        consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([_at(place, 99)], consumer.consumer_group_metadata(), TIMEOUT_S)
+        consumer.close()
+        self._producer = producer  # it must not be collected, which would end the transaction
+
+
+def _at(place: tuple[str, int], offset: int = 5) -> TopicPartition:
+    return TopicPartition(*place, offset)
+
+
+@dataclass
+class Played:
+    """What was answered about the state, what the broker held then, and what it has deleted since and when."""
+
+    as_of_ms: int
+    held: set[Item]
+    what_if: dict[str, Any]
+    before: dict[str, Any]
+    forecast: dict[str, Any]
+    of_group: dict[str, Any]
+    swept_ms: dict[Item, int]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[Played]:
+    folder = tmp_path_factory.mktemp("forecast")
+    archive, directory, port = folder / "archive", folder / "broker", free_port()
+    clients = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
+    with ExitStack() as stack:
+        broker = EmbeddedBroker(directory, port=port, java=java, jars=kafka_jars)
+        stack.callback(lambda: broker.stop())
+        broker.start()
+        with ClusterSession(clients) as session:
+            script = Clients(clients, session, stack)
+            script.make_topics()
+            script.old()
+            old_ms = now_ms()
+            time.sleep(RETENTION_MS / 1000 + 1)
+            script.young()
+            held = answers(session)
+            snapshot(clients, archive)
+        asked = ("--archive", str(archive))
+        short = ("--retention-minutes", "1")
+        told = {
+            "what_if": ask("what-if", *short, *asked),
+            "before": ask("what-if", *short, *asked, "--as-of", str(old_ms)),
+            "forecast": ask("forecast", *short, *asked),
+            "of_group": {
+                group: ask("forecast", group, *short, *asked)["offsets"] for group in {item[0] for item in held}
+            },
+        }
+        broker.stop()
+        quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(SWEEP_MS)}
+        broker = EmbeddedBroker(directory, port=port, java=java, jars=kafka_jars, settings=quick)
+        broker.start()
+        last_ms = max(one["expires_at_ms"] or 0 for own in told["of_group"].values() for one in own if is_soon(one))
+        time.sleep(max(0, last_ms + GRACE_MS + 5 * SWEEP_MS - now_ms()) / 1000)
+        swept_ms = tombstones(broker.data)
+        yield Played(as_of_ms=told["what_if"]["as_of_ms"], held=held, swept_ms=swept_ms, **told)
+
+
+def is_soon(one: dict[str, Any]) -> bool:
+    return one["expires_at_ms"] is not None and one["expires_at_ms"] < now_ms() + DAY_MS / 2
+
+
+def snapshot(config: ClientConfig, archive: Path) -> None:
+    with Engine("test", iceberg=True, quiet=True) as engine:
+        run_snapshot(engine, SnapshotRequest(config=config, archive=str(archive)), now_ms=now_ms)
+
+
+def ask(*argv: str) -> dict[str, Any]:
+    """One command, as JSON, in this process."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert main([*argv, "--json"]) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def answers(session: ClusterSession) -> set[Item]:
+    """Every offset that the broker answers, and every group that it lists."""
+    groups = [group.group_id for group in list_groups(session)]
+    offsets = {(group, *place) for group in groups for place in committed_offsets(session, group)}
+    return offsets | {(group, WHOLE, None) for group in groups}
+
+
+def tombstones(data: Path) -> dict[Item, int]:
+    """When the broker deleted each offset and each group."""
+    found: dict[Item, int] = {}
+    for file in sorted(data.glob("__consumer_offsets-*/*.log")):
+        for batch in read_batches(file.read_bytes()):
+            if not isinstance(batch, Batch) or batch.is_control:
+                continue
+            for record in read_records(batch, cap_bytes=1 << 24):
+                assert isinstance(record, Record)
+                record_type, fields = decode_key(record.key or b"")
+                if record.value is None and record_type in (1, 2, 3):
+                    item = (fields["group_id"], fields.get("topic"), fields.get("partition"))
+                    found[item] = batch.max_timestamp_ms
+    return found
+
+
+def offsets_of(found: dict[str, Any], side: str) -> set[Item]:
+    return {(one["group_id"], one["topic"], one["partition"]) for one in found["offsets"] if one[side]}
+
+
+def whole_of(found: dict[str, Any], side: str) -> set[Item]:
+    return {(one["group_id"], WHOLE, None) for one in found["groups"] if one[f"whole_{side}"]}
+
+
+def test_what_if_is_the_first_sweep(played: Played) -> None:
+    """Nothing that is young at the instant of the question is due yet when the first sweep comes."""
+    young_ms = played.as_of_ms + RETENTION_MS - GRACE_MS
+    first = {item for item, at_ms in played.swept_ms.items() if played.as_of_ms <= at_ms < young_ms}
+    assert first, "the broker took too long to come back: its first sweep came with the second"
+    assert first == offsets_of(played.what_if, "proposed") | whole_of(played.what_if, "proposed")
+    assert {item[0] for item in first if item[1] is WHOLE} == {"old", "asks-for-short", "left-consumer"}
+
+
+def test_what_protects_is_known(played: Played) -> None:
+    lost = offsets_of(played.what_if, "proposed")
+    assert ("live-classic", "b", 0) in lost
+    assert ("live-consumer", "b", 0) in lost
+    assert lost.isdisjoint(
+        {
+            ("live-classic", *A0),  # subscribed
+            ("live-consumer", *A0),
+            ("left-classic", *A1),  # counts from when the last member left
+            ("pinned", *A0),  # an open transaction has written it anew
+            ("asks-for-long", *A0),  # its client asked for a day
+            ("mixed", *A1),
+            ("young", *A0),
+        }
+    )
+    assert ("left-consumer", *A1) in lost, "a KIP-848 group counts from the commit"
+    assert offsets_of(played.what_if, "in_force") == {("asks-for-short", *A0)}
+
+
+def test_at_a_past_instant_nothing_was_due(played: Played) -> None:
+    assert played.before["counts"]["offsets_lost_proposed"] == 0
+
+
+def test_the_forecast_is_what_all_sweeps_took(played: Played) -> None:
+    swept = {item for item, at_ms in played.swept_ms.items() if at_ms >= played.as_of_ms}
+    counted: dict[str, int] = {}
+    for group, topic, _ in swept:
+        if topic is not WHOLE:
+            counted[group] = counted.get(group, 0) + 1
+    lasting = {"asks-for-long"}  # due in a day, which the horizon holds and this test does not wait for
+    groups = {own["group_id"]: own for own in played.forecast["groups"]}
+    assert {name: own["within_1_days"] for name, own in groups.items() if name not in lasting} == counted
+    assert {name for name, own in groups.items() if own["whole_within_days"] == 1} - lasting == {
+        group for group, topic, _ in swept if topic is WHOLE
+    }
+    assert {own["by"][0] for own in groups.values()} == {"broker"}
+
+
+def test_each_offset_goes_at_its_instant(played: Played) -> None:
+    """Not before it is due, and with the next sweep."""
+    back_ms = min(at_ms for at_ms in played.swept_ms.values() if at_ms >= played.as_of_ms)
+    soon = {
+        (group, one["topic"], one["partition"]): one["expires_at_ms"]
+        for group, own in played.of_group.items()
+        for one in own
+        if is_soon(one)
+    }
+    assert soon.keys() == {item for item in played.swept_ms if item[1] is not WHOLE and item in played.held}
+    for item, due_ms in soon.items():
+        late_ms = played.swept_ms[item] - max(due_ms, back_ms)
+        assert 0 <= late_ms <= SWEEP_MS + GRACE_MS, item
+    kept = {
+        (group, one["topic"], one["partition"]) for group, own in played.of_group.items() for one in own
+    } - soon.keys()
+    assert kept == {item for item in played.held if item[1] is not WHOLE} - soon.keys()

@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli.asking import tell_aside, tell_line, tell_table
@@ -85,10 +86,12 @@ def _value(value: "OffsetValue | None") -> str | None:
 
 def done(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, json: bool) -> int:
     """Tell what came of it; the exit code, NOT_DONE where trying again may do more."""
+    from sexton.stages.apply.summary import Windows
+
     code = NOT_DONE if summary.may_be_tried_again else 0
     if json:
         offsets = [{**row.to_row(), **_outcome(result)} for row, result in summary.results]
-        more = {"attempt": summary.attempt, "largest_window_ms": max(summary.windows_ms, default=None)}
+        more = {"attempt": summary.attempt, "windows": asdict(Windows.of(summary.windows_ms))}
         _tell_json(plan, counts=summary.counts(), offsets=offsets, is_applied=True, **more)
         return code
     tell_line("")
@@ -98,8 +101,8 @@ def done(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, json: bo
     told = ", ".join(f"{count(number)} {outcome}" for outcome, number in summary.counts().items())
     tell_line(f"{told}{'' if summary.attempt else ' (before: nothing is left to do)'}")
     if summary.windows_ms:
-        longest = max(summary.windows_ms)
-        tell_aside(f"from the last look at a group to the answer to its commit: at most {longest:.1f} ms")
+        found = Windows.of(summary.windows_ms)
+        tell_aside(f"from last look to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")
     odd = [(row, result) for row, result in summary.results if result.outcome != "done"]
     if odd:
         rows = [

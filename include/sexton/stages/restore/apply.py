@@ -43,7 +43,7 @@ Numbered = tuple[int, RestoreRow]
 class RestoreSummary:
     """What came of a restore: `results` has every item, in order. `attempt` is 0 where there was nothing left to do.
 
-    `windows_ms` are the times between the last look at a group's offsets and the answer to its commit.
+    `windows_ms` are the times between the last look at a group's offsets and the answer to its commit, in order.
     """
 
     restore_id: str

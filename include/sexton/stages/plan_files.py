@@ -132,20 +132,22 @@ def _parquet(rows: pa.Table) -> bytes:
 def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
     """Keep the plan that a run has made in an archive; what is there with the same bytes is left as it is.
 
-    Refused when its files in the run folder are not those that `record` names.
+    `record` is that of a plan that was read (own_plan) or just written. Refused when the files in the run folder are no
+    longer those that it names.
     """
-    plan = own_plan(folder)
-    if plan.record != record:
-        raise Refused("another plan has taken its place", place=plan.folder)
+    own = folder.root / FOLDER
+    manifest = record.to_json()
+    if _read(pafs.LocalFileSystem(), str(own / MANIFEST), within=str(own)) != manifest:
+        raise Refused("another plan has taken its place", place=own)
     fs, root = filesystem(archive)
     target = plan_folder(root, record.cluster_id, record.plan_id)
-    manifest = record.to_json()
     if _is_file(fs, f"{target}/{MANIFEST}") and _read(fs, f"{target}/{MANIFEST}", within=root) == manifest:
         return
-    for name in record.files:
+    for name, sha256 in record.files.items():
+        data = _read_named(pafs.LocalFileSystem(), str(own), name, sha256, within=str(own))
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
-            file.write((folder.root / FOLDER / name).read_bytes())
+            file.write(data)
         settle(fs, f"{target}/{name}")
         reach("plan.between")
     reach("plan.copied")

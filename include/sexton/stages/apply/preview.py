@@ -7,7 +7,7 @@ from sexton.stages.apply.freshness import look
 from sexton.stages.apply.port import ClusterPort
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork
-from sexton.stages.apply.summary import ApplySummary, Told, Windows
+from sexton.stages.apply.summary import TOLD_ITEMS, ApplySummary, Told, Windows
 from sexton.stages.apply.watch import LogWatch
 from sexton.stages.plan_record import Plan
 
@@ -54,5 +54,5 @@ def preview(
         counts=dict(sorted((+counts).items())),
         restored={},
         windows=Windows(),
-        told=tuple(told),
+        told=tuple(told[:TOLD_ITEMS]),
     )

@@ -26,6 +26,7 @@ class Standing:
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
     open: list[Told] = field(default_factory=list)
+    _raced: set[Place] = field(default_factory=set)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Standing":
@@ -47,6 +48,8 @@ class Standing:
             for result in body.items:
                 if _counts_more(result, self.results.get(result.place)):
                     self.results[result.place] = result
+                    if result.outcome == "raced":
+                        self._raced.add(result.place)
             if body.window_ms is not None:
                 self.windows_ms.append(body.window_ms)
 
@@ -63,11 +66,10 @@ class Standing:
     def unreturned(self) -> list[tuple[Item, Result]]:
         """Items that took a newer commit along, and that no restore was begun for since."""
         return [
-            (self.items[place], result)
-            for place, result in self.results.items()
-            if result.outcome == "raced"
-            and result.found is not None
-            and (result.written_log_offset or 0) > self._returned_to(self.items[place])
+            (self.items[place], self.results[place])
+            for place in sorted(self._raced)
+            if self.results[place].found is not None
+            and (self.results[place].written_log_offset or 0) > self._returned_to(self.items[place])
         ]
 
     def _returned_to(self, item: Item) -> int:

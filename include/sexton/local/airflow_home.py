@@ -137,6 +137,7 @@ class AirflowHome:
         return {
             "core": {
                 "dags_folder": str(self._config.home / "dags"),
+                "plugins_folder": str(self._config.home / "plugins"),
                 "load_examples": "False",
                 "executor": "LocalExecutor",
                 "parallelism": str(PARALLELISM),

@@ -121,7 +121,7 @@ def group_detail(
         SELECT o.topic, o.partition, o.committed_offset, o.leader_epoch, o.metadata, o.commit_timestamp_ms,
             o.expire_timestamp_ms, o.log_partition, o.log_offset, o.producer_id, v.* EXCLUDE (group_id, topic,
             partition, log_partition, cluster_id, as_of_ms, run_id), t.log_start_offset, t.log_end_offset,
-            greatest(t.log_end_offset - o.committed_offset, 0) AS lag
+            if(t.log_end_offset IS NULL, NULL, greatest(t.log_end_offset - o.committed_offset, 0)) AS lag
         FROM (SELECT * FROM {store.table(run, "committed_offsets")} WHERE {mine}) o
         LEFT JOIN (SELECT * FROM {store.table(run, "offset_verdicts")} WHERE {mine}) v
             USING (log_partition, topic, partition)

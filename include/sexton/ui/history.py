@@ -153,7 +153,8 @@ def series(
                     FROM {store.tables(chosen, "committed_offsets")} WHERE {" AND ".join(asked)})
                 SELECT as_of_ms, count(*) AS offsets, sum(committed_offset)::BIGINT AS committed,
                     sum(log_end_offset)::BIGINT AS log_end,
-                    sum(greatest(log_end_offset - committed_offset, 0))::BIGINT AS lag
+                    sum(greatest(log_end_offset - committed_offset, 0))
+                        FILTER (log_end_offset IS NOT NULL)::BIGINT AS lag
                 FROM o LEFT JOIN {store.tables(chosen, "topic_partitions")} t USING (as_of_ms, topic, partition)
                 GROUP BY as_of_ms""",
             *values,

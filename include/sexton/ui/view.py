@@ -74,10 +74,11 @@ class View:
     def url(self, page: str, /, **query: Any) -> str:
         """A link to a page of the dashboard, about the same cluster and instant unless `query` says otherwise.
 
-        What is None or empty is left out.
+        What is None or empty is left out, but for an id: "" is a legal one.
         """
         kept = {"cluster": self.cluster_id, "as_of": self.as_of_ms, **query}
-        asked = urlencode({name: value for name, value in kept.items() if value not in (None, "", False)})
+        told = {name: value for name, value in kept.items() if value is not None and (value != "" or name == "id")}
+        asked = urlencode(told)
         return f"{self.base}/{page}" + (f"?{asked}" if asked else "")
 
     @classmethod

@@ -1,0 +1,94 @@
+"""Names that mean harm: on every page they stay text, and links made of them lead back to what they name."""
+
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+
+from sexton.report.names import visible
+from tests.report.run_folder import HOSTILE_NAMES
+from tests.ui.worlds import PREFIX
+
+PAGES = ("/", "/groups?size=200", "/offsets?size=200", "/log", "/checks", "/runs")
+TAGS = set(
+    """
+    html head meta title link script body a div nav form label span input select option button output section header
+    h1 h2 h3 p b i small code bdi time ul li ol dl dt dd details summary table thead tbody tr th td svg rect line text
+    figure figcaption main noscript textarea fieldset legend progress
+    """.split()  # noqa: SIM905  # as a list it would be a line each
+)
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
+
+
+class Page(HTMLParser):
+    """Tags, attributes and links of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: set[str] = set()
+        self.titles: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+        for name, value in attrs:
+            if name in ("href", "src", "action", "hx-get", "hx-post"):
+                self.links.add(value or "")
+            if name == "title":
+                self.titles.add(value or "")
+
+
+def told(client: TestClient, path: str, **query: str) -> Page:
+    answer = client.get(PREFIX + path, params=query or None)
+    assert answer.status_code == 200, answer.text[:300]
+    assert not UNSEEN.search(answer.text)
+    page = Page(answer.text)
+    assert page.tags <= TAGS
+    assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
+    assert all(link.startswith((f"{PREFIX}/", "#")) for link in page.links)
+    return page
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_lists_show_them_as_text(client: TestClient, path: str) -> None:
+    told(client, path)
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:24]))
+def test_a_group_by_that_name_has_its_page(client: TestClient, name: str) -> None:
+    page = told(client, "/group", id=name)
+    assert visible(name) in page.titles
+
+
+def test_links_lead_to_what_they_name(client: TestClient) -> None:
+    """A list's links, taken as they are, answer with the very group: no name is lost on the way."""
+    links = [link for link in told(client, "/groups?size=200").links if link.startswith(f"{PREFIX}/group?")]
+    assert {parse_qs(urlsplit(link).query, keep_blank_values=True)["id"][0] for link in links} >= set(HOSTILE_NAMES)
+    for link in links:
+        assert client.get(link).status_code == 200
+        asked = urlsplit(link).query
+        found = client.get(f"{PREFIX}/api/group?{asked}").json()["group"]["group_id"]
+        assert found == parse_qs(asked, keep_blank_values=True)["id"][0]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:24]))
+def test_what_is_typed_comes_back_as_text(client: TestClient, name: str) -> None:
+    if len(name) > 5_000:
+        return
+    answer = client.get(f"{PREFIX}/offsets", params={"group": name, "topic": name})
+    assert answer.status_code == 200
+    page = Page(answer.text)
+    assert page.tags <= TAGS
+    assert not [attribute for attribute in page.attributes if attribute.startswith("on")]
+
+
+def test_json_tells_names_as_they_are(client: TestClient) -> None:
+    answer = client.get(f"{PREFIX}/api/groups", params={"size": 200})
+    assert answer.headers["content-type"] == "application/json"
+    assert {row["group_id"] for row in json.loads(answer.content)["rows"]} >= set(HOSTILE_NAMES)

@@ -1,0 +1,236 @@
+"""Pages tell what was published, in two languages, and their JSON tells the same."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from sexton.ui.app import HEADERS
+from tests.ui.lakes import WrittenLake, lake_at
+from tests.ui.worlds import DYING, FIRST_MS, GONE, HOUR_MS, LIVING, MAIN, OTHER, PREFIX, RUNS, app_over, client_of
+
+PAGES = ("/", "/groups", "/offsets", "/log", "/runs", "/checks", f"/group?id={LIVING}", f"/group?id={DYING}")
+PUBLISHED = FIRST_MS + HOUR_MS
+"""A run before that with the hostile names."""
+
+
+class Text(HTMLParser):
+    """What a page says, without its tags."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(html)
+
+    def handle_data(self, data: str) -> None:
+        self.found.append(data)
+
+    def __str__(self) -> str:
+        return " ".join(" ".join(self.found).split())
+
+
+def page(client: TestClient, path: str, **query: Any) -> str:
+    answer = client.get(PREFIX + path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def text(client: TestClient, path: str, **query: Any) -> str:
+    return str(Text(page(client, path, **{"as_of": PUBLISHED, **query})))
+
+
+def data(client: TestClient, path: str, **query: Any) -> Any:
+    answer = client.get(f"{PREFIX}/api{path}", params={"as_of": PUBLISHED, **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_in_every_language(client: TestClient, path: str, language: str) -> None:
+    html = page(client, path, **({"id": path.partition("=")[2]} if "=" in path else {}), lang=language)
+    assert f'<html lang="{language}">' in html
+    assert html.count("<h1>") == 1
+
+
+def test_what_every_answer_forbids(client: TestClient) -> None:
+    for path in ("/", "/api/runs", "/static/ui.js", "/groups?sort=evil", "/group?id=none"):
+        headers = client.get(PREFIX + path).headers
+        for name in ("Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"):
+            assert headers[name] == HEADERS[name], path
+    policy = HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_inline_and_nothing_from_elsewhere(client: TestClient, path: str) -> None:
+    html = page(client, path, **({"id": path.partition("=")[2]} if "=" in path else {}), as_of=PUBLISHED)
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|javascript:", html)
+    assert not re.search(r"(?:src|href)=\"(?!/sexton/|#)", html)
+
+
+def test_the_overview_counts(client: TestClient) -> None:
+    found = data(client, "/overview")
+    assert (found["group_count"], found["offset_count"], found["due"], found["pending"]) == (3, 5, 2, 1)
+    assert (found["orphan_count"], found["pinned"], found["left_topic"], found["behind_log_start"]) == (1, 1, 1, 1)
+    assert found["horizons"] == [0, 1, 1, 1]
+    assert sum(found["bins"]) + found["later"] + found["due"] + found["never"] == found["offset_count"]
+    assert [row["policy_verdict"] for row in found["by_policy"]] == ["expire", "hold"]
+    told = text(client, "/")
+    assert "2 due now" in told
+    assert "1 things worth knowing" in told
+
+
+def test_one_cluster_knows_nothing_of_another(client: TestClient) -> None:
+    assert data(client, "/overview", cluster=OTHER)["group_count"] == 1
+    assert [run["cluster_id"] for run in data(client, "/runs", cluster=OTHER)] == [OTHER]
+    assert client.get(f"{PREFIX}/api/group", params={"cluster": OTHER, "id": LIVING}).status_code == 404
+
+
+def test_an_instant_knows_nothing_later(client: TestClient) -> None:
+    assert [run["as_of_ms"] for run in data(client, "/runs")] == [PUBLISHED, FIRST_MS]
+    assert data(client, "/group/series", id=LIVING)["at_ms"] == [FIRST_MS, PUBLISHED]
+    assert "is gone" not in text(client, "/group", id=GONE)
+
+
+@pytest.mark.parametrize(
+    ("query", "groups"),
+    [
+        ({}, [DYING, GONE, LIVING]),
+        ({"q": "LIV"}, [LIVING]),
+        ({"q": "%"}, []),
+        ({"state": "Stable"}, [LIVING]),
+        ({"type": "Share"}, []),
+        ({"only": "due"}, [DYING]),
+        ({"only": "held"}, [DYING]),
+        ({"only": "orphans"}, [DYING]),
+        ({"only": "pinned"}, [LIVING]),
+        ({"only": "pending"}, [LIVING]),
+        ({"only": "empty"}, [GONE]),
+        ({"sort": "offset_count"}, [DYING, LIVING, GONE]),
+        ({"sort": "next_expires_at_ms"}, [DYING, GONE, LIVING]),
+        ({"size": 2, "page": 2}, [LIVING]),
+        ({"size": 2, "page": 99}, [LIVING]),
+    ],
+)
+def test_groups_are_found(client: TestClient, query: dict[str, Any], groups: list[str]) -> None:
+    assert [row["group_id"] for row in data(client, "/groups", **query)["rows"]] == groups
+
+
+@pytest.mark.parametrize(
+    ("query", "offsets"),
+    [
+        ({"group": "dying"}, [("old", 0), ("old", 1), ("old", 2)]),
+        ({"topic": "ORD"}, [("orders", 0), ("orders", 1)]),
+        ({"finding": "due"}, [("old", 0), ("old", 1)]),
+        ({"finding": "orphan"}, [("old", 0)]),
+        ({"finding": "held"}, [("old", 0)]),
+        ({"finding": "policy_due"}, [("old", 1)]),
+        ({"finding": "behind_log_start"}, [("old", 1)]),
+        ({"finding": "left_topic"}, [("old", 2)]),
+        ({"finding": "pinned"}, [("orders", 1)]),
+        ({"reason": "subscribed"}, [("orders", 0)]),
+        ({"group": "dying", "size": 2, "page": 2}, [("old", 2)]),
+        ({"sort": "topic", "size": 1}, [("old", 0)]),
+    ],
+)
+def test_offsets_are_found(client: TestClient, query: dict[str, Any], offsets: list[tuple[str, int]]) -> None:
+    rows = data(client, "/offsets", **query)["rows"]
+    assert [(row["topic"], row["partition"]) for row in rows] == offsets
+    assert all(row["committed_offset"] is not None for row in rows)
+
+
+def test_a_group_in_full(client: TestClient) -> None:
+    found = data(client, "/group", id=LIVING)
+    first, second = found["offsets"]["rows"]
+    assert (first["committed_offset"], first["log_end_offset"], first["lag"]) == (110, 300, 190)
+    assert (second["log_end_offset"], second["lag"], second["pinned_by_producer_id"]) == (None, None, 77)
+    assert found["total_lag"] == 190
+    assert [row["producer_id"] for row in found["pending"]] == [77]
+    told = text(client, "/group", id=LIVING)
+    assert "kept as long as that lasts" in told
+    assert "pinned by producer 77" in told
+
+
+def test_a_group_without_log_ends_has_no_lag(client: TestClient) -> None:
+    assert data(client, "/group", id=DYING)["total_lag"] is None
+
+
+def test_lag_over_time(client: TestClient) -> None:
+    found = data(client, "/group/series", id=LIVING, topic="orders", partition=0, as_of=FIRST_MS + 2 * HOUR_MS)
+    assert found["committed_offset"] == [100, 110, 120]
+    assert found["lag"] == [100, 190, 280]
+    assert data(client, "/group/series", id=GONE)["committed_offset"] == [None, None]
+
+
+def test_the_story_of_a_group_that_is_gone(client: TestClient) -> None:
+    told = text(client, "/group", id=GONE, as_of=FIRST_MS + 2 * HOUR_MS)
+    assert "There is no such group in this run." in told
+    events = data(client, "/group/story", id=GONE, as_of=FIRST_MS + 2 * HOUR_MS)["events"]
+    assert [event["kind"] for event in events] == ["vanished", "group_deleted", "appeared"]
+
+
+def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sexton.ui.history.RUNS_TOLD", 1)
+    found = data(client, "/group/story", id=LIVING)
+    assert (found["since_ms"], found["before_ms"]) == (PUBLISHED, PUBLISHED - 1)
+    older = data(client, "/group/story", id=LIVING, before=found["before_ms"])
+    assert (older["since_ms"], older["before_ms"]) == (FIRST_MS, None)
+    assert "Show older ones" in text(client, "/group", id=LIVING)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/group?id=none", 404),
+        ("/api/group?id=none", 404),
+        ("/static/vendor.json", 404),
+        ("/static/..%2fapp.py", 404),
+        ("/?as_of=1", 404),
+        ("/?cluster=none", 404),
+        ("/groups?sort=1;DROP", 422),
+        ("/groups?page=0", 422),
+        ("/groups?size=100000", 422),
+        ("/offsets?finding=x", 422),
+        ("/?as_of=99999999999999999999", 422),
+        ("/docs", 404),
+        ("/redoc", 404),
+        ("/openapi.json", 404),
+    ],
+)
+def test_what_is_not_there_or_not_to_be_asked(client: TestClient, path: str, status: int) -> None:
+    assert client.get(PREFIX + path).status_code == status
+
+
+def test_a_part_of_a_page_is_only_that_part(client: TestClient) -> None:
+    part = client.get(f"{PREFIX}/groups", headers={"HX-Request": "true", "HX-Target": "results"}).text
+    assert part.lstrip().startswith('<div id="results">')
+    assert "<html" not in part
+
+
+def test_nothing_published(tmp_path: Any) -> None:
+    lake: WrittenLake = lake_at(tmp_path)
+    with client_of(app_over(lake)) as client:
+        assert "Nothing is published yet" in client.get(f"{PREFIX}/").text
+        assert client.get(f"{PREFIX}/groups").status_code == 404
+        assert client.get(f"{PREFIX}/api/runs").json() == []
+
+
+def test_the_api_describes_itself(client: TestClient) -> None:
+    found = client.get(f"{PREFIX}/api/openapi.json").json()
+    assert {"/api/runs", "/api/overview", "/api/groups", "/api/group", "/api/offsets"} <= set(found["paths"])
+    assert all("description" in method for path in found["paths"].values() for method in path.values())
+
+
+def test_links_keep_cluster_and_instant(client: TestClient) -> None:
+    html = page(client, "/", cluster=MAIN, as_of=PUBLISHED)
+    links = re.findall(r'href="(/sexton/(?:groups|offsets|group)\?[^"]*)"', html)
+    assert links
+    assert all(f"cluster={MAIN}" in link and f"as_of={PUBLISHED}" in link for link in links)
+
+
+def test_the_newest_run_is_the_default(client: TestClient) -> None:
+    assert f'value="{RUNS - 1}"' in page(client, "/")

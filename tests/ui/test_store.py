@@ -1,0 +1,150 @@
+"""What the dashboard reads is what was published, each run whole; and what it keeps in memory has an end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.errors import NoCoverage
+from sexton.lake.branch import RunKey
+from sexton.tables import TABLES
+from sexton.ui import store as stores
+from sexton.ui.groups import GroupQuery, find_groups
+from sexton.ui.overview import overview
+from sexton.ui.store import Gone, Store, at
+from tests.ui.lakes import WrittenLake, as_table, create_table, lake_at, run_row
+from tests.ui.worlds import FIRST_MS, HOUR_MS, MAIN, OTHER, RUNS, key
+
+AGAIN = RunKey(cluster_id="c", as_of_ms=FIRST_MS, run_id="again")
+ONCE = RunKey(cluster_id="c", as_of_ms=FIRST_MS, run_id="once")
+
+
+def group(name: str) -> dict[str, Any]:
+    return {"group_id": name, "group_type": "Classic", "state": "Empty"}
+
+
+def names(store: Store, run: Any) -> list[str]:
+    return [row["group_id"] for row in store.rows(f"SELECT group_id FROM {store.table(run, 'groups')} ORDER BY 1")]
+
+
+def test_runs_of_every_cluster_oldest_first(store: Store) -> None:
+    assert [run.key for run in store.runs()] == [key(0), key(0, OTHER), *(key(number) for number in range(1, RUNS))]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "as_of_ms", "number"),
+    [(None, None, RUNS - 1), (MAIN, FIRST_MS, 0), (MAIN, FIRST_MS + HOUR_MS + 1, 1), (None, 2**62, RUNS - 1)],
+)
+def test_the_run_at_an_instant(store: Store, cluster_id: str | None, as_of_ms: int | None, number: int) -> None:
+    assert at(store.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms).key == key(number)
+
+
+@pytest.mark.parametrize(("cluster_id", "as_of_ms"), [(MAIN, FIRST_MS - 1), ("none such", None), (OTHER, 0)])
+def test_no_run_there(store: Store, cluster_id: str, as_of_ms: int | None) -> None:
+    with pytest.raises(NoCoverage):
+        at(store.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms)
+
+
+def test_nothing_was_ever_published(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, tables=())
+    assert Store(lambda: lake.lake).runs() == ()
+
+
+def test_a_new_run_is_seen_once_the_list_is_not_fresh(tmp_path: Path) -> None:
+    lake, now = lake_at(tmp_path), [0.0]
+    store = Store(lambda: lake.lake, clock=lambda: now[0])
+    lake.publish(ONCE, {"groups": [group("a")]})
+    assert len(store.runs()) == 1
+    lake.publish(key(5, "c"), {"groups": [group("a")]})
+    assert len(store.runs()) == 1
+    now[0] += stores.FRESH_S
+    assert [run.key for run in store.runs()] == [ONCE, key(5, "c")]
+
+
+def test_two_attempts_are_never_mixed(tmp_path: Path) -> None:
+    """The second attempt's rows stand beside the first's: whoever reads the first sees none of them."""
+    lake = lake_at(tmp_path)
+    lake.publish(ONCE, {"groups": [group("first")]})
+    lake.append("groups", as_table("groups", [group("second")], AGAIN))
+    store = Store(lambda: lake.lake)
+    (run,) = store.runs()
+    assert names(store, run) == ["first"]
+    assert [row["group_id"] for row in store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}")] == ["first"]
+
+
+def test_a_run_is_read_at_its_snapshot(tmp_path: Path) -> None:
+    """Another attempt has replaced the partition: the run's rows are still at the snapshot that `runs` names."""
+    lake = lake_at(tmp_path)
+    lake.publish(ONCE, {"groups": [group("first")]})
+    replace(lake, "groups", [group("second")])
+    store = Store(lambda: lake.lake)
+    assert names(store, store.runs()[0]) == ["first"]
+
+
+def test_a_run_whose_rows_were_replaced_is_gone(tmp_path: Path) -> None:
+    """Its snapshot is not there any more, and today's rows are another's: nothing is better than those."""
+    lake = lake_at(tmp_path)
+    lake.append("groups", as_table("groups", [group("second")], AGAIN))
+    named = [{"table": "groups", "snapshot_id": 1}]
+    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
+    store = Store(lambda: lake.lake)
+    with pytest.raises(Gone):
+        names(store, store.runs()[0])
+
+
+def test_a_snapshot_that_expired_is_read_from_today(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path)
+    lake.append("groups", as_table("groups", [group("first")], ONCE))
+    named = [{"table": "groups", "snapshot_id": 1}]
+    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
+    store = Store(lambda: lake.lake)
+    assert names(store, store.runs()[0]) == ["first"]
+
+
+def test_columns_declared_since_are_null(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path, tables=[name for name in TABLES if name != "offset_verdicts"])
+    old = TABLES["offset_verdicts"].arrow_schema()
+    for name in ("orphan", "left_topic", "behind_log_start", "pinned_by_producer_id"):
+        old = old.remove(old.get_field_index(name))
+    create_table(lake.catalog, "offset_verdicts", old)
+    verdict = {"group_id": "g", "topic": "t", "broker_verdict": "expire", "broker_reason": "expired"}
+    rows = as_table("offset_verdicts", [verdict], ONCE).select(old.names)
+    lake.catalog.load_table("sexton.offset_verdicts").append(rows)
+    named = [{"table": "offset_verdicts", "snapshot_id": 1}]
+    lake.append("groups", as_table("groups", [group("g")], ONCE))
+    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
+    store = Store(lambda: lake.lake)
+    (found,) = find_groups(store, store.runs()[0], GroupQuery()).rows
+    assert (found["due"], found["orphans"], found["left_topics"], found["pinned"]) == (1, 0, 0, 0)
+
+
+def test_a_place_with_patterns_in_its_name(tmp_path: Path) -> None:
+    """DuckDB takes * ? [ for patterns."""
+    lake = lake_at(tmp_path / "a[b]*'")
+    lake.publish(ONCE, {"groups": [group("a")]})
+    store = Store(lambda: lake.lake)
+    assert names(store, store.runs()[0]) == ["a"]
+
+
+def test_what_is_kept_has_an_end(world: WrittenLake) -> None:
+    store = Store(lambda: world.lake)
+    for _ in range(2):
+        for run in store.runs():
+            overview(store, run)
+    tables = store.rows("SELECT count(*) AS number FROM duckdb_tables()")[0]["number"]
+    assert len(store._computed) == stores.RUNS_KEPT
+    assert tables == 2 * stores.RUNS_KEPT
+
+
+def test_the_database_keeps_to_itself(store: Store) -> None:
+    import duckdb
+
+    for statement in ("INSTALL httpfs", "LOAD httpfs", "SET memory_limit='9GB'"):
+        with pytest.raises(duckdb.Error):
+            store.rows(statement)
+
+
+def replace(lake: WrittenLake, table: str, rows: list[dict[str, Any]]) -> None:
+    """Another attempt's rows in place of what is there."""
+    found = lake.catalog.load_table(f"sexton.{table}")
+    found.overwrite(as_table(table, rows, AGAIN))

@@ -1,0 +1,87 @@
+"""Every language has every word, and the pages ask for no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sexton.tables import TABLES
+from sexton.ui.groups import ONLY
+from sexton.ui.offsets import FINDINGS
+from sexton.ui.texts import LANGUAGES, choose, texts
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "include" / "sexton" / "ui" / "templates"
+ASKED = re.compile(r"""\bt\(\s*["']([a-z_.]+[a-z_])["']""")
+
+
+def test_all_languages_have_the_same_words() -> None:
+    keys = {language: set(texts(language).known) for language in LANGUAGES}
+    assert keys["en"] == keys["zh-CN"]
+
+
+@pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
+def test_all_languages_fill_in_the_same_values(language: str) -> None:
+    english = texts("en").known
+    for key, words in texts(language).known.items():
+        assert set(re.findall(r"{(\w+)}", words)) == set(re.findall(r"{(\w+)}", english[key])), key
+
+
+def test_pages_ask_for_words_that_are_there() -> None:
+    asked = {key for file in TEMPLATES.glob("*.html") for key in ASKED.findall(file.read_text("utf-8"))}
+    assert len(asked) > 100
+    assert asked <= set(texts("en").known)
+
+
+def test_what_no_page_asks_for_is_not_there() -> None:
+    told = "\n".join(file.read_text("utf-8") for folder in (TEMPLATES, TEMPLATES.parent) for file in folder.glob("*.*"))
+    kinds = (
+        "reason.",
+        "cause.",
+        "load.",
+        "verdict.",
+        "orphan.",
+        "changes.",
+        "event.",
+        "severity.",
+        "error.",
+        "only.",
+        "finding.",
+        "outcome.",
+        "action.",
+    )
+    unused = [key for key in texts("en").known if f'"{key}"' not in told and f"'{key}'" not in told]
+    assert [key for key in unused if not key.startswith(kinds)] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_codes_of_the_tables_have_words(language: str) -> None:
+    known = texts(language).known
+    verdicts, changes = TABLES["offset_verdicts"], TABLES["offset_changes"]
+    codes = {
+        "reason": verdicts.column("broker_reason").allowed,
+        "verdict": (*verdicts.column("policy_verdict").allowed, *verdicts.column("broker_verdict").allowed),
+        "orphan": verdicts.column("orphan").allowed,
+        "changes": verdicts.column("changes_by").allowed,
+        "event": changes.column("kind").allowed,
+        "load": TABLES["load_profile"].column("load_outcome").allowed,
+        "only": ONLY,
+        "finding": FINDINGS,
+    }
+    missing = [
+        f"{kind}.{code}" for kind, all_codes in codes.items() for code in all_codes if f"{kind}.{code}" not in known
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "remembered", "accepted", "chosen"),
+    [
+        ("zh-CN", "en", "en", "zh-CN"),
+        (None, "zh-CN", "en", "zh-CN"),
+        (None, None, "fr, zh-TW;q=0.8, en;q=0.7", "zh-CN"),
+        (None, None, "de, en-GB", "en"),
+        ("../en", "<script>", None, "en"),
+    ],
+)
+def test_choosing(asked: str | None, remembered: str | None, accepted: str | None, chosen: str) -> None:
+    assert choose(asked, remembered, accepted) == chosen

@@ -1,0 +1,189 @@
+"""A small published lake in which every page has something to tell, and the app over it for whoever a test lets in."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.testclient import TestClient
+
+from sexton.lake.branch import RunKey
+from sexton.ui.access import Access
+from sexton.ui.app import make_app
+from sexton.ui.store import Store
+from tests.report.run_folder import HOSTILE_NAMES
+from tests.ui.lakes import RETENTION_MS, Row, WrittenLake, lake_at
+
+HOUR_MS = 3_600_000
+FIRST_MS = 1_795_262_400_000
+MAIN, OTHER = "cluster-1", "cluster-2"
+RUNS = 4
+PREFIX = "/sexton"
+PLAN_ID = "ab" * 32
+LIVING, DYING, GONE = "living", "dying", "gone"
+"""Groups: one with members and a pending offset, one that loses two of its three offsets, one that goes."""
+
+
+def key(number: int, cluster_id: str = MAIN) -> RunKey:
+    return RunKey(cluster_id=cluster_id, as_of_ms=FIRST_MS + number * HOUR_MS, run_id=f"{cluster_id}-run-{number}")
+
+
+def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> WrittenLake:
+    """RUNS hourly runs of one cluster, whose last has groups, topics and members by all those names; one of another."""
+    lake = lake_at(folder)
+    for number in range(RUNS):
+        tables = _tables(key(number), number, names if number == RUNS - 1 else ())
+        lake.publish(key(number), tables, warnings=["look here"] if number else [], plan_id=PLAN_ID)
+    lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
+    return lake
+
+
+def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[Row]]:
+    as_of_ms = run.as_of_ms
+    groups = [
+        _group(LIVING, 2, state="Stable", member_count=1, pending_count=1, log_partition=1, protocol_type="consumer"),
+        _group(DYING, 3),
+        *([_group(GONE, 0)] if number < 2 else []),
+        *(_group(name, 1) for name in names),
+    ]
+    offsets = [
+        _offset(LIVING, "orders", 0, 100 + 10 * number, as_of_ms, log_partition=1),
+        _offset(LIVING, "orders", 1, 7, as_of_ms, log_partition=1),
+        *(_offset(DYING, "old", partition, 5, as_of_ms) for partition in range(3)),
+        *(_offset(name, name, 0, 1, as_of_ms, metadata=name) for name in names),
+    ]
+    verdicts = [
+        _kept(LIVING, "orders", 0, "subscribed", log_partition=1, changes_by="subscription"),
+        _kept(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77),
+        _due(DYING, 0, as_of_ms, orphan="topic_gone", policy_verdict="hold", policy_rule="legal", policy_owner="law"),
+        _due(
+            DYING, 1, as_of_ms, policy_verdict="expire", policy_rule="ci", policy_reason="idle", behind_log_start=True
+        ),
+        _kept(DYING, "old", 2, "not_due", broker_expires_at_ms=as_of_ms + HOUR_MS, left_topic=True),
+        *(
+            _kept(
+                name, name, 0, "not_due", policy_rule=name, policy_owner=name, policy_reason=name, policy_verdict="keep"
+            )
+            for name in names
+        ),
+    ]
+    return {
+        "groups": groups,
+        "committed_offsets": offsets,
+        "offset_verdicts": verdicts,
+        "pending_offsets": [_offset(LIVING, "orders", 1, 9, as_of_ms, log_partition=1, producer_id=77)],
+        "members": [
+            {
+                "group_id": LIVING,
+                "member_id": "m-1",
+                "client_id": "app",
+                "client_host": "/10.0.0.1",
+                "log_partition": 1,
+            },
+            *(
+                {
+                    "group_id": name,
+                    "member_id": name,
+                    "client_id": name,
+                    "client_host": name,
+                    "group_instance_id": name,
+                    "subscribed_topics": [name],
+                    "assignment": [f"{name}-0"],
+                }
+                for name in names
+            ),
+        ],
+        "open_transactions": [
+            {
+                "producer_id": 77,
+                "log_partition": 1,
+                "first_log_offset": 3,
+                "last_log_offset": 3,
+                "first_timestamp_ms": as_of_ms - 5_000,
+                "group_ids": [LIVING, *names],
+            },
+        ],
+        "offset_changes": [
+            _change(LIVING, "orders", 0, "set", as_of_ms, new_committed_offset=100 + 10 * number, log_partition=1),
+            *([_change(GONE, "old", 0, "group_deleted", as_of_ms, old_committed_offset=3)] if number == 2 else []),
+            *(
+                _change(name, name, 0, "ambiguous", as_of_ms, evidence=name, candidates=[name], by_plan_id=name or "x")
+                for name in names
+            ),
+        ],
+        "load_profile": [
+            {"log_partition": 0, "bytes": 1_000, "records": 9, "load_outcome": "loaded", "hot_groups": list(names[:1])},
+            {
+                "log_partition": 1,
+                "records": 5,
+                "load_would_fail": True,
+                "load_failure": names[0] if names else "why",
+                "load_outcome": "not_coordinator",
+                "undecodable": 1,
+                "stray_groups": 2,
+                "first_unstable_log_offset": 3,
+            },
+        ],
+        "topic_partitions": [
+            {"topic": "orders", "partition": 0, "log_start_offset": 0, "log_end_offset": 200 + 100 * number},
+        ],
+        "expiry_forecast": [
+            {"group_id": DYING, "horizon_days": 1, "by": "broker", "offset_count": 3, "is_whole_group": True},
+            *({"group_id": name, "horizon_days": 7, "by": f"rule:{name}", "offset_count": 1} for name in names),
+        ],
+        "dq_results": [
+            {"table": "groups", "expectation": "key is unique", "severity": "critical", "success": True},
+            *(
+                {"table": name, "expectation": name, "severity": "warning", "success": False, "observed": name}
+                for name in names[:4]
+            ),
+        ],
+        "undecodable_records": [{"log_partition": 1, "reason": "bad_crc"}],
+    }
+
+
+def _group(group_id: str, offset_count: int, **values: Any) -> Row:
+    return {"group_id": group_id, "group_type": "Classic", "state": "Empty", "offset_count": offset_count, **values}
+
+
+def _offset(group_id: str, topic: str, partition: int, offset: int, as_of_ms: int, **values: Any) -> Row:
+    where = {"group_id": group_id, "topic": topic, "partition": partition}
+    return {**where, "committed_offset": offset, "commit_timestamp_ms": as_of_ms - HOUR_MS, **values}
+
+
+def _kept(group_id: str, topic: str, partition: int, reason: str, **values: Any) -> Row:
+    where = {"group_id": group_id, "topic": topic, "partition": partition}
+    return {**where, "broker_verdict": "keep", "broker_reason": reason, **values}
+
+
+def _due(group_id: str, partition: int, as_of_ms: int, **values: Any) -> Row:
+    where = {"group_id": group_id, "topic": "old", "partition": partition}
+    told = {"broker_verdict": "expire", "broker_reason": "expired", "broker_expires_at_ms": as_of_ms - HOUR_MS}
+    return {**where, **told, "base_timestamp_ms": as_of_ms - HOUR_MS - RETENTION_MS, **values}
+
+
+def _change(group_id: str, topic: str, partition: int, kind: str, as_of_ms: int, **values: Any) -> Row:
+    where = {"group_id": group_id, "topic": topic, "partition": partition, "kind": kind}
+    return {**where, "timestamp_ms": as_of_ms - 1_000, "log_offset": 1, **values}
+
+
+def allow() -> None:
+    """Lets everybody through."""
+
+
+def refuse(status: int) -> Callable[[Request], None]:
+    def refuse_all(request: Request) -> None:
+        raise HTTPException(status_code=status, detail="no")
+
+    return refuse_all
+
+
+def app_over(lake: WrittenLake, *, reading: Any = allow, planning: Any = allow) -> FastAPI:
+    """The dashboard, mounted as Airflow mounts it."""
+    root = FastAPI()
+    root.mount(PREFIX, make_app(Store(lambda: lake.lake), Access(reading=reading, planning=planning)))
+    return root
+
+
+def client_of(app: FastAPI, **options: Any) -> TestClient:
+    return TestClient(app, base_url="http://dashboard", raise_server_exceptions=True, **options)

@@ -32,6 +32,7 @@ from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.snapshot_log import run as run_snapshot
 from sexton.stages.spark import Engine
 from tests.integration.streams_client import streams_member
+from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
 LOG_PARTITIONS = 4
@@ -56,7 +57,7 @@ def restore_broker(
 
 @pytest.fixture(scope="module")
 def there(restore_broker: EmbeddedBroker) -> ClientConfig:
-    """A cluster with two topics of some records."""
+    """A cluster with two topics of some records, and a first group: with it the coordinators are there."""
     config = client_config({}, bootstrap_servers=restore_broker.bootstrap_servers)
     admin = AdminClient({**config.for_confluent(), **QUIET})
     for made in admin.create_topics([NewTopic(ORDERS, 3, 1), NewTopic(CLICKS, 1, 1)]).values():
@@ -66,6 +67,7 @@ def there(restore_broker: EmbeddedBroker) -> ClientConfig:
         for _ in range(RECORDS):
             producer.produce(topic, b"x", partition=partition)
     producer.flush(TIMEOUT_S)
+    commit(config, group_id="first", count=1)
     return config
 
 

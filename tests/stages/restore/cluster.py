@@ -4,6 +4,7 @@ It answers a commit by Kafka's rules for one without a member, written down anew
 are not held against themselves. `between` is called before every call; answers may be lost on either way.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ class SimulatedCluster:
         self.between("group")
         found = self.groups.get(group_id)
         if found is None:
-            return GroupView(group_id=group_id, offsets={})
+            return GroupView(group_id=group_id, offsets={}, looked_at_s=time.perf_counter())
         is_share = found.group_type == "Share"
         return GroupView(
             group_id=group_id,
@@ -60,6 +61,7 @@ class SimulatedCluster:
             member_count=found.members,
             offsets={} if is_share else dict(found.offsets),
             unstable=frozenset(found.pending),
+            looked_at_s=time.perf_counter(),
         )
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:

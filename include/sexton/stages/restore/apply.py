@@ -194,13 +194,12 @@ class _Work:
         self._ledger.intent(Intent(step=self._step, action="restore", items=items, checks=checks), at_ms=self._now_ms())
         topics = self._port.topics(sorted({row.topic for _, row in some}))
         view = self._port.group(group_id)
-        looked_at = time.perf_counter()
         results = self._check(some, view, topics)
         wanted = [(position, row) for position, row in some if (row.log_partition, position) not in results]
         window_ms = None
         if wanted:
             answered, why_not = self._commit(group_id, wanted)
-            window_ms = (time.perf_counter() - looked_at) * 1000
+            window_ms = (time.perf_counter() - view.looked_at_s) * 1000
             self._windows_ms.append(window_ms)
             if why_not is None:
                 results |= self._settled(wanted, since=log_end, answered=answered)

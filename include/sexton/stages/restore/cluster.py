@@ -1,5 +1,6 @@
 """A real cluster behind RestorePort: each question is one or a few requests."""
 
+import time
 from collections.abc import Iterable, Mapping
 
 from sexton.coordinator.decoding import OFFSET_TYPES
@@ -48,10 +49,11 @@ class KafkaPort:
         try:
             now = self._cluster.group_now(group_id)
             unstable = self._cluster.committed(group_id, require_stable=True)
+            looked_at_s = time.perf_counter()
             offsets = self._cluster.committed(group_id, require_stable=False)
         except (GroupError, NotAllowed) as error:
             told = f"{error.error_name}: {error.fix}" if error.fix else error.error_name
-            return GroupView(group_id=group_id, offsets={}, error=told)
+            return GroupView(group_id=group_id, offsets={}, error=told, looked_at_s=time.perf_counter())
         state = now.state or "Empty"
         return GroupView(
             group_id=group_id,
@@ -61,6 +63,7 @@ class KafkaPort:
             member_count=int(state != "Empty") if now.member_count is None else now.member_count,
             offsets={key: _value(found) for key, found in offsets.items() if found.error_code == 0},
             unstable=frozenset(key for key, found in unstable.items() if found.error_code == UNSTABLE),
+            looked_at_s=looked_at_s,
         )
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:

@@ -17,8 +17,8 @@ class GroupView:
 
     `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). Where the
     number of members is not told, it is 1 unless the group is Empty. A group that is not there has neither members nor
-    offsets. `error` is Kafka's name for why nothing is told at all. `looked_at_s` is when the offsets were asked for, by
-    time.perf_counter: what reaches the coordinator after it is not seen here.
+    offsets. `error` is Kafka's name for why nothing is told at all. `looked_at_s` is when the offsets were asked for,
+    by time.perf_counter: what reaches the coordinator after it is not seen here.
     """
 
     group_id: str

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs
 from sexton.settings import environment
 from sexton.stages import publish_tables, validate_tables
+from sexton.stages.outlook import offsets_of_folder, offsets_of_lake, outlook_of_folder, outlook_of_lake
 from sexton.stages.plan_files import plans_of, read_plan
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
+from sexton.stages.what_if import Rules, published_folder, what_if
 from tests.archived import CLUSTER, Archive
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.stages.archive_runs import instant, minute
@@ -32,6 +35,7 @@ from pathlib import Path
 from sexton.stages.plan_files import keep_plan, own_plan
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
+from sexton.stages.what_if import Rules, published_folder, what_if
 from tests.archived import Archive
 from tests.stages.plan_runs import planned
 
@@ -78,6 +82,22 @@ def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path)
     before = files(archive.folder)
     publish_tables.run(iceberg, RunFolder(tmp_path / "run"))
     assert files(archive.folder) == before
+
+
+def test_the_published_tables_answer_as_the_run_folder(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    planned(iceberg, tmp_path / "run", archive_of_commits(tmp_path / "archive"))
+    published(iceberg, lake, tmp_path / "run")
+    folder, record = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").read_run()
+    run = next(run for run in published_runs(lake, CLUSTER) if run.key.as_of_ms == record.as_of_ms)
+    here, there = outlook_of_folder(folder, record), outlook_of_lake(lake, run)
+    assert (there.groups(), there.horizons()) == (here.groups(), here.horizons())
+    assert len(here.groups()) == 3
+    assert offsets_of_lake(lake, run, "c") == offsets_of_folder(folder, record, "c")
+    rules = Rules(retention_ms=record.retention_ms, policy=None, told_by="")
+    longer = replace(rules, retention_ms=1_000 * record.retention_ms)
+    again = what_if(*published_folder(lake, run, tmp_path / "again"), in_force=rules, proposed=longer)
+    assert again == what_if(folder, record, in_force=rules, proposed=longer)
+    assert again.counts()["offsets_spared"] == 4
 
 
 def test_an_empty_plan_is_not_kept(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:

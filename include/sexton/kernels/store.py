@@ -29,6 +29,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels.apply import store_text, waiting_row
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import be32, copy_bytes, pointer
+from sexton.kernels.parquet import write_table
 from sexton.kernels.rules import new_state_of
 from sexton.kernels.scan import T_SIZE
 from sexton.kernels.table import (
@@ -460,9 +461,3 @@ def write_parquet(tables: Tables, folder: Path) -> None:
 def read_parquet(folder: Path) -> Tables:
     """What `write_parquet` wrote."""
     return {path.stem: pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))}
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """One Parquet file. Only texts get dictionaries: offsets and timestamps hardly repeat."""
-    texts = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
-    pq.write_table(table, path, compression="zstd", use_dictionary=texts or False)

@@ -99,7 +99,7 @@ def write_changes(
     fs, root = filesystem(source.uri)
     removed, restored = (
         _by_log_partition(acts, source, interval.since_ms, record.as_of_ms)
-        for acts in acts_of(fs, root, source.cluster_id)
+        for acts in acts_of(fs, root, source.cluster_id, since_ms=interval.since_ms - _MARGIN_MS)
     )
     known = known_of(
         newest_facts(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
 from sexton.errors import UsageError
+from sexton.kernels.parquet import write_table
 from sexton.log.place import Place
 from sexton.tables import TABLES
 
@@ -167,7 +168,7 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """As `write_bytes`, for a table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    pq.write_table(table, part, compression="zstd")
+    write_table(table, part)
     part.replace(path)
 
 

@@ -238,9 +238,13 @@ def test_acts(tmp_path: Path) -> None:
     assert removed == {
         ("g", "t", 0): [Act(**act, intent_at_ms=T0 + 7, outcome_at_ms=T0 + 7)],
         ("g", "t", 1): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)],
-        ("g", "t", 4): [Act(**act, intent_at_ms=T0 + 1)],
+        ("g", "t", 4): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 1 + 3_600_000)],
     }
     assert restored == {("g", "t", 3): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)]}
+    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 3_600_000) == (removed, restored), "it is not closed"
+    book.close({}, at_ms=T0 + 10)
+    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 10) == (removed, restored)
+    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 11) == ({}, {})
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ from sexton.stages.apply.owner import is_dead, this_process
 
 _NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
 _AT_ONCE = 8
+_LATEST_MS = 3_600_000
 _LOOK_INTO = "restore it from a copy of the archive"
 
 
@@ -72,6 +73,14 @@ class Ledger:
             found = list(pool.map(self._read, names))
         _check_chain([entry for entry, _ in found], [digest for _, digest in found], place=self.folder)
         return [entry for entry, _ in found]
+
+    def is_over(self, *, before_ms: int) -> bool:
+        """Whether its newest attempt was closed before then, so that it tells of nothing since."""
+        names = self._names()
+        if not names:
+            return True
+        last, _ = self._read(names[-1])
+        return last.kind == "close" and last.at_ms < before_ms
 
     def claim(
         self,
@@ -176,17 +185,21 @@ def ledgers_folder(root: str, cluster_id: str) -> str:
 
 
 def acts_of(
-    fs: pafs.FileSystem, root: str, cluster_id: str
+    fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
 ) -> tuple[dict[OffsetKey, list[Act]], dict[OffsetKey, list[Act]]]:
     """Everything that our plans removed and put back, by the offset that it was about: (removed, restored).
 
     An act is told by the broker's clock where the record was found in the log, else by that of who did it. What was
-    intended and has no outcome yet may have been done at any time since.
+    intended and has no outcome may have been done within an hour from then on: no broker keeps a request for longer. A
+    ledger that was closed before `since_ms` is not read.
     """
     removed: dict[OffsetKey, list[Act]] = {}
     restored: dict[OffsetKey, list[Act]] = {}
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        for action, key, act in _acts(plan_id, Ledger(fs, root, cluster_id, plan_id).entries()):
+        ledger = Ledger(fs, root, cluster_id, plan_id)
+        if since_ms is not None and ledger.is_over(before_ms=since_ms):
+            continue
+        for action, key, act in _acts(plan_id, ledger.entries()):
             acts = removed if action == "tombstone" else restored
             if act not in acts.setdefault(key, []):
                 acts[key].append(act)
@@ -235,11 +248,13 @@ def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, Offs
     """What was written, and what may have been. Offsets that only a race took along are named by no intent."""
     told = told_of(entries)
     items = {item.place: (each.intent.action, item) for each in told for item in each.intent.items}
-    begun_ms = {item.place: each.entry.at_ms for each in told for item in each.intent.items}
+    first_ms = {item.place: each.entry.at_ms for each in told for item in each.intent.items}
     for each in told:
         for item in each.intent.items:
             if item.key is not None and each.is_open_for(item):
-                yield each.intent.action, item.key, Act(plan_id=plan_id, intent_at_ms=each.entry.at_ms)
+                begun_ms = each.entry.at_ms
+                act = Act(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
+                yield each.intent.action, item.key, act
     for entry in entries:
         if not isinstance(entry.body, StepOutcome):
             continue
@@ -249,7 +264,7 @@ def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, Offs
             if item.key is None or result.outcome not in WRITTEN:
                 continue
             at_ms = result.written_timestamp_ms
-            span = (begun_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
+            span = (first_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
             yield action, item.key, Act(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
 
 

@@ -62,6 +62,8 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
 
     Some groups at the head of each log partition tell it; of a log with few groups all are asked.
     """
+    if not source.segments:  # nothing was written before that instant
+        return source.partition_count
     highest = max(source.segments)
     if source.partition_count is not None:
         if source.partition_count <= highest:

@@ -10,9 +10,20 @@ from fastapi.testclient import TestClient
 
 from sexton.report.names import visible
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.ui.worlds import PREFIX
+from tests.ui.worlds import PLAN_IDS, PREFIX
 
-PAGES = ("/", "/groups?size=200", "/offsets?size=200", "/log", "/checks", "/runs")
+PAGES = (
+    "/",
+    "/groups?size=200",
+    "/offsets?size=200",
+    "/log",
+    "/checks",
+    "/runs",
+    "/plans",
+    f"/plans/{PLAN_IDS[3]}",
+    f"/ledger/{PLAN_IDS[3]}",
+    "/what-if",
+)
 TAGS = set(
     """
     html head meta title link script body a div nav form label span input select option button output section header
@@ -51,7 +62,7 @@ def told(client: TestClient, path: str, **query: str) -> Page:
     page = Page(answer.text)
     assert page.tags <= TAGS
     assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
-    assert all(link.startswith((f"{PREFIX}/", "#")) for link in page.links)
+    assert all(link.startswith((f"{PREFIX}/", "#", "/dags/apply_tombstones")) for link in page.links)
     return page
 
 

@@ -12,14 +12,15 @@ from sexton.ui.access import Access
 from sexton.ui.app import make_app
 from sexton.ui.store import Store
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.ui.lakes import RETENTION_MS, Row, WrittenLake, lake_at
+from tests.ui.lakes import RETENTION_MS, Row, WrittenLake, as_table, lake_at
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_795_262_400_000
 MAIN, OTHER = "cluster-1", "cluster-2"
 RUNS = 4
 PREFIX = "/sexton"
-PLAN_ID = "ab" * 32
+PLAN_IDS = tuple(f"{number}f" * 32 for number in range(RUNS))
+"""The plan of each run."""
 LIVING, DYING, GONE = "living", "dying", "gone"
 """Groups: one with members and a pending offset, one that loses two of its three offsets, one that goes."""
 
@@ -33,7 +34,8 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
     lake = lake_at(folder)
     for number in range(RUNS):
         tables = _tables(key(number), number, names if number == RUNS - 1 else ())
-        lake.publish(key(number), tables, warnings=["look here"] if number else [], plan_id=PLAN_ID)
+        lake.publish(key(number), tables, warnings=["look here"] if number else [], plan_id=PLAN_IDS[number])
+    lake.append("apply_ledger", as_table("apply_ledger", _ledger(names), key(RUNS - 1)))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
 
@@ -138,8 +140,39 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
                 for name in names[:4]
             ),
         ],
+        "tombstones": [
+            _tombstone(number, 0, DYING, "old", 0),
+            *([_tombstone(number, 1, DYING, "old", number)] if number else []),
+            *(_tombstone(number, 2 + place, name, name, 0, cause=f"rule:{name}") for place, name in enumerate(names)),
+        ],
         "undecodable_records": [{"log_partition": 1, "reason": "bad_crc"}],
     }
+
+
+def _tombstone(number: int, position: int, group_id: str, topic: str, partition: int, **values: Any) -> Row:
+    where = {"group_id": group_id, "topic": topic, "partition": partition}
+    told = {"plan_id": PLAN_IDS[number], "position": position, "record_type": 1, "cause": "broker_retention"}
+    return {**where, **told, "target_committed_offset": 5, **values}
+
+
+def _ledger(names: tuple[str, ...]) -> list[Row]:
+    """The plan of run 1: its first item done, its second refused and then done; of run 3 items by those names."""
+    done = [
+        _acted(PLAN_IDS[1], 0, 1, "done", DYING, before={"committed_offset": 5}),
+        _acted(PLAN_IDS[1], 1, 1, "refused", DYING, error="GROUP_SUBSCRIBED_TO_TOPIC"),
+        _acted(PLAN_IDS[1], 1, 2, "done", DYING),
+    ]
+    hostile = [
+        _acted(PLAN_IDS[3], 2 + place, 1, "not_done", name, error=name, topic=name, approved_by=name)
+        for place, name in enumerate(names)
+    ]
+    return [*done, *hostile]
+
+
+def _acted(plan_id: str, position: int, attempt: int, outcome: str, group_id: str, **values: Any) -> Row:
+    told = {"plan_id": plan_id, "action": "tombstone", "position": position, "attempt": attempt, "outcome": outcome}
+    who = {"group_id": group_id, "topic": "old", "partition": position, "approved_by": "ada"}
+    return {**told, **who, "intent_at_ms": FIRST_MS + attempt, "outcome_at_ms": FIRST_MS + attempt, **values}
 
 
 def _group(group_id: str, offset_count: int, **values: Any) -> Row:

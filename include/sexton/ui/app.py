@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
-from sexton.ui import api, pages
+from sexton.ui import api, pages, plan_routes, what_if_routes
 from sexton.ui.access import Access, same_origin
 from sexton.ui.rendering import render
 from sexton.ui.store import Gone, Store
@@ -45,8 +45,10 @@ def make_app(store: Store, access: Access) -> FastAPI:
         dependencies=[Depends(access.reading), Depends(same_origin)],
     )
     app.state.store = store
-    app.include_router(api.router)
-    app.include_router(pages.router)
+    for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages):
+        app.include_router(router)
+    for router in (plan_routes.api, plan_routes.pages):
+        app.include_router(router, dependencies=[Depends(access.planning)])
     app.middleware("http")(_forbid)
     app.add_exception_handler(SextonError, _tell)
     app.add_exception_handler(HTTPException, _answer)

@@ -5,9 +5,12 @@ not on this machine's disk it reads through the file system that pyiceberg would
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from glob import escape
 from typing import TYPE_CHECKING, Any
+
+from sexton.tables import TABLES
+from sexton.tables.ddl import spark_type
 
 if TYPE_CHECKING:
     import duckdb
@@ -112,12 +115,22 @@ def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values)) or "NULL"
 
 
-def name(column: str) -> str:
-    """A column's name in SQL."""
+def declared(table: str, there: Collection[str]) -> list[str]:
+    """The columns of a table as it is declared, for SELECT; those that are not `there` are NULL."""
+    columns = [(column.name, spark_type(column.type)) for column in TABLES[table].all_columns]
+    return [_name(column) if column in there else f"{_nothing(kind)} AS {_name(column)}" for column, kind in columns]
+
+
+def no_rows(table: str) -> str:
+    """What stands in SQL for a table without a row."""
+    return f"(SELECT {', '.join(declared(table, ()))} WHERE false)"
+
+
+def _name(column: str) -> str:
     return f'"{column}"'
 
 
-def nothing(kind: str) -> str:
+def _nothing(kind: str) -> str:
     """NULL of a type that is told as Spark SQL tells it."""
     return f"CAST(NULL AS {_type(kind)})"
 
@@ -128,7 +141,7 @@ def _type(kind: str) -> str:
     if kind.startswith("STRUCT<"):
         fields = kind[len("STRUCT<") : -1].split(", ")
         named = [field.replace("`", "").split(": ") for field in fields]
-        return f"STRUCT({', '.join(f'{name(field)} {_type(inner)}' for field, inner in named)})"
+        return f"STRUCT({', '.join(f'{_name(field)} {_type(inner)}' for field, inner in named)})"
     return {"STRING": "VARCHAR", "INT": "INTEGER", "BINARY": "BLOB"}.get(kind, kind)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 PREFIX = "/sexton"
+"""As in view.py, which a plugin would have to import."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -42,11 +43,14 @@ class Later:
 
 def dashboard() -> Application:
     """The dashboard of this deployment's lake."""
+    import logging
+
     from sexton.lake.catalog import open_lake
     from sexton.ui.access import airflow_access
     from sexton.ui.app import make_app
     from sexton.ui.store import Store
 
+    logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it has a line to say for each table that is opened
     return make_app(Store(open_lake), airflow_access())
 
 

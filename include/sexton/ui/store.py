@@ -18,9 +18,7 @@ from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of
-from sexton.tables import TABLES
-from sexton.tables.ddl import spark_type
-from sexton.ui.database import Database, Rows, name, nothing, text
+from sexton.ui.database import Database, Rows, declared, no_rows, text
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -74,14 +72,11 @@ class Store:
 
     def runs(self) -> tuple[PublishedRun, ...]:
         """Every published run of every cluster, oldest as_of first; none where nothing was ever published."""
-        from pyiceberg.exceptions import NoSuchTableError
-
         location, runs = self._runs
         if self._clock() - self._looked_at < FRESH_S:
             return runs
-        try:
-            table = load(self.lake, "runs")
-        except (NoCoverage, NoSuchTableError):
+        table = self._load("runs")
+        if table is None:
             return ()
         if location != table.metadata_location:
             runs = self._read_runs(table)
@@ -103,6 +98,16 @@ class Store:
         """
         ids = sorted(run.key.run_id for run in runs)
         return self._source((table, *ids), lambda: self._plan_several(runs, table, ids))
+
+    def today(self, table: str) -> str:
+        """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
+        from pyiceberg.expressions import AlwaysTrue
+
+        found = self._load(table)
+        if found is None:
+            return no_rows(table)
+        key = (table, found.metadata_location)
+        return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
         """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
@@ -133,12 +138,6 @@ class Store:
 
         return self.computed(run, label, make)
 
-    def forget(self, run: PublishedRun) -> None:
-        """Plan anew where a run's files are: a run's rows may have been rewritten elsewhere since."""
-        with self._lock:
-            for key in [key for key in self._sources if run.key.run_id in key]:
-                del self._sources[key]
-
     def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
         """The rows of `runs`; a file that was read before is not read again."""
         from pyiceberg.expressions import AlwaysTrue
@@ -160,7 +159,9 @@ class Store:
         return found
 
     def _plan(self, run: PublishedRun, table: str) -> str:
-        found = load(self.lake, table)
+        found = self._load(table)
+        if found is None:
+            return no_rows(table)
         snapshot_id = run.snapshots.get(table)
         if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
             snapshot_id = None
@@ -172,10 +173,21 @@ class Store:
     def _plan_several(self, runs: Sequence[PublishedRun], table: str, ids: Sequence[str]) -> str:
         from pyiceberg.expressions import And, EqualTo, In
 
-        found = load(self.lake, table)
+        found = self._load(table)
+        if found is None:
+            return no_rows(table)
         where = And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", {run.key.as_of_ms for run in runs}))
         listed = ", ".join(map(text, ids))
         return self._scan(found, table, data_files(found, where, None), where=f"run_id IN ({listed})")
+
+    def _load(self, table: str) -> "IcebergTable | None":
+        """A table as it is now; None where the lake has none: nothing is published yet, or an older release did."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return load(self.lake, table)
+        except (NoCoverage, NoSuchTableError):
+            return None
 
     def _source(self, key: tuple[str, ...], plan: Callable[[], str]) -> str:
         with self._lock:
@@ -193,17 +205,12 @@ class Store:
         self, found: "IcebergTable", table: str, paths: Sequence[str], *, where: str = "true", with_name: bool = False
     ) -> str:
         """A subquery over data files in the declared shape: columns declared since they were written are NULL."""
-        declared = [(column.name, spark_type(column.type)) for column in TABLES[table].all_columns]
         if not paths:
-            return (
-                f"(SELECT {', '.join(f'{nothing(kind)} AS {name(column)}' for column, kind in declared)} WHERE false)"
-            )
+            return no_rows(table)
         read = self.database.reading(paths, found.io.properties, with_name=with_name)
         there = {row["column_name"] for row in self.rows(f"DESCRIBE SELECT * FROM {read}")}
-        columns = [
-            name(column) if column in there else f"{nothing(kind)} AS {name(column)}" for column, kind in declared
-        ]
-        return f"(SELECT {', '.join([*columns, *(['filename'] if with_name else [])])} FROM {read} WHERE {where})"
+        columns = [*declared(table, there), *(["filename"] if with_name else [])]
+        return f"(SELECT {', '.join(columns)} FROM {read} WHERE {where})"
 
 
 def at(runs: Sequence[PublishedRun], *, cluster_id: str | None, as_of_ms: int | None) -> PublishedRun:

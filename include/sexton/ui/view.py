@@ -9,6 +9,9 @@ from sexton.lake.read import PublishedRun
 from sexton.ui.store import Store, at, of_cluster
 from sexton.ui.texts import Texts
 
+PREFIX = "/sexton"
+"""Where the dashboard is mounted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -70,6 +73,10 @@ class View:
         asked = {**dict(self.asked), **changes}
         told = urlencode({name: value for name, value in asked.items() if value is not None})
         return f"{self.base}{self.path}" + (f"?{told}" if told else "")
+
+    def airflow(self, path: str) -> str:
+        """A page of Airflow's own."""
+        return f"{self.base.removesuffix(PREFIX)}/{path}"
 
     def url(self, page: str, /, **query: Any) -> str:
         """A link to a page of the dashboard, about the same cluster and instant unless `query` says otherwise.

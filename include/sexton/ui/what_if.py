@@ -1,0 +1,136 @@
+"""What other rules would delete, asked of `stages.what_if` in a process of its own: one at a time, with an end.
+
+Judging two million offsets twice takes memory and seconds that a web server has for everybody, so a child has it:
+`python -m sexton.ui.what_if` reads one question (JSON) from standard input and writes one answer, with counts and the
+groups that differ most. Nothing is planned and nothing written but files that are gone when it ends.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sexton.errors import SextonError, UsageError
+from sexton.policy import PolicyError, parse_policy, read_policy
+from sexton.settings import environment, settings
+
+TIMEOUT_S = 120
+LONGEST_POLICY = 256 * 1024
+MOST_MINUTES = 5_256_000_000
+"""Ten thousand years: more is a slip."""
+GROUPS_SHOWN = 200
+_one_at_a_time = threading.Semaphore(1)
+
+
+class Busy(SextonError):
+    """Somebody else's question is being answered."""
+
+
+class NotAsked(UsageError):
+    """The question is wrong, for these reasons."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("; ".join(mistakes))
+
+
+def ask(
+    *, cluster_id: str, as_of_ms: int, retention_minutes: int | None, policy: str, timeout_s: float = TIMEOUT_S
+) -> dict[str, Any]:
+    """The answer for a published run; NotAsked with what is wrong with the question, Busy, or SextonError."""
+    if retention_minutes is None and not policy.strip():
+        raise NotAsked(["nothing to try: give a retention, a policy, or both"])
+    if not _one_at_a_time.acquire(blocking=False):
+        raise Busy("another what-if is being answered; try again in a moment")
+    question = {
+        "cluster_id": cluster_id,
+        "as_of_ms": as_of_ms,
+        "retention_minutes": retention_minutes,
+        "policy": policy,
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "sexton.ui.what_if"],
+            input=json.dumps(question).encode("ascii"),
+            capture_output=True,
+            env=environment(),
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SextonError(
+            f"no answer within {timeout_s:.0f} s", fix="ask `sexton what-if` on the command line"
+        ) from None
+    finally:
+        _one_at_a_time.release()
+    return _read(done)
+
+
+def _read(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise SextonError(f"the question could not be answered (exit code {done.returncode})") from None
+    if "error" in answer:
+        raise (
+            NotAsked(answer["mistakes"] or [answer["error"]]) if answer["is_usage"] else SextonError(answer["error"])
+        )
+    return answer
+
+
+def answer(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What `ask` tells, computed here."""
+    from sexton.lake.catalog import open_lake
+    from sexton.lake.read import published_at
+    from sexton.stages.what_if import Rules, published_folder, what_if
+
+    config = settings()
+    known = read_policy(Path(config.policy)) if config.policy else None
+    tried = parse_policy(question["policy"], place="policy") if question["policy"].strip() else known
+    lake = open_lake()
+    run = published_at(lake, question["as_of_ms"], cluster_id=question["cluster_id"])
+    retention_ms = int(run.facts["retention_ms"])
+    minutes = question["retention_minutes"]
+    with tempfile.TemporaryDirectory(prefix="sexton-what-if-") as place:
+        folder, record = published_folder(lake, run, Path(place))
+        found = what_if(
+            folder,
+            record,
+            in_force=Rules(retention_ms=retention_ms, policy=known, told_by="the published run"),
+            proposed=Rules(
+                retention_ms=retention_ms if minutes is None else minutes * 60_000, policy=tried, told_by="asked for"
+            ),
+        )
+    differing = sorted(
+        (group for group in found.groups if group.differs),
+        key=lambda group: (-group.newly_lost, -group.spared, group.group_id),
+    )
+    names = (
+        "group_id", "group_type", "state", "offset_count", "lost_in_force", "lost_proposed", "newly_lost", "spared",
+        "whole_in_force", "whole_proposed", "by",
+    )  # fmt: skip
+    return {
+        "counts": found.counts(),
+        "retention_ms": {"in_force": retention_ms, "proposed": found.proposed.retention_ms},
+        "groups": [{name: getattr(group, name) for name in names} for group in differing[:GROUPS_SHOWN]],
+        "group_count": len(differing),
+    }
+
+
+def main() -> int:
+    """One question in, one answer out."""
+    try:
+        told = answer(json.load(sys.stdin))
+    except SextonError as error:
+        mistakes = [str(mistake) for mistake in error.mistakes] if isinstance(error, PolicyError) else []
+        told = {"error": str(error), "mistakes": mistakes, "is_usage": isinstance(error, UsageError)}
+    sys.stdout.write("\n" + json.dumps(told) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The what-if form and its answer, as a page and as JSON. Asking changes nothing; it is posted because it costs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from sexton.ui.asking import Asked
+from sexton.ui.rendering import render
+from sexton.ui.view import View
+from sexton.ui.what_if import LONGEST_POLICY, MOST_MINUTES, Busy, NotAsked, ask
+
+pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+api = APIRouter(prefix="/api", tags=["what if"])
+
+
+class Question(BaseModel):
+    """Rules to try: a retention in minutes, a policy as YAML, or both; what is left out is as in force."""
+
+    retention_minutes: int | None = Field(default=None, ge=1, le=MOST_MINUTES)
+    policy: str = Field(default="", max_length=LONGEST_POLICY)
+
+
+@pages.get("/what-if")
+def show_form(view: Asked) -> str:
+    return render(view, "what_if.html", page="what-if", policy="", answer=None, mistakes=(), minutes="")
+
+
+@pages.post("/what-if")
+def show_answer(
+    request: Request,
+    view: Asked,
+    retention_minutes: Annotated[str, Form(max_length=20)],
+    policy: Annotated[str, Form(max_length=LONGEST_POLICY)] = "",
+) -> HTMLResponse:
+    minutes, found, status = retention_minutes.strip(), None, 200
+    mistakes: tuple[str, ...] = ()
+    try:
+        if minutes and not (minutes.isascii() and minutes.isdecimal() and 1 <= int(minutes) <= MOST_MINUTES):
+            raise NotAsked([view.texts("what_if.minutes_wrong", most=MOST_MINUTES)])
+        asked = Question(retention_minutes=int(minutes) if minutes else None, policy=policy)
+        found = _ask(view, asked)
+    except NotAsked as error:
+        mistakes, status = error.mistakes, 422
+    except Busy as error:
+        mistakes, status = (str(error),), 503
+    page = render(
+        view,
+        "_what_if.html" if request.headers.get("hx-target") == "answer" else "what_if.html",
+        page="what-if",
+        policy=policy,
+        answer=found,
+        mistakes=mistakes,
+        minutes=minutes,
+    )
+    return HTMLResponse(page, status_code=status)
+
+
+@api.post("/what-if")
+def post_what_if(view: Asked, question: Question) -> dict[str, Any]:
+    """Who would lose what under other rules, at the instant of a published run; the groups that differ most."""
+    return _ask(view, question)
+
+
+def _ask(view: View, asked: Question) -> dict[str, Any]:
+    key = view.chosen.key
+    return ask(
+        cluster_id=key.cluster_id,
+        as_of_ms=key.as_of_ms,
+        retention_minutes=asked.retention_minutes,
+        policy=asked.policy,
+    )

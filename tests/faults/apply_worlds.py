@@ -325,7 +325,7 @@ def _our_tombstone(
     if was is None or newest.log_offset > was["log_offset"]:
         found.newer += 1
         if not any(
-            result.outcome == "raced" and result.found is not None and result.found.log_offset == newest.log_offset
+            result.outcome == "raced" and (result.found.log_offset if result.found else -1) >= newest.log_offset
             for result in results
         ):
             found.violations.append(f"{write}: took the newer {newest} along, and nobody tells: {results}")

@@ -185,6 +185,22 @@ def test_a_commit_while_one_is_put_back_is_put_back_in_turn(tmp_path: Path) -> N
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
 
 
+def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> None:
+    """Two tombstones in the window: which is ours cannot be told, but the commit between them is gone by one."""
+    world = only_offsets(made(tmp_path, partitions=1))
+
+    def between(name: str) -> None:
+        if name == "delete_offsets":
+            world.cluster.remove(GROUP, [("t1", 0)], by="others")
+            world.cluster.commit(GROUP, "t1", 0, 99)
+
+    world.cluster.between = between
+    summary = world.apply(sink="coordinator")
+    assert (summary.counts, summary.restored) == ({"raced": 1}, {"done": 1})
+    assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
+    assert account(world).violations == []
+
+
 def test_a_pending_commit_cannot_be_put_back_and_is_told(tmp_path: Path) -> None:
     world = only_offsets(made(tmp_path, partitions=1))
 

@@ -46,34 +46,36 @@ class Taken:
 
 
 def taken_along(seen: Sequence[Seen], rows: Sequence[Planned], *, since: int, call: Call) -> list[Taken]:
-    """Values written between the last look (`since`) and the tombstone of their key: the newest of each.
+    """Values written since the last look (`since`) that a tombstone of their key came after: the newest of each.
 
     Deleting a group takes offsets along that nobody asked about; deleting offsets only those that were named.
     """
     named = {row.identity: row for row in rows}
     found = []
-    for identity, tombstone in graves(seen, since=since).items():
-        values = [
-            one
-            for one in seen
-            if one.identity == identity
-            and one.is_offset
-            and not one.is_tombstone
-            and since <= one.log_offset < tombstone.log_offset
-        ]
-        if values and (identity in named or call == "delete_group"):
-            topic, partition = values[-1].topic_partition
+    for identity, (tombstone, value) in graves(seen, since=since).items():
+        if value is not None and (identity in named or call == "delete_group"):
+            topic, partition = value.topic_partition
             row = named.get(identity)
-            found.append(Taken(row=row, topic=topic, partition=partition, value=values[-1], tombstone=tombstone))
+            found.append(Taken(row=row, topic=topic, partition=partition, value=value, tombstone=tombstone))
     return found
 
 
-def graves(seen: Sequence[Seen], *, since: int) -> dict[Identity, Seen]:
-    """The first tombstone of each key at `since` or later."""
-    found: dict[Identity, Seen] = {}
+def graves(seen: Sequence[Seen], *, since: int) -> dict[Identity, tuple[Seen, Seen | None]]:
+    """The tombstone of each key at `since` or later, and the newest value that came after `since` and before it.
+
+    Somebody else may have removed an offset right before us, and somebody committed it anew in between: which tombstone
+    is ours cannot be told. So of several it is the one that took a value along, and the last of those.
+    """
+    found: dict[Identity, tuple[Seen, Seen | None]] = {}
+    values: dict[Identity, Seen] = {}
     for one in seen:
-        if one.is_tombstone and one.log_offset >= since:
-            found.setdefault(one.identity, one)
+        if one.log_offset < since:
+            continue
+        if not one.is_tombstone:
+            values[one.identity] = one
+        elif one.identity not in found or one.identity in values:
+            value = values.pop(one.identity, None) if one.is_offset else None
+            found[one.identity] = one, value
     return found
 
 
@@ -83,7 +85,7 @@ def results_of(
     """One result of each row; `unknown` where neither the log nor the answer tells."""
     tombstones = graves(seen, since=since)
     raced = {each.row.place: each.value for each in taken if each.row is not None}
-    return [_result(row, answer, tombstones.get(row.identity), raced.get(row.place)) for row in rows]
+    return [_result(row, answer, tombstones.get(row.identity, (None, None))[0], raced.get(row.place)) for row in rows]
 
 
 def told_of_race(value: Seen) -> str:

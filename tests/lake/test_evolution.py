@@ -13,7 +13,7 @@ from sexton.lake.branch import RunKey, ensure_tables, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
 from sexton.lake.read import load, published_runs, read_branch, read_published
-from sexton.tables import TABLES, Table
+from sexton.tables import TABLES, Table, ddl
 from tests.lake.test_publish import FACTS, HOUR
 from tests.quality import world
 
@@ -36,6 +36,7 @@ SINCE = {
     "runs": {"plan_sha256"},
 }
 """By table the columns that the release before had not."""
+PROPERTY_SINCE = "write.parquet.row-group-size-bytes"
 LEDGER_ROW: dict[str, Any] = {
     "action": "tombstone",
     "outcome": "done",
@@ -55,6 +56,7 @@ def evolved(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFa
     with pytest.MonkeyPatch.context() as patch:
         for name in SINCE:
             patch.setitem(TABLES, name, older(name))
+        patch.setattr(ddl, "_OF_RUNS", {})
         ensure_tables(spark, lake, [TABLES[name] for name in SINCE])
         put(spark, lake, folder, "before", 1)
     ensure_tables(spark, lake, [TABLES[name] for name in (*SINCE, "expiry_forecast")])
@@ -82,6 +84,18 @@ def put(spark: SparkSession, lake: Lake, folder: Path, run_id: str, hour: int) -
 def test_every_table_has_all_its_columns(evolved: Lake) -> None:
     for name in (*SINCE, "expiry_forecast"):
         assert {field.name for field in load(evolved, name).schema().fields} == set(TABLES[name].arrow_schema().names)
+
+
+def test_every_table_has_all_its_properties(evolved: Lake) -> None:
+    for name in (*SINCE, "expiry_forecast"):
+        wanted = ddl.properties_of(TABLES[name]).items() - {("format-version", "2")}
+        assert wanted <= load(evolved, name).properties.items()
+
+
+def test_what_somebody_has_set_stays(evolved: Lake, spark: SparkSession) -> None:
+    spark.sql(ddl.set_properties({PROPERTY_SINCE: "7"}, evolved.identifier("tombstones")))
+    ensure_tables(spark, evolved, [TABLES["tombstones"]])
+    assert load(evolved, "tombstones").properties[PROPERTY_SINCE] == "7"
 
 
 def test_both_runs_are_read_in_the_declared_shape(evolved: Lake) -> None:

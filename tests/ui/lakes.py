@@ -1,7 +1,7 @@
 """Lakes of published runs, written without a JVM: the tables as Iceberg has them, one commit a table and run.
 
 A run's files lie in them as Spark leaves them: rows of a log partition side by side in the order of their keys, in row
-groups as small as `sexton.tables.ddl.PROPERTIES` asks for.
+groups as small as `sexton.tables.ddl` asks for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

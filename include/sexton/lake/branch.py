@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sexton.lake.catalog import Lake
 from sexton.tables import TABLES, Table
-from sexton.tables.ddl import add_columns, create_table, spark_schema
+from sexton.tables.ddl import add_columns, create_table, properties_of, set_properties, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,7 +55,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
-    """Create what is not there, and add the columns declared since to what is."""
+    """Create what is not there, and give what is the columns and properties declared since."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
     with lake.reader() as catalog:
         there = {name for _, name in catalog.list_tables(lake.namespace)}
@@ -65,7 +65,12 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
             if table.name not in there:
                 spark.sql(create_table(table, identifier))
                 return
-            known = set(catalog.load_table((lake.namespace, table.name)).schema().column_names)
+            found = catalog.load_table((lake.namespace, table.name))
+            # What somebody has set for themselves stays. The format's version Iceberg takes, and does not tell back.
+            told = {"format-version", *found.properties}
+            if since := {name: value for name, value in properties_of(table).items() if name not in told}:
+                spark.sql(set_properties(since, identifier))
+            known = set(found.schema().column_names)
             if missing := [column for column in table.all_columns if column.name not in known]:
                 spark.sql(add_columns(missing, identifier))
 

@@ -1,5 +1,7 @@
 """The declarations in Spark's words: read schemas and Iceberg's CREATE TABLE."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from sexton.tables.table import PARTITION_COLUMNS, Column, Table
@@ -23,6 +25,11 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
+_OF_RUNS = {
+    # A run's rows come by log partition and key. Small row groups let a reader of one group pass over all but a few;
+    # in one of the default size lie all groups of a cluster.
+    "write.parquet.row-group-size-bytes": "1048576",
+}
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -45,17 +52,30 @@ def create_table(table: Table, identifier: str) -> str:
     Every column is optional in Iceberg: what may not be NULL is a matter of the checks, which say which and how many.
     """
     columns = ",\n  ".join(_column(column) for column in table.all_columns)
-    properties = ", ".join(f"'{name}' = '{value}'" for name, value in PROPERTIES.items())
     return (
         f"CREATE TABLE IF NOT EXISTS {identifier} (\n  {columns}\n) USING iceberg\n"
         f"PARTITIONED BY ({', '.join(PARTITION_COLUMNS)})\n"
-        f"COMMENT {_text(table.grain)}\nTBLPROPERTIES ({properties})"
+        f"COMMENT {_text(table.grain)}\nTBLPROPERTIES ({_listed(properties_of(table))})"
     )
+
+
+def properties_of(table: Table) -> dict[str, str]:
+    """The properties of the table in Iceberg."""
+    return {**PROPERTIES, **(_OF_RUNS if table.kind in ("snapshot", "interval") else {})}
+
+
+def set_properties(properties: Mapping[str, str], identifier: str) -> str:
+    """ALTER TABLE that gives an older table properties declared since."""
+    return f"ALTER TABLE {identifier} SET TBLPROPERTIES ({_listed(properties)})"
 
 
 def add_columns(columns: list[Column], identifier: str) -> str:
     """ALTER TABLE that gives an older table the columns declared since."""
     return f"ALTER TABLE {identifier} ADD COLUMNS ({', '.join(_column(column) for column in columns)})"
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
 
 
 def _column(column: Column) -> str:

@@ -47,7 +47,7 @@ class ApiServer:
 @contextmanager
 def api_server(folder: Path, lake: Lake, users: Mapping[str, str], *, auth_manager: str = "") -> Iterator[ApiServer]:
     """Airflow's API server for the block; `users` are name -> role of the simple auth manager."""
-    port = _free_port()
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     folder.mkdir(parents=True)
     environment = {
@@ -111,7 +111,8 @@ def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
     raise AssertionError(f"the API server did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

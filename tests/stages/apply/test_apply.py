@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.kafka.admin import GroupError
+from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed
 from sexton.stages.apply import log_sink
 from sexton.stages.apply.port import BrokerTime, Identity
@@ -199,6 +199,33 @@ def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> No
     assert (summary.counts, summary.restored) == ({"raced": 1}, {"done": 1})
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
     assert account(world).violations == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "offsets"])
+def test_an_answer_that_never_came_and_a_deletion_that_came_late(tmp_path: Path, is_whole: bool) -> None:
+    """It is done after it was given up, and a commit that came in meanwhile goes with it."""
+    world = made(tmp_path, partitions=1) if is_whole else only_offsets(made(tmp_path, partitions=1))
+    late: list[Any] = []
+
+    def between(name: str) -> None:
+        calls = world.cluster.calls
+        if name.startswith("delete") and not late:
+            late.append(len(calls))
+            raise Unsettled("no answer")
+        if late and len(calls) == late[0] + 8:  # it was looked for, six times, and is looked at anew
+            world.cluster.commit(GROUP, "t1", 0, 99)
+            if is_whole:
+                world.cluster.commit(GROUP, "t0", 1, 98)
+                world.cluster.remove_group(GROUP, by=US)
+            else:
+                world.cluster.remove(GROUP, [("t1", 0)], by=US)
+
+    world.cluster.between = between
+    summary = world.apply(sink="coordinator")
+    assert account(world).violations == []
+    assert summary.counts["raced"] == (2 if is_whole else 1)
+    assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
+    assert not is_whole or world.cluster.offsets()[GROUP, "t0", 1][0] == 98
 
 
 def test_a_pending_commit_cannot_be_put_back_and_is_told(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ class Attempt:
     work: Sequence[GroupWork]
     max_batch_bytes: int
     standing: Standing
-    unsettled: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Items with a call that had no answer, and from which log_offset on what it may still do is looked for."""
+    unsettled: set[tuple[int, int]] = field(default_factory=set)
+    """Items with a call that had no answer: it may still be carried out."""
     _watches: dict[int, LogWatch] = field(default_factory=dict)
     _step: int = 0
     _positions: dict[int, int] = field(default_factory=dict)

@@ -101,15 +101,16 @@ def settle(
             break
         attempt.clocks.sleep(SETTLE_WAIT_S * 2**number)
     if not answer.is_settled:
-        attempt.unsettled |= {row.place: since for row in rows}
+        attempt.unsettled |= {row.place for row in rows}
     return [_decided(attempt, work, row, result, answer) for row, result in zip(rows, results, strict=True)], taken
 
 
 def beyond_plan(attempt: Attempt, work: GroupWork, taken: Sequence[Taken]) -> tuple[list[Item], list[Result]]:
     """Items and results of offsets that the plan does not know, and that a deleted group took along."""
     items, results = [], []
+    known = attempt.standing.taken_beyond()
     for each in taken:
-        if each.row is None:
+        if each.row is None and (each.topic, each.partition, each.tombstone.log_offset) not in known[work.group_id]:
             item = Item(
                 log_partition=work.log_partition,
                 position=attempt.next_position(work.log_partition),

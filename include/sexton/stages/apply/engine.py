@@ -20,7 +20,7 @@ from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
 from sexton.stages.apply.port import BrokerTime, ClusterPort
 from sexton.stages.apply.preview import preview
 from sexton.stages.apply.putback import put_back
-from sexton.stages.apply.resume import look_for_late_ones, settle_open
+from sexton.stages.apply.resume import recheck, settle_open
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork, batch_limit, work_of
 from sexton.stages.apply.summary import ApplySummary, summarize
@@ -126,7 +126,8 @@ def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
         if sink == "log":
             append_orphans(attempt, group)
         reach("apply.between")
-    look_for_late_ones(attempt)
+    for group in attempt.work:
+        recheck(attempt, group)
 
 
 def _remove(attempt: Attempt, group: GroupWork) -> None:
@@ -143,6 +144,8 @@ def _remove(attempt: Attempt, group: GroupWork) -> None:
             as_of_ms=attempt.plan.record.as_of_ms,
             intended=attempt.standing.intended,
         )
+        if found.ours:
+            recheck(attempt, group)
         if found.results:
             told = {result.place for result in found.results}
             attempt.conclude(found.results, beyond=[row.item for row in rows if row.place in told])

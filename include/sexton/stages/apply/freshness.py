@@ -27,7 +27,8 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a look at a group found: `fresh` rows are as planned, all others have a result.
+    """What a look at a group found: `fresh` rows are as planned, `ours` have a tombstone that may be of a call of ours,
+    all others have a result.
 
     `end` is up to where the log was read before, `checks` are what the ledger keeps of it.
     """
@@ -36,6 +37,7 @@ class Look:
     fresh: tuple[Planned, ...]
     results: tuple[Result, ...]
     checks: dict[str, Any]
+    ours: tuple[Planned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def look(
     as_of_ms: int,
     intended: Collection[tuple[int, int]],
 ) -> Look:
-    """Compare some rows of a group with the cluster. `intended` are those that an attempt of ours may have removed.
+    """Compare some rows of a group with the cluster. `intended` are those that a call of ours may have removed.
 
     A group that this principal may not look at is refused, with the ACL that is missing; the others go on.
     """
@@ -80,21 +82,25 @@ def look(
     why = _why_not(work, now, seen, plain)
     results: list[Result] = []
     fresh: list[Planned] = []
+    ours: list[Planned] = []
     for row in rows:
-        if (grave := buried.get(row.identity)) is not None and not _is_back(row, plain):
-            results.append(_buried(row, grave, is_ours=row.place in intended))
+        grave = buried.get(row.identity)
+        if grave is not None and row.place in intended:
+            ours.append(row)
+        elif grave is not None and not _is_back(row, plain):
+            results.append(_buried(row, grave))
         elif why is not None:
             results.append(_result(row.item, "changed_since", why[0], found=why[1]))
         elif (result := _differs(row, stable, plain, as_of_ms=as_of_ms)) is not None:
             results.append(result)
         else:
             fresh.append(row)
-    if work.is_whole and any(result.outcome not in ("gone", "done") for result in results):
+    if work.is_whole and any(result.outcome != "gone" for result in results):
         # A group goes as a whole or not at all: what is left of it was not looked at as a whole either.
         told = "the group is no longer what the plan would remove as a whole"
         results += [_result(row.item, "changed_since", told) for row in fresh]
         fresh = []
-    return Look(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks)
+    return Look(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
 
 
 def still_so(
@@ -175,13 +181,13 @@ def _is_back(row: Planned, plain: Offsets) -> bool:
     return row.is_offset and row.topic_partition in plain
 
 
-def _buried(row: Planned, grave: Seen, *, is_ours: bool) -> Result:
-    """A row whose tombstone is in the log already: an earlier attempt of ours wrote it, or somebody else."""
+def _buried(row: Planned, grave: Seen) -> Result:
+    """A row whose tombstone is in the log, and that no call of ours was ever about."""
     return Result(
         log_partition=row.item.log_partition,
         position=row.item.position,
-        outcome="done" if is_ours else "gone",
-        error="by an earlier attempt" if is_ours else "somebody else has removed it",
+        outcome="gone",
+        error="somebody else has removed it",
         written_log_offset=grave.log_offset,
         written_timestamp_ms=grave.timestamp_ms,
     )

@@ -20,6 +20,7 @@ from sexton.stages.apply.entries import Intent, Result
 from sexton.stages.apply.freshness import SHARE, has_members, look
 from sexton.stages.apply.guards import check_stamp
 from sexton.stages.apply.putback import put_back
+from sexton.stages.apply.resume import recheck
 from sexton.stages.apply.steps import GroupWork, Planned, chunks_for_log
 
 TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -44,8 +45,11 @@ def _append(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> None:
     found = look(
         attempt.port, watch, group, rows, as_of_ms=attempt.plan.record.as_of_ms, intended=attempt.standing.intended
     )
+    if found.ours:
+        recheck(attempt, group)
     if found.results:
-        attempt.conclude(found.results, beyond=[row.item for row in rows])
+        told = {result.place for result in found.results}
+        attempt.conclude(found.results, beyond=[row.item for row in rows if row.place in told])
     fresh = list(found.fresh)
     if not fresh:
         return

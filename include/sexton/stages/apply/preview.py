@@ -43,6 +43,7 @@ def preview(
             intended=standing.intended,
         )
         counts[PLANNED] += len(found.fresh)
+        counts["done"] += len(found.ours)
         counts.update(str(result.outcome) for result in found.results)
         items = {row.place: row.item for row in rows}
         told += [Told.of(items[result.place], result) for result in found.results]

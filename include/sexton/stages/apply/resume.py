@@ -1,7 +1,7 @@
 """What earlier calls left unknown: intents that nobody wrote an outcome of, and calls that had no answer.
 
 What was not done when it was looked for is tried again. It may still be done by the first call, if that was only late:
-so when the attempt ends, the log is read once more for tombstones that nothing accounts for yet.
+so the log is read for that before it is tried again, and once more when the attempt ends.
 """
 
 from sexton.stages.apply.attempt import Attempt
@@ -29,23 +29,46 @@ def settle_open(attempt: Attempt) -> None:
             _settle(attempt, group, told, open_items, since=since)
 
 
-def look_for_late_ones(attempt: Attempt) -> None:
-    """Read once more what calls without an answer have done since they were given up."""
-    for group in attempt.work:
-        rows = [row for row in group.rows if row.place in attempt.unsettled]
-        if not rows:
-            continue
-        watch = attempt.watch(group.log_partition)
-        watch.read()
-        for row in rows:
-            known = attempt.standing.results.get(row.place)
-            written = known.written_log_offset if known is not None else None
-            since = attempt.unsettled[row.place] if written is None else written + 1
-            seen = watch.seen(group.group_id, since=since)
-            taken = taken_along(seen, [row], since=since, call="delete_offsets")
-            if row.identity in graves(seen, since=since) and (written is None or taken):
-                attempt.conclude(results_of([row], NO_ANSWER, seen, taken, since=since), beyond=[row.item])
-        put_back(attempt, group)
+def recheck(attempt: Attempt, group: GroupWork) -> None:
+    """Read what calls of ours may have done to a group since they were given up, and put back what they took along.
+
+    Also those that were made again and are done: the first one may come after the second.
+    """
+    standing, watch = attempt.standing, attempt.watch(group.log_partition)
+    rows = [
+        row
+        for row in group.rows
+        if row.place in standing.intended and (not standing.is_final(row.place) or row.place in attempt.unsettled)
+    ]
+    if not rows:
+        return
+    watch.read()
+    results: list[Result] = []
+    done: list[Planned] = []
+    for row in rows:
+        known = standing.results.get(row.place)
+        written = known.written_log_offset if known is not None else None
+        since = standing.intended[row.place][0] if written is None else written + 1
+        seen = watch.seen(group.group_id, since=since)
+        taken = taken_along(seen, [row], since=since, call="delete_offsets")
+        if row.identity in graves(seen, since=since) and (written is None or taken):
+            results += results_of([row], NO_ANSWER, seen, taken, since=since)
+            done.append(row)
+    extras, more = _extras(attempt, group, rows)
+    if results or more:
+        attempt.conclude([*results, *more], beyond=[*(row.item for row in done), *extras])
+    put_back(attempt, group)
+
+
+def _extras(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> tuple[list[Item], list[Result]]:
+    """What a group's deletion took along of offsets that the plan does not know."""
+    spans = [attempt.standing.intended[row.place] for row in rows]
+    begins = [since for since, call in spans if call == "delete_group"]
+    if not begins:
+        return [], []
+    seen = attempt.watch(group.log_partition).seen(group.group_id, since=min(begins))
+    taken = taken_along(seen, group.rows, since=min(begins), call="delete_group")
+    return beyond_plan(attempt, group, taken)
 
 
 def _settle(attempt: Attempt, group: GroupWork, told: Told, items: list[Item], *, since: int) -> None:

@@ -1,12 +1,13 @@
 """Where a plan stands: what the ledger says of each item, over all attempts."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sexton.coordinator.offsets import OffsetKey
 from sexton.stages.apply.entries import FINAL, WRITTEN, Entry, Intent, Item, Result, StepOutcome
 from sexton.stages.apply.ledger import Told, told_of
+from sexton.stages.apply.steps import Call
 
 Place = tuple[int, int]
 
@@ -15,18 +16,20 @@ Place = tuple[int, int]
 class Standing:
     """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
 
-    `intended` are items that a call may have been made for; `open` the intents whose outcome nobody knew at the begin;
+    `intended` are items that a call may have been made for, with the log_offset up to which the log was read before the
+    first one, and what was called; `open` the intents whose outcome nobody knew at the begin;
     `restored` the items that are put back, `returned` by their key from which log_offset on nothing needs to be.
     """
 
     items: dict[Place, Item] = field(default_factory=dict)
     results: dict[Place, Result] = field(default_factory=dict)
-    intended: set[Place] = field(default_factory=set)
+    intended: dict[Place, tuple[int, Call]] = field(default_factory=dict)
     restored: set[Place] = field(default_factory=set)
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
     open: list[Told] = field(default_factory=list)
     _raced: set[Place] = field(default_factory=set)
+    _doubtful: set[Place] = field(default_factory=set)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Standing":
@@ -39,19 +42,34 @@ class Standing:
         """Go on with what another entry says."""
         if isinstance(body, Intent):
             self.items |= {item.place: item for item in body.items}
-            self.intended |= {item.place for item in body.items if body.action == "tombstone"}
-            if body.action == "restore":
+            if body.action == "tombstone":
+                self._intend(body)
+            else:
                 self.restored |= {item.place for item in body.items}
                 self.returned |= {item.key: int(body.checks.get("log_offset", 0)) for item in body.items if item.key}
         elif isinstance(body, StepOutcome):
             self.items |= {item.place: item for item in body.beyond}
             for result in body.items:
+                self._answer(result)
                 if _counts_more(result, self.results.get(result.place)):
                     self.results[result.place] = result
                     if result.outcome == "raced":
                         self._raced.add(result.place)
             if body.window_ms is not None:
                 self.windows_ms.append(body.window_ms)
+
+    def _intend(self, body: Intent) -> None:
+        call: Call = "delete_group" if body.checks.get("call") == "delete_group" else "delete_offsets"
+        for item in body.items:
+            since, before = self.intended.get(item.place, (int(body.checks.get("log_offset", 0)), call))
+            self.intended[item.place] = since, "delete_group" if "delete_group" in (call, before) else call
+
+    def _answer(self, result: Result) -> None:
+        """What was refused by a call's answer, and never left without one, no call of ours has removed."""
+        if result.outcome in ("not_done", "unknown"):
+            self._doubtful.add(result.place)
+        elif result.outcome == "refused" and result.place not in self._doubtful:
+            self.intended.pop(result.place, None)
 
     def is_final(self, place: Place) -> bool:
         """Whether nothing is to be done about an item any more."""
@@ -71,6 +89,14 @@ class Standing:
             if self.results[place].found is not None
             and (self.results[place].written_log_offset or 0) > self._returned_to(self.items[place])
         ]
+
+    def taken_beyond(self) -> defaultdict[str, set[tuple[str | None, int | None, int | None]]]:
+        """By group, (topic, partition, log_offset of the tombstone) of what races are known to have taken along."""
+        found: defaultdict[str, set[tuple[str | None, int | None, int | None]]] = defaultdict(set)
+        for place in self._raced:
+            item = self.items[place]
+            found[item.group_id].add((item.topic, item.partition, self.results[place].written_log_offset))
+        return found
 
     def _returned_to(self, item: Item) -> int:
         return self.returned.get(item.key, -1) if item.key else -1

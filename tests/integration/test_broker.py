@@ -141,7 +141,7 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
     assert (facts.taken_at_ms, facts.cluster_id, facts.broker_version) == (5, broker.cluster_id, "4.3")
     assert facts.settings["offsets.retention.minutes"] == "10080"
     assert facts.offsets_topic == {"topic_id": topic.topic_id, "partitions": 4}
-    assert facts.delete_retention_ms == 86_400_000
+    assert (facts.delete_retention_ms, facts.max_message_bytes) == (86_400_000, 1_048_588)
     assert facts.sees_all_topics is True
     rows = {row["topic"]: row["partitions"] for row in facts.topics}
     assert {name: len(rows[name]) for name in LASTING_TOPICS} == {name: TOPICS[name] for name in LASTING_TOPICS}
@@ -157,8 +157,8 @@ def test_settings_that_may_not_be_read_are_a_warning(
     from sexton.kafka.facts import offsets_settings
 
     with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
-        settings, delete_retention_ms, warnings = offsets_settings(session, OFFSETS_TOPIC)
-    assert (settings, delete_retention_ms) == ({}, None)
+        settings, of_topic, warnings = offsets_settings(session, OFFSETS_TOPIC)
+    assert (settings, of_topic) == ({}, {})
     allow = "allow User:nobody DESCRIBE_CONFIGS on"
     assert [warning.partition(allow)[2] for warning in warnings] == [" the cluster)", f" topic {OFFSETS_TOPIC})"]
 

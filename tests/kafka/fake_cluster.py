@@ -24,7 +24,7 @@ from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID
 from tests.log.samples import STAMP_MS
 
-OUT_OF_RANGE, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 1, 74, 75, 100
+OUT_OF_RANGE, NO_TOPIC, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 1, 3, 74, 75, 100
 ATTEMPTS = 60
 
 
@@ -155,7 +155,13 @@ class FakeCluster:
         topic = Answer(
             error_code=0, name=OFFSETS_TOPIC, topic_id=self.topic_id, is_internal=True, partitions=partitions
         )
-        return Answer(cluster_id=self.cluster_id, controller_id=1, topics=[topic])
+        asked = [OFFSETS_TOPIC] if request.topics is None else [wanted.name for wanted in request.topics]
+        others = [Answer(error_code=NO_TOPIC, name=name) for name in asked if name != OFFSETS_TOPIC]
+        return Answer(
+            cluster_id=self.cluster_id,
+            controller_id=1,
+            topics=[topic, *others] if OFFSETS_TOPIC in asked else others,
+        )
 
     def list_offsets(self, request: ListOffsetsRequest) -> Answer:
         topics = []
@@ -178,8 +184,11 @@ class FakeCluster:
         of_broker = Answer(
             resource_type=4, error_code=0, configs=[Answer(name="offsets.retention.minutes", value="10080")]
         )
-        told = Answer(name="delete.retention.ms", value=str(self.delete_retention_ms))
-        return Answer(results=[of_broker, Answer(resource_type=2, error_code=0, configs=[told])])
+        told = [
+            Answer(name="delete.retention.ms", value=str(self.delete_retention_ms)),
+            Answer(name="max.message.bytes", value="1048588"),
+        ]
+        return Answer(results=[of_broker, Answer(resource_type=2, error_code=0, configs=told)])
 
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> Answer:
         found = []

@@ -103,10 +103,10 @@ def test_topics_of_the_recordings(folder: str) -> None:
 def test_topics_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "topics.jsonl"
     path.write_text(
-        '{"topic":"a\u2028b","id":null,"partitions":[]}\r\n\n{"topic":"c","partitions":[[0,3]],"more":1}', "utf-8"
+        '{"topic":"a\u2028b","id":null,"partitions":[[2,2]]}\r\n\n{"topic":"c","partitions":[[0,3]],"more":1}', "utf-8"
     )
     assert topics_from_file(path) == [
-        {"topic": "a\u2028b", "id": None, "partitions": []},
+        {"topic": "a\u2028b", "id": None, "partitions": [[2, 2]]},
         {"topic": "c", "id": None, "partitions": [[0, 3]]},
     ]
 
@@ -127,6 +127,7 @@ GOOD = b'{"topic":"a","id":"x","partitions":[[0,1]]}\n'
         (b'{"topic":"a","partitions":3}', 1, "partitions of topic 'a' must be a list"),
         (b'{"topic":"a","partitions":[[0]]}', 1, "partitions of topic 'a' must be a list"),
         (b'{"topic":"a","partitions":[[0,true]]}', 1, "partitions of topic 'a' must be a list"),
+        (b'{"topic":"a","partitions":[]}', 1, "topic 'a' has no partitions"),
         (GOOD + GOOD, 2, "topic 'a' is on line 1 already"),
         (b"[" * 100_000, 1, ""),
     ],

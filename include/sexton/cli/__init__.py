@@ -40,8 +40,8 @@ from sexton.report.names import harmless
 INTERRUPTED = 130
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, says which offsets and groups
-have expired and why, and plans their tombstones. It reads; only [b]apply[/b] and [b]restore[/b] change a cluster, and only what was
-approved.
+have expired and why, and plans their tombstones. Only [b]apply[/b] and [b]restore[/b] change a cluster, and only
+when they are told to.
 """
 EPILOG = """\
 [b]Start here[/b]

@@ -11,13 +11,12 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.facts import TOPIC_RESOURCE
+from sexton.kafka.facts import MAX_MESSAGE_BYTES, TOPIC_RESOURCE
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import NO_LEADER, Topic
 
 METADATA_LOG = "__cluster_metadata"
-MAX_MESSAGE_BYTES = "max.message.bytes"
 NEWEST_STAMP = -3
 """Asks for the record with the largest timestamp (KIP-734)."""
 _WITH_TIMES = 1  # version of DescribeQuorum

@@ -20,7 +20,7 @@ from sexton.log.archive import FactsRecord
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-DELETE_RETENTION = "delete.retention.ms"
+DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"
@@ -65,11 +65,13 @@ class CommittedOffset:
 def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
-    settings, delete_retention_ms, warnings = offsets_settings(session, offsets_topic.name)
+    settings, of_topic, warnings = offsets_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)
     if not sees_all:
         acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
         warnings.append(f"not every topic can be seen, so none is taken for gone: {acl}")
+    elif not cluster.is_whole:
+        warnings.append("some topics are being made or deleted, or have no leader: none is taken for gone")
     record = FactsRecord(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
@@ -77,27 +79,30 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
         settings=settings,
         offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
         topics=_topic_rows(session, cluster),
-        delete_retention_ms=delete_retention_ms,
-        sees_all_topics=sees_all,
+        delete_retention_ms=of_topic.get(DELETE_RETENTION),
+        max_message_bytes=of_topic.get(MAX_MESSAGE_BYTES),
+        sees_all_topics=sees_all and cluster.is_whole,
     )
     return record, warnings
 
 
-def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str], int | None, list[str]]:
-    """The `offsets.*` settings of one broker (they are the cluster's in practice) and the topic's delete.retention.ms.
+def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str], dict[str, int], list[str]]:
+    """The `offsets.*` settings of one broker (they are the cluster's in practice), and the topic's that matter here.
 
-    What is not told is None or left out, with a warning for each that names the ACL.
+    What is not told is left out, with a warning for each of the two that names the ACL.
     """
     broker = str(session.broker_ids[0])
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
     resources = [
         Resource(resource_type=BROKER_RESOURCE, resource_name=broker, configuration_keys=None),
-        Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[DELETE_RETENTION]),
+        Resource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[DELETE_RETENTION, MAX_MESSAGE_BYTES]
+        ),
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
     results = {result.resource_type: result for result in session.call(request, node_id=int(broker)).results}
     of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
-    told = {item.name: item.value for item in of_topic.configs or []}.get(DELETE_RETENTION)
+    told = {item.name: int(item.value) for item in of_topic.configs or [] if item.value}
     settings = {
         item.name: item.value for item in of_broker.configs or [] if item.name.startswith("offsets.") and item.value
     }
@@ -106,7 +111,7 @@ def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
         if result.error_code
     ]
-    return dict(sorted(settings.items())), int(told) if told else None, warnings
+    return dict(sorted(settings.items())), told, warnings
 
 
 def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:

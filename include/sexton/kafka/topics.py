@@ -37,11 +37,12 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The answer to one Metadata request."""
+    """The answer to one Metadata request; `is_whole` unless a topic was left out of `topics`."""
 
     cluster_id: str
     controller_id: int
     topics: Mapping[str, Topic]
+    is_whole: bool = True
 
 
 def describe_cluster(
@@ -61,7 +62,12 @@ def describe_cluster(
             session.check(topic.error_code, call, topic=topic.name)
         if topic.error_code == 0:
             found[topic.name] = _topic(topic)
-    return Cluster(cluster_id=answer.cluster_id or "unknown", controller_id=answer.controller_id, topics=found)
+    return Cluster(
+        cluster_id=answer.cluster_id or "unknown",
+        controller_id=answer.controller_id,
+        topics=found,
+        is_whole=len(found) == len(answer.topics),
+    )
 
 
 def describe_topic(session: ClusterSession, name: str, *, call: str = "Metadata") -> Topic:

@@ -42,7 +42,7 @@ class FactsRecord:
     """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
 
     The record is written after the segments: its `log_partitions` are archived; None in records of early releases.
-    `delete_retention_ms` is the offsets topic's delete.retention.ms, None when it was not told. Only with
+    `delete_retention_ms` and `max_message_bytes` are settings of the offsets topic, None when not told. Only with
     `sees_all_topics` a topic that is not in `topics` did not exist; None in records of early releases.
     """
 
@@ -55,6 +55,7 @@ class FactsRecord:
     topics: list[dict[str, Any]]
     log_partitions: Mapping[int, LogPartitionFacts] | None = None
     delete_retention_ms: int | None = None
+    max_message_bytes: int | None = None
     sees_all_topics: bool | None = None
 
 
@@ -120,8 +121,9 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         own = {"topic_id": str(record.offsets_topic["topic_id"]), "partitions": int(record.offsets_topic["partitions"])}
         settings = {str(name): str(value) for name, value in record.settings.items()}
         cluster_id = safe_name(str(record.cluster_id), what="cluster id")
-        if not isinstance(record.delete_retention_ms, int | None):
-            raise ValueError(f"delete_retention_ms is {record.delete_retention_ms!r}")
+        for name in ("delete_retention_ms", "max_message_bytes"):
+            if not isinstance(getattr(record, name), int | None):
+                raise ValueError(f"{name} is {getattr(record, name)!r}")
         if not isinstance(record.sees_all_topics, bool | None):
             raise ValueError(f"sees_all_topics is {record.sees_all_topics!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -135,6 +137,7 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         topics=topics,
         log_partitions=log_partitions,
         delete_retention_ms=record.delete_retention_ms,
+        max_message_bytes=record.max_message_bytes,
         sees_all_topics=record.sees_all_topics,
     )
 
@@ -168,6 +171,8 @@ def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
             continue
         try:
             row = _topic(json.loads(line))
+            if not row["partitions"]:  # else every offset of it would look like an orphan
+                raise ValueError(f"topic {row['topic']!r} has no partitions")
         except (ValueError, RecursionError) as error:
             raise UsageError(str(error), place=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None
         if row["topic"] in seen:

@@ -83,7 +83,7 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
             losses=losses,
             batches=batches,
             largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
-            max_message_bytes=None,
+            max_message_bytes=record.max_message_bytes,
             over_limits=[]
             if policy is None
             else limits_exceeded(

@@ -97,6 +97,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         coverage=coverage.value,
         coverage_reason=coverage.reason,
         inflated_cap_bytes=settings().inflated_cap_bytes,
+        max_message_bytes=source.max_message_bytes,
         has_topics=source.topics is not None,
         topics_at_ms=source.topics_at_ms,
         sees_all_topics=source.sees_all_topics,

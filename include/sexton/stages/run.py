@@ -64,6 +64,7 @@ class RunRecord(BaseModel):
     checkpoint_sha256: str | None = None
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
     inflated_cap_bytes: int | None = None
+    max_message_bytes: int | None = Field(default=None, description="of the offsets topic, where it was recorded")
     changes_since_ms: int | None = Field(default=None, description="beginning of the interval of offset_changes")
     plan_id: str | None = None
     plan_sha256: str | None = Field(default=None, description="of the plan.json that is kept in the archive")

@@ -44,6 +44,7 @@ class LogSource:
     sees_all_topics: bool | None = None
     """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
+    max_message_bytes: int | None = None
     load_buffer_bytes: int = DEFAULT_LOAD_BUFFER_BYTES
     broker_version: str | None = None
     is_archive: bool = False
@@ -124,6 +125,7 @@ def open_archive(
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=int(minutes) if minutes else None,
+        max_message_bytes=facts.max_message_bytes if facts else None,
         load_buffer_bytes=int(told.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
         is_archive=True,

@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,7 @@ def _outcome(result: Any) -> dict[str, Any]:
     }
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[object, ...]], limit: int) -> None:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], limit: int) -> None:
     shown = rows[: limit or None]
     tell_table(columns, shown)
     if len(shown) < len(rows):

@@ -9,9 +9,9 @@ import pytest
 from sexton.cli import main
 from sexton.lake import catalog as lake_catalog
 from sexton.stages import outlook
-from sexton.stages.plan_record import PlanRecord
+from sexton.stages.plans.record import PlanRecord
 from tests.cli.test_plan_forecast import POLICY
-from tests.stages.plan_runs import archive_of_commits
+from tests.stages.plans.plan_runs import archive_of_commits
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")

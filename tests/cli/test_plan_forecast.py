@@ -10,13 +10,13 @@ from pyarrow import fs as pafs
 
 from sexton.cli import main
 from sexton.quality import Measures, Result, validate
-from sexton.stages.plan_alone import PlanRequest, make_plan
-from sexton.stages.plan_files import plans_of, read_plan
+from sexton.stages.plans.alone import PlanRequest, make_plan
+from sexton.stages.plans.files import plans_of, read_plan
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.spark import Engine
 from tests.archived import CLUSTER, Archive
 from tests.stages.archive_runs import LATER_MS, instant
-from tests.stages.plan_runs import archive_of_commits
+from tests.stages.plans.plan_runs import archive_of_commits
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 Run = Callable[..., tuple[int, str, str]]

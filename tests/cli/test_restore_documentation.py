@@ -10,14 +10,14 @@ import pytest
 from sexton import cli
 from sexton.settings import settings
 from sexton.stages.apply.entries import FINAL
-from sexton.stages.plan_files import keep_plan, own_plan
+from sexton.stages.plans.files import keep_plan, own_plan
 from sexton.stages.restore.rows import What
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 from tests.archived import Archive
 from tests.cli.test_restore import GONE, archive, cluster  # noqa: F401 (fixtures)
 from tests.stages.archive_runs import instant
-from tests.stages.plan_runs import planned
+from tests.stages.plans.plan_runs import planned
 from tests.stages.restore.cluster import SimulatedCluster
 from tests.stages.test_own_acts import act
 

@@ -23,7 +23,7 @@ from sexton.stages.apply.ledger import Ledger, acts_of, told_of
 from sexton.stages.apply.port import ClusterPort
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.summary import ApplySummary
-from sexton.stages.plan_record import TOMBSTONES, UNDO, Plan, PlanRecord
+from sexton.stages.plans.record import TOMBSTONES, UNDO, Plan, PlanRecord
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
 
 LOCAL = pafs.LocalFileSystem()

@@ -33,7 +33,7 @@ from sexton.stages.apply.guards import Rules
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.summary import Windows
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 from tests.faults.apply_worlds import HOUR_MS, LOCAL, plan_of
 
 GROUPS_A_ROUND = 25

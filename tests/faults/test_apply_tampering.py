@@ -19,8 +19,8 @@ from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
 from sexton.stages.apply.entries import Entry
 from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plan_files import read_plan
-from sexton.stages.plan_record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
+from sexton.stages.plans.files import read_plan
+from sexton.stages.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
 from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, dead_owner, world
 

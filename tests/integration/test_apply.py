@@ -39,7 +39,7 @@ from sexton.records import decode_key
 from sexton.settings import environment
 from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.stages.apply.ledger import Ledger, acts_of
-from sexton.stages.plan_files import Plan, keep_plan, own_plan, read_plan
+from sexton.stages.plans.files import Plan, keep_plan, own_plan, read_plan
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunFolder
 from sexton.stages.snapshot_log import SnapshotRequest

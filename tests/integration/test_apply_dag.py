@@ -27,7 +27,7 @@ from sexton.local.workload import commit_offsets
 from sexton.settings import PROJECT_ROOT, Settings
 from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plan_files import keep_plan, own_plan
+from sexton.stages.plans.files import keep_plan, own_plan
 from sexton.stages.replay_groups import ReplayRequest, now_ms
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.snapshot_log import SnapshotRequest

@@ -25,7 +25,7 @@ from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.stages import find_expired, plan_tombstones, replay_groups
 from sexton.stages.apply.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plan_files import keep_plan, own_plan
+from sexton.stages.plans.files import keep_plan, own_plan
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunFolder
 from sexton.stages.snapshot_log import SnapshotRequest

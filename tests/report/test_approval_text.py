@@ -9,7 +9,7 @@ from jinja2 import Environment
 from markdown_it import MarkdownIt
 
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
-from sexton.stages.plan_record import Losses, Plan
+from sexton.stages.plans.record import Losses, Plan
 from sexton.stages.restore.keep import RestorePlan
 from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
 from tests.report.run_folder import HOSTILE_NAMES

@@ -8,8 +8,8 @@ import pytest
 
 from sexton.report.names import short, visible
 from sexton.report.plan_page import GROUPS_SHOWN, NAMES_SHOWN, ROWS_SHOWN, render_plan
-from sexton.stages.plan_content import GROUP, VERDICT, PlanContent, losses_of
-from sexton.stages.plan_record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.stages.plans.content import GROUP, VERDICT, PlanContent, losses_of
+from sexton.stages.plans.record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
 from sexton.tables import TABLES
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES
 from tests.report.test_page import ATTRIBUTES, TAGS, Page

@@ -18,7 +18,7 @@ from sexton.stages.spark import Engine
 from sexton.tables.verdicts import HORIZON_DAYS
 from tests.kernels.compare import PROFILES
 from tests.kernels.test_sweep import CAP_BYTES
-from tests.stages.plan_runs import archive_of_commits, planned
+from tests.stages.plans.plan_runs import archive_of_commits, planned
 from tests.stages.policy_verdicts import judged
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
 

@@ -108,7 +108,7 @@ def test_the_overview_counts(client: TestClient) -> None:
     assert [row["policy_verdict"] for row in found["by_policy"]] == ["expire", "hold"]
     told = text(client, "/")
     assert "2 due now" in told
-    assert "1 things worth knowing" in told
+    assert "One thing worth knowing" in told
 
 
 def test_one_cluster_knows_nothing_of_another(client: TestClient) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from sexton.stages.plan_files import PlanRecord, plan_sha256
-from sexton.stages.plan_record import Losses
+from sexton.stages.plans.files import PlanRecord, plan_sha256
+from sexton.stages.plans.record import Losses
 from tests.ui.test_hostile import told
 from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS
 
@@ -62,7 +62,7 @@ def test_plans_and_what_became_of_them(client: TestClient) -> None:
     assert list(found) == [PLAN_IDS[number] for number in reversed(range(RUNS))]
     assert (found[PLAN_IDS[1]]["status"], found[PLAN_IDS[1]]["outcomes"]) == ("applied", {"done": 2})
     assert (found[PLAN_IDS[2]]["status"], found[PLAN_IDS[2]]["outcomes"]) == ("made", {})
-    assert found[PLAN_IDS[3]]["status"] == "partly"
+    assert found[PLAN_IDS[3]]["status"] == "tried"
 
 
 def test_a_plan_against_the_one_before(client: TestClient) -> None:

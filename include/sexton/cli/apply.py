@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sexton.stages.apply.guards import Rules
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.apply.summary import ApplySummary
-    from sexton.stages.plan_record import Plan
+    from sexton.stages.plans.record import Plan
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -122,7 +122,7 @@ def apply(
 
     from sexton.settings import settings
     from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.plan_files import read_plan
+    from sexton.stages.plans.files import read_plan
     from sexton.stages.source import filesystem
 
     fs, root = filesystem(archive or settings().archive_uri)

@@ -29,8 +29,8 @@ from sexton.report.names import visible
 
 if TYPE_CHECKING:
     from sexton.policy import Policy
-    from sexton.stages.plan_alone import Planned
-    from sexton.stages.plan_record import PlanRecord
+    from sexton.stages.plans.alone import Planned
+    from sexton.stages.plans.record import PlanRecord
     from sexton.stages.replay_groups import ReplayRequest
 
 EXAMPLES = """\
@@ -121,7 +121,7 @@ def plan(
 
     with Checker() as checker, engine_here("sexton plan", quiet=json) as engine:
         from sexton.report.plan_page import render_plan
-        from sexton.stages.plan_alone import PlanRequest, make_plan
+        from sexton.stages.plans.alone import PlanRequest, make_plan
 
         made = make_plan(
             engine, PlanRequest(replay=request, policy=rules, out=out), page=render_plan, validate=checker.validate

@@ -48,7 +48,7 @@ def plan(
 ) -> int:
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
     from sexton.report.approval_text import plan_text
-    from sexton.stages.plan_files import read_plan
+    from sexton.stages.plans.files import read_plan
 
     fs, root = _opened(archive)
     found = read_plan(fs, root, cluster_id, plan_id)

@@ -64,7 +64,7 @@ def replayed(
         profile=asked.profile or DEFAULT_PROFILE,
         name=asked.name,
     )
-    from sexton.stages.plan_alone import judged_run
+    from sexton.stages.plans.alone import judged_run
     from sexton.stages.processes import engine_here
     from sexton.stages.run import RunFolder
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.report.figures import count, duration, instant, size
 from sexton.report.names import harmless, short
-from sexton.stages.plan_record import Losses, Plan
+from sexton.stages.plans.record import Losses, Plan
 from sexton.stages.restore.keep import RestorePlan
 
 GROUPS_SHOWN = 50

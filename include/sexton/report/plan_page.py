@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.report import words
 from sexton.report.templates import render
-from sexton.stages.plan_check import OFFSET_TYPES
-from sexton.stages.plan_content import PlanContent
-from sexton.stages.plan_record import Losses, PlanRecord
+from sexton.stages.plans.check import OFFSET_TYPES
+from sexton.stages.plans.content import PlanContent
+from sexton.stages.plans.record import Losses, PlanRecord
 
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.policy import Policy
 from sexton.stages.judging import TABLE, judge_offsets, read_held
-from sexton.stages.plan_policy import policy_of
+from sexton.stages.plans.policy import policy_of
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
 

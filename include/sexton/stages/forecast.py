@@ -14,8 +14,8 @@ from sexton.coordinator.profiles import profile_of
 from sexton.kernels.sweep import plan
 from sexton.policy import CompiledPolicy, Policy
 from sexton.stages.find_expired import read_held
-from sexton.stages.plan_check import OFFSET_TYPES
-from sexton.stages.plan_policy import RULE, group_facts, newest_commits, policy_of
+from sexton.stages.plans.check import OFFSET_TYPES
+from sexton.stages.plans.policy import RULE, group_facts, newest_commits, policy_of
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
 from sexton.tables.verdicts import HORIZON_DAYS

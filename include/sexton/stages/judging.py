@@ -19,7 +19,7 @@ from sexton.kernels.sweep import held_offsets, judge
 from sexton.policy import CompiledPolicy, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.facts import ORPHANS, TIME_REASONS
-from sexton.stages.plan_policy import group_facts, newest_commits
+from sexton.stages.plans.policy import group_facts, newest_commits
 from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import TABLES
 

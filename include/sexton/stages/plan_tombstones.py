@@ -1,7 +1,7 @@
 """plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
 
 They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
-`<run>/plan/` (plan_files.py). What the verdicts say of the days to come is told beside them (forecast.py).
+`<run>/plan/` (plans). What the verdicts say of the days to come is told beside them (forecast.py).
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
 read might be a newer value. Nothing is ever written to Kafka here.
@@ -21,9 +21,9 @@ from sexton.kill_points import reach
 from sexton.stages.find_expired import read_held
 from sexton.stages.forecast import TABLE as FORECAST
 from sexton.stages.forecast import write_forecast
-from sexton.stages.plan_files import Page, write_plan
-from sexton.stages.plan_keys import encode_keys
-from sexton.stages.plan_policy import plan_by_policy, policy_of
+from sexton.stages.plans.files import Page, write_plan
+from sexton.stages.plans.keys import encode_keys
+from sexton.stages.plans.policy import plan_by_policy, policy_of
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
 from sexton.stages.spark import Engine
 

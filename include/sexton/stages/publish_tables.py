@@ -15,7 +15,7 @@ from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
 from sexton.stages.checkpoint import publish_checkpoint
-from sexton.stages.plan_files import Plan, keep_plan, own_plan
+from sexton.stages.plans.files import Plan, keep_plan, own_plan
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
 from sexton.stages.validate_tables import TABLE as DQ_RESULTS

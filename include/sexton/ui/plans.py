@@ -2,7 +2,7 @@
 
 What a plan says of itself comes from its plan.json in the archive; its rows come from the published table `tombstones`,
 a page at a time. Reading a kept plan without trust, file by file, is the business of whoever applies it
-(`stages.plan_files.read_plan`): a page says whether plan.json is the one that its run published, no more.
+(`stages.plans.files.read_plan`): a page says whether plan.json is the one that its run published, no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,13 @@ class PlanLine:
 
     @property
     def status(self) -> str:
-        """made, applied (nothing is left to do), partly (something is), or empty."""
-        if not self.tombstones:
-            return "empty"
+        """empty, made (never applied), tried (nothing came of it), partly, or applied: nothing is left to do."""
+        if not self.tombstones or not self.outcomes:
+            return "made" if self.tombstones else "empty"
         settled = sum(items for outcome, items in self.outcomes.items() if outcome not in ("not_done", _OPEN))
-        return "made" if not self.outcomes else "applied" if settled >= self.tombstones else "partly"
+        if settled >= self.tombstones:
+            return "applied"
+        return "partly" if settled else "tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +173,7 @@ def _kept(archive: str, cluster_id: str, plan_id: str) -> tuple[dict[str, Any] |
     from pyarrow import fs as pafs
     from pydantic import ValidationError
 
-    from sexton.stages.plan_files import MANIFEST, PlanRecord, plan_folder, plan_sha256
+    from sexton.stages.plans.files import MANIFEST, PlanRecord, plan_folder, plan_sha256
     from sexton.stages.source import filesystem
 
     try:

@@ -14,7 +14,7 @@ from sexton.coordinator.questions.fetch import fetch
 from sexton.errors import NoCoverage, Refused, UsageError
 from sexton.stages.apply.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plan_files import keep_plan, own_plan, read_plan
+from sexton.stages.plans.files import keep_plan, own_plan, read_plan
 from sexton.stages.questions.desk import DeskRequest, open_desk
 from sexton.stages.restore.request import RestoreRequest, source_of
 from sexton.stages.restore.rows import Then
@@ -24,7 +24,7 @@ from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 from tests.archived import CLUSTER, Archive
 from tests.stages.archive_runs import LATER_MS, instant, minute
-from tests.stages.plan_runs import archive_of_commits, planned
+from tests.stages.plans.plan_runs import archive_of_commits, planned
 from tests.stages.restore.cluster import value
 from tests.strategies import commit, tombstone
 

@@ -1,4 +1,4 @@
 """Applying a plan: the only code that deletes, and the ledger of what it did.
 
-Not here: how a plan is made (plan_tombstones) and read (plan_files), who may approve it, and what restores.
+Not here: how a plan is made (plan_tombstones) and read (plans), who may approve it, and what restores.
 """

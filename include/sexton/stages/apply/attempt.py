@@ -11,7 +11,7 @@ from sexton.stages.apply.port import ClusterPort
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork
 from sexton.stages.apply.watch import LogWatch
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 RELOOK_MS = 5_000
 """A look that is older than this when its call is about to be made is made again: this process may have been asleep."""

@@ -24,7 +24,7 @@ from sexton.stages.apply.resume import recheck, settle_open
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork, batch_limit, work_of
 from sexton.stages.apply.summary import ApplySummary, summarize
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 Sink = Literal["plan", "coordinator", "log"]
 RETRY_WAIT_S = 0.5

@@ -12,7 +12,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
 from sexton.stages.apply.port import BrokerTime, Identity
 from sexton.stages.apply.steps import GroupWork
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 MAX_SKEW_MS = 60_000
 """How far our clock and a broker's may be apart: what is judged and recorded by the one is written by the other."""

@@ -9,7 +9,7 @@ from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork
 from sexton.stages.apply.summary import TOLD_ITEMS, ApplySummary, Told, Windows
 from sexton.stages.apply.watch import LogWatch
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 PLANNED = "would_be_done"
 

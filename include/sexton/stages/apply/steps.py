@@ -11,7 +11,7 @@ from typing import Literal
 
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.stages.apply.entries import Item, Value
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 OFFSET_TYPES = frozenset({0, 1})
 _BATCH_BYTES = 61

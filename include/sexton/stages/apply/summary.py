@@ -7,7 +7,7 @@ from typing import Any
 
 from sexton.stages.apply.entries import Item, Result
 from sexton.stages.apply.standing import Standing
-from sexton.stages.plan_record import Plan
+from sexton.stages.plans.record import Plan
 
 TOLD_ITEMS = 1_000
 """So many items that were not done are told one by one; the ledger has them all."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.facts import the_cluster
 from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plan_files import read_plan
+from sexton.stages.plans.files import read_plan
 from sexton.stages.restore.selection import Selection
 from sexton.stages.restore.sources import Source, of_archive, of_ledger, of_plan, topic_ids_at
 from sexton.stages.source import filesystem

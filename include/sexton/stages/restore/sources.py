@@ -21,7 +21,7 @@ from sexton.log.archive import newest_facts
 from sexton.stages.apply.entries import WRITTEN, Entry, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import told_of
 from sexton.stages.choose_profile import of_version
-from sexton.stages.plan_files import Plan
+from sexton.stages.plans.files import Plan
 from sexton.stages.questions.log_parts import LogParts
 from sexton.stages.questions.part import LazyShards, Part
 from sexton.stages.restore.rows import OffsetValue, Then

@@ -86,8 +86,13 @@ def iso(at_ms: int | None) -> str:
 
 
 def second(at_ms: int | None) -> str:
-    """An instant to the second, in UTC; without seconds where there are none: `2026-11-21 04:00`."""
-    told = instant(None if at_ms is None else at_ms - at_ms % 1000).removesuffix(" UTC")
+    """An instant to the second, in UTC: `2026-11-21 04:00:00`."""
+    return instant(None if at_ms is None else at_ms - at_ms % 1000).removesuffix(" UTC")
+
+
+def minute(at_ms: int | None) -> str:
+    """The same without seconds where there are none: `2026-11-21 04:00`."""
+    told = second(at_ms)
     return told.removesuffix(":00") if told.count(":") == 2 else told
 
 
@@ -103,5 +108,5 @@ def _asset_url(base: str) -> Any:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = new_environment(PackageLoader("sexton.ui", "templates"))
-    environment.filters.update(iso=iso, second=second, as_json=json.dumps, typed=typed)
+    environment.filters.update(iso=iso, minute=minute, second=second, as_json=json.dumps, typed=typed)
     return environment

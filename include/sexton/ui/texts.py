@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from sexton.report import words
+from sexton.report.figures import count
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
 COOKIE = "sexton_language"
@@ -30,6 +31,10 @@ class Texts:
     def __call__(self, key: str, **values: object) -> str:
         """A text with its values filled in; KeyError for a key that no dictionary has."""
         return self.known[key].format(**values) if values else self.known[key]
+
+    def some(self, key: str, number: int, **values: object) -> str:
+        """A text about a number of things, which is `number` in it; of one thing there is a text of its own."""
+        return self(f"{key}.one" if number == 1 else key, number=count(number), **values)
 
     def code(self, kind: str, value: str | None) -> str:
         """What a code of the tables means; the code itself where nobody wrote a word about it."""

@@ -30,12 +30,14 @@ for (const theme of config.themes) {
       for (const step of each.steps ?? []) {
         if (step.press) await page.keyboard.press(step.press);
         if (step.type) await page.keyboard.type(step.type, { delay: 20 });
-        if (step.click) await page.click(step.click);
+        if (step.focus) await page.focus(step.focus);
+        if (step.store) { await page.evaluate(([key, value]) => localStorage.setItem(key, value), step.store); await page.reload({ waitUntil: "networkidle" }); }
         if (step.wait) await page.waitForTimeout(step.wait);
         if (step.idle) await page.waitForLoadState("networkidle");
       }
       await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: true });
       const focus = await page.evaluate(() => document.activeElement?.getAttribute("name") || document.activeElement?.tagName);
+      const language = await page.evaluate(() => document.documentElement.lang);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       // In a world of its own: the page's policy forbids inline scripts, as it should.
       const client = await context.newCDPSession(page);
@@ -47,7 +49,7 @@ for (const theme of config.themes) {
         contextId, awaitPromise: true, returnByValue: true,
       });
       const violations = JSON.parse(result.value).map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.slice(0, 3).map((node) => node.html.slice(0, 200)), count: nodes.length }));
-      told.push({ name: each.name, width, theme, status: answer.status(), url: page.url(), focus, overflow, errors, foreign, dialogs, violations });
+      told.push({ name: each.name, width, theme, status: answer.status(), url: page.url(), focus, language, overflow, errors, foreign, dialogs, violations });
       await page.close();
     }
     await context.close();

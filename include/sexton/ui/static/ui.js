@@ -162,7 +162,9 @@
         })),
       ],
     };
-    return new uPlot(options, [seconds, ...lines.map((line) => line.values)], box);
+    const plot = new uPlot(options, [seconds, ...lines.map((line) => line.values)], box);
+    plot.setLegend({ idx: seconds.length - 1 });  // the newest, until somebody points at another
+    return plot;
   };
 
   const fillTable = (table, found) => {

@@ -11,11 +11,12 @@ from sexton.errors import BrokerError, Refused
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed
 from sexton.stages.apply import log_sink
+from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.port import BrokerTime, Identity
 from sexton.stages.apply.steps import GroupWork, work_of
 from sexton.stages.apply.summary import Windows
 from tests.faults.apply_cluster import START_MS, US, SimCluster
-from tests.faults.apply_worlds import HOUR_MS, World, account, plan_for
+from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, account, dead_owner, plan_for
 
 GROUP = "g"
 
@@ -199,6 +200,37 @@ def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> No
     assert (summary.counts, summary.restored) == ({"raced": 1}, {"done": 1})
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
     assert account(world).violations == []
+
+
+def test_a_late_deletion_between_two_looks_of_one_attempt_that_dies(tmp_path: Path) -> None:
+    """It is done just as the offset is looked at anew; the attempt dies, and the next one still knows whose it was."""
+    world = only_offsets(made(tmp_path, partitions=1))
+    late: list[int] = []
+
+    def between(name: str) -> None:
+        calls = world.cluster.calls
+        if name == "delete_offsets" and not late:
+            late.append(len(calls))
+            raise Unsettled("no answer")
+        if late and name == "group_now":
+            world.cluster.remove(GROUP, [("t1", 0)], by=US)
+        if late and len(calls) > late[0] + 6 and name == "group_now":
+            late.append(0)
+        if len(late) > 1 and name == "tail":
+            world.cluster.between = lambda name: None
+            raise BrokerError("no broker answers")
+
+    world.cluster.between = between
+    with pytest.raises(BrokerError, match="no broker"):
+        world.apply(sink="coordinator", ledger=ledger_of_a_dead_process(world))
+    world.cluster.now_ms += LEASE_MS + 1
+    assert world.apply(sink="coordinator").counts == {"done": 1}
+    assert account(world).violations == []
+
+
+def ledger_of_a_dead_process(world: World) -> Ledger:
+    plan_id = world.plan.record.plan_id
+    return Ledger(LOCAL, str(world.root), world.cluster.cluster_id, plan_id, owner=dead_owner())
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "offsets"])

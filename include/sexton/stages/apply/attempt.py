@@ -70,8 +70,9 @@ class Attempt:
         return self._positions[log_partition]
 
     def intend(self, intent: Intent) -> None:
-        self.ledger.intent(intent, at_ms=self.clocks.now_ms())
-        self.standing.take(intent)
+        at_ms = self.clocks.now_ms()
+        self.ledger.intent(intent, at_ms=at_ms)
+        self.standing.take(intent, at_ms=at_ms)
 
     def next_step(self) -> int:
         self._step += 1
@@ -94,5 +95,6 @@ class Attempt:
             window_ms=None if window_ms is None else round(window_ms, 3),
             beyond=list(beyond),
         )
-        self.ledger.outcome(outcome, at_ms=self.clocks.now_ms())
-        self.standing.take(outcome)
+        at_ms = self.clocks.now_ms()
+        self.ledger.outcome(outcome, at_ms=at_ms)
+        self.standing.take(outcome, at_ms=at_ms)

@@ -52,7 +52,8 @@ def apply_plan(
     entries = ledger.entries()
     standing = Standing.of(entries)
     work = work_of(plan)
-    if is_applied(work, standing):
+    is_closed = not entries or entries[-1].kind == "close"
+    if is_closed and is_applied(work, standing):
         last = entries[-1].attempt if entries else 0
         return summarize(plan, standing, sink=sink, attempt=last, warnings=["nothing is left to do"])
     identity = port.identity()

@@ -1,4 +1,4 @@
-"""Whether a group is still as the plan saw it: by the log's tail, by OffsetFetch, and by the coordinator's own word.
+"""Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's own word, and by the log's tail.
 
 There is no compare-and-delete in Kafka's API, so this is looked at as late as can be, and what fell in between is
 looked for afterwards (readback.py). A group that has written anything but tombstones since the plan was made is left
@@ -61,15 +61,15 @@ def look(
 
     A group that this principal may not look at is refused, with the ACL that is missing; the others go on.
     """
-    end = watch.read()
-    seen = watch.seen(work.group_id, since=work.cut)
     try:
         stable = port.committed(work.group_id, require_stable=True)
         plain = port.committed(work.group_id, require_stable=False)
         now = port.group_now(work.group_id)
     except (GroupError, NotAllowed) as error:
         refused = tuple(_result(row.item, "refused", named(error)) for row in rows)
-        return Look(end=end, fresh=(), results=refused, checks={})
+        return Look(end=watch.end, fresh=(), results=refused, checks={})
+    end = watch.read()  # last, so that whatever was different in an answer is in here
+    seen = watch.seen(work.group_id, since=work.cut)
     checks = {
         "log_offset": end,
         "records_since": len(seen),

@@ -4,6 +4,8 @@ What was not done when it was looked for is tried again. It may still be done by
 so the log is read for that before it is tried again, and once more when the attempt ends.
 """
 
+from collections.abc import Sequence
+
 from sexton.stages.apply.attempt import Attempt
 from sexton.stages.apply.calling import beyond_plan, settle
 from sexton.stages.apply.effects import NO_ANSWER, Taken, graves, results_of, taken_along
@@ -11,6 +13,10 @@ from sexton.stages.apply.entries import Item, Result
 from sexton.stages.apply.ledger import Told
 from sexton.stages.apply.putback import put_back, settle_restore
 from sexton.stages.apply.steps import Call, GroupWork, Planned
+from sexton.stages.apply.watch import Seen
+
+LATE_MS = 3_600_000
+"""How late a call may still be carried out that got no answer; brokers answer, or drop what they were asked, sooner."""
 
 
 def settle_open(attempt: Attempt) -> None:
@@ -32,13 +38,14 @@ def settle_open(attempt: Attempt) -> None:
 def recheck(attempt: Attempt, group: GroupWork) -> None:
     """Read what calls of ours may have done to a group since they were given up, and put back what they took along.
 
-    Also those that were made again and are done: the first one may come after the second.
+    Also those that were made again and are done: the first one may come after the second. What is stamped LATE_MS after
+    the intent is taken for somebody else's.
     """
     standing, watch = attempt.standing, attempt.watch(group.log_partition)
     rows = [
         row
         for row in group.rows
-        if row.place in standing.intended and (not standing.is_final(row.place) or row.place in attempt.unsettled)
+        if row.place in standing.intended and (not standing.is_written(row.place) or row.place in attempt.unsettled)
     ]
     if not rows:
         return
@@ -48,8 +55,9 @@ def recheck(attempt: Attempt, group: GroupWork) -> None:
     for row in rows:
         known = standing.results.get(row.place)
         written = known.written_log_offset if known is not None else None
-        since = standing.intended[row.place][0] if written is None else written + 1
-        seen = watch.seen(group.group_id, since=since)
+        intended = standing.intended[row.place]
+        since = intended.since if written is None else written + 1
+        seen = _in_time(watch.seen(group.group_id, since=since), intended.at_ms)
         taken = taken_along(seen, [row], since=since, call="delete_offsets")
         if row.identity in graves(seen, since=since) and (written is None or taken):
             results += results_of([row], NO_ANSWER, seen, taken, since=since)
@@ -62,13 +70,19 @@ def recheck(attempt: Attempt, group: GroupWork) -> None:
 
 def _extras(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> tuple[list[Item], list[Result]]:
     """What a group's deletion took along of offsets that the plan does not know."""
-    spans = [attempt.standing.intended[row.place] for row in rows]
-    begins = [since for since, call in spans if call == "delete_group"]
-    if not begins:
+    calls = [attempt.standing.intended[row.place] for row in rows]
+    of_group = [one for one in calls if one.call == "delete_group"]
+    if not of_group:
         return [], []
-    seen = attempt.watch(group.log_partition).seen(group.group_id, since=min(begins))
-    taken = taken_along(seen, group.rows, since=min(begins), call="delete_group")
-    return beyond_plan(attempt, group, taken)
+    since = min(one.since for one in of_group)
+    seen = attempt.watch(group.log_partition).seen(group.group_id, since=since)
+    seen = _in_time(seen, max(one.at_ms for one in of_group))
+    return beyond_plan(attempt, group, taken_along(seen, group.rows, since=since, call="delete_group"))
+
+
+def _in_time(seen: Sequence[Seen], intended_at_ms: int) -> list[Seen]:
+    """Without the tombstones that come too late to be of a call that was intended then."""
+    return [one for one in seen if not one.is_tombstone or one.timestamp_ms <= intended_at_ms + LATE_MS]
 
 
 def _settle(attempt: Attempt, group: GroupWork, told: Told, items: list[Item], *, since: int) -> None:

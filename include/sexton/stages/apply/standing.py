@@ -12,18 +12,27 @@ from sexton.stages.apply.steps import Call
 Place = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intended:
+    """The calls that may have been made for an item: up to where the log was read before the first, when the last was
+    intended, and what was called."""
+
+    since: int
+    at_ms: int
+    call: Call
+
+
 @dataclass(slots=True, kw_only=True)
 class Standing:
     """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
 
-    `intended` are items that a call may have been made for, with the log_offset up to which the log was read before the
-    first one, and what was called; `open` the intents whose outcome nobody knew at the begin;
+    `intended` are items that a call may have been made for; `open` the intents whose outcome nobody knew at the begin;
     `restored` the items that are put back, `returned` by their key from which log_offset on nothing needs to be.
     """
 
     items: dict[Place, Item] = field(default_factory=dict)
     results: dict[Place, Result] = field(default_factory=dict)
-    intended: dict[Place, tuple[int, Call]] = field(default_factory=dict)
+    intended: dict[Place, Intended] = field(default_factory=dict)
     restored: set[Place] = field(default_factory=set)
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
@@ -35,15 +44,15 @@ class Standing:
     def of(cls, entries: Sequence[Entry]) -> "Standing":
         found = cls(open=[told for told in told_of(entries) if told.is_open])
         for entry in entries:
-            found.take(entry.body)
+            found.take(entry.body, at_ms=entry.at_ms)
         return found
 
-    def take(self, body: object) -> None:
-        """Go on with what another entry says."""
+    def take(self, body: object, *, at_ms: int) -> None:
+        """Go on with what another entry says, of `at_ms`."""
         if isinstance(body, Intent):
             self.items |= {item.place: item for item in body.items}
             if body.action == "tombstone":
-                self._intend(body)
+                self._intend(body, at_ms)
             else:
                 self.restored |= {item.place for item in body.items}
                 self.returned |= {item.key: int(body.checks.get("log_offset", 0)) for item in body.items if item.key}
@@ -58,23 +67,32 @@ class Standing:
             if body.window_ms is not None:
                 self.windows_ms.append(body.window_ms)
 
-    def _intend(self, body: Intent) -> None:
+    def _intend(self, body: Intent, at_ms: int) -> None:
         call: Call = "delete_group" if body.checks.get("call") == "delete_group" else "delete_offsets"
+        since = int(body.checks.get("log_offset", 0))
         for item in body.items:
-            since, before = self.intended.get(item.place, (int(body.checks.get("log_offset", 0)), call))
-            self.intended[item.place] = since, "delete_group" if "delete_group" in (call, before) else call
+            if (before := self.intended.get(item.place)) is not None:
+                since = min(since, before.since)
+                call = before.call if before.call == "delete_group" else call
+            self.intended[item.place] = Intended(since=since, at_ms=at_ms, call=call)
 
     def _answer(self, result: Result) -> None:
-        """What was refused by a call's answer, and never left without one, no call of ours has removed."""
+        """No call of ours has removed what was refused by an answer, or not called for in the end, unless another call
+        for it had no answer."""
         if result.outcome in ("not_done", "unknown"):
             self._doubtful.add(result.place)
-        elif result.outcome == "refused" and result.place not in self._doubtful:
+        elif result.outcome in ("refused", "changed_since") and result.place not in self._doubtful:
             self.intended.pop(result.place, None)
 
     def is_final(self, place: Place) -> bool:
         """Whether nothing is to be done about an item any more."""
         result = self.results.get(place)
         return result is not None and result.outcome in FINAL
+
+    def is_written(self, place: Place) -> bool:
+        """Whether it is known that a call of ours took effect."""
+        result = self.results.get(place)
+        return result is not None and result.outcome in WRITTEN
 
     @property
     def is_unsettled(self) -> bool:

@@ -1,5 +1,7 @@
 """What the dashboard reads is what was published, each run whole; and what it keeps in memory has an end."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,11 @@ import pytest
 from sexton.errors import NoCoverage
 from sexton.lake.branch import RunKey
 from sexton.tables import TABLES
+from sexton.ui import keeping
 from sexton.ui import store as stores
+from sexton.ui.database import Database, Unreadable
 from sexton.ui.groups import GroupQuery, find_groups
+from sexton.ui.index import groups_of
 from sexton.ui.overview import overview
 from sexton.ui.store import Gone, Store, at
 from tests.ui.lakes import WrittenLake, as_table, create_table, lake_at, run_row
@@ -127,21 +132,68 @@ def test_a_place_with_patterns_in_its_name(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_has_an_end(world: WrittenLake) -> None:
-    store = Store(lambda: world.lake)
+    now = [0.0]
+    store = Store(lambda: world.lake, clock=lambda: now[0])
     for _ in range(2):
         for run in store.runs():
+            now[0] += keeping.GRACE_S
             overview(store, run)
+    now[0] += keeping.GRACE_S
+    store._kept.drop_old()
     tables = store.rows("SELECT count(*) AS number FROM duckdb_tables()")[0]["number"]
-    assert len(store._computed) == stores.RUNS_KEPT
-    assert tables == 2 * stores.RUNS_KEPT
+    assert len(store._kept) == keeping.RUNS_KEPT
+    assert tables == 2 * keeping.RUNS_KEPT
+
+
+def test_a_table_that_is_being_read_stays_for_a_moment(world: WrittenLake) -> None:
+    store = Store(lambda: world.lake, clock=lambda: 0.0)
+    first = groups_of(store, store.runs()[0])
+    for run in store.runs():
+        overview(store, run)
+    assert store.rows(f"SELECT count(*) AS rows FROM {first}")[0]["rows"] > 0
+
+
+def test_nothing_is_computed_twice_at_once(store: Store) -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        time.sleep(0.05)
+        made.append(1)
+        return 7
+
+    run = store.runs()[0]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: store.computed(run, "slow", make), range(8)))
+    assert (found, made) == ([7] * 8, [1])
+
+
+def test_files_that_are_gone_are_told_and_planned_anew(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path)
+    lake.publish(ONCE, {"groups": [group("a")]})
+    store = Store(lambda: lake.lake)
+    (run,) = store.runs()
+    source = store.table(run, "groups")
+    (file,) = (tmp_path / "warehouse").glob("sexton/groups/data/**/*.parquet")
+    moved = file.rename(tmp_path / "away")
+    with pytest.raises(Unreadable):
+        store.rows(f"SELECT * FROM {source}")
+    moved.rename(file)
+    assert names(store, run) == ["a"]
+
+
+def test_memory_has_a_limit(world: WrittenLake) -> None:
+    store = Store(lambda: world.lake, database=Database(memory_mb=64))
+    with pytest.raises(Unreadable):
+        store.rows("SELECT list(n) AS rows FROM range(100_000_000) t(n)")
 
 
 def test_the_database_keeps_to_itself(store: Store) -> None:
-    import duckdb
-
-    for statement in ("INSTALL httpfs", "LOAD httpfs", "SET memory_limit='9GB'"):
-        with pytest.raises(duckdb.Error):
-            store.rows(statement)
+    names = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
+    for name in (*names, "python_enable_replacements"):
+        assert store.rows(f"SELECT current_setting('{name}') AS value") == [{"value": False}]
+    for statement in ("SET memory_limit='9GB'", "SET temp_directory='/tmp'", "SET autoload_known_extensions=true"):
+        with pytest.raises(Unreadable):
+            store.database.rows(statement)
 
 
 def replace(lake: WrittenLake, table: str, rows: list[dict[str, Any]]) -> None:

@@ -1,10 +1,10 @@
 """The dashboard inside Airflow: published runs, groups, verdicts and plans, read from the lake and shown.
 
-store.py      published tables through DuckDB, a run at a time
-state.py, groups.py, offsets.py, history.py, plans.py
+store.py      published tables through DuckDB (database.py), a run at a time; keeping.py: what was computed of one
+overview.py, index.py, groups.py, offsets.py, history.py, plans.py, what_if.py
               what the pages ask: plain dataclasses, no HTML
 access.py     who may see what: Airflow's own login and permissions, in one place
-app.py        the FastAPI application; pages.py and api.py are its routes
+app.py        the FastAPI application; pages.py, api.py, plan_routes.py and what_if_routes.py are its routes
 texts.py      every word of the pages, in every language
 plugin.py     what Airflow loads, in each of its processes: nothing else of this room is imported by it
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
+from sexton.errors import SextonError
 from sexton.tables import TABLES
 from sexton.tables.ddl import spark_type
 
@@ -18,16 +19,20 @@ if TYPE_CHECKING:
 MEMORY_MB = 384
 """What DuckDB may hold; a web process stays below this and some 400 MB of libraries."""
 THREADS = 2
-_SETTINGS = (
-    "SET autoinstall_known_extensions=false",
-    "SET autoload_known_extensions=false",
-    "SET allow_community_extensions=false",
-    "SET python_enable_replacements=false",
-    "SET parquet_metadata_cache=true",
-    "SET temp_directory=''",
-    "SET lock_configuration=true",
-)
+_SETTINGS = {
+    "threads": str(THREADS),
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+_THEN = ("SET GLOBAL parquet_metadata_cache=true", "SET lock_configuration=true")
 Rows = list[dict[str, Any]]
+
+
+class Unreadable(SextonError):
+    """Files that are not there any more, or more than the memory that we may take."""
 
 
 class Database:
@@ -42,11 +47,15 @@ class Database:
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
         """What a query answers, as dicts."""
+        import duckdb
+
         cursor = self._connection().cursor()
         try:
             cursor.execute(sql, list(parameters))
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.InvalidInputException) as error:
+            raise Unreadable(f"the tables cannot be read: {type(error).__name__}") from error
         finally:
             cursor.close()
 
@@ -89,7 +98,7 @@ class Database:
             if protocol in self._systems:
                 return
             arrow = PyArrowFileIO(dict(properties)).fs_by_scheme(scheme, netloc)
-            kind = type("Stored", (ArrowFSWrapper,), {"protocol": protocol})
+            kind = type("Stored", (ArrowFSWrapper,), {"protocol": protocol, "_strip_protocol": staticmethod(_path)})
             connection.register_filesystem(kind(arrow))
             self._systems.add(protocol)
 
@@ -98,9 +107,9 @@ class Database:
             if self._opened is None:
                 import duckdb
 
-                opened = duckdb.connect(config={"memory_limit": f"{self._memory_mb}MB", "threads": THREADS})
-                for setting in _SETTINGS:
-                    opened.execute(setting)
+                opened = duckdb.connect(config={**_SETTINGS, "memory_limit": f"{self._memory_mb}MB"})
+                for statement in _THEN:
+                    opened.execute(statement)
                 self._opened = opened
             return self._opened
 
@@ -143,6 +152,11 @@ def _type(kind: str) -> str:
         named = [field.replace("`", "").split(": ") for field in fields]
         return f"STRUCT({', '.join(f'{_name(field)} {_type(inner)}' for field, inner in named)})"
     return {"STRING": "VARCHAR", "INT": "INTEGER", "BINARY": "BLOB"}.get(kind, kind)
+
+
+def _path(place: str) -> str:
+    """A place without its protocol, as pyarrow's file systems take it: bucket and key."""
+    return place.partition("://")[2] or place
 
 
 def _protocol(scheme: str) -> str:

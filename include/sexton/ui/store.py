@@ -18,7 +18,8 @@ from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of
-from sexton.ui.database import Database, Rows, declared, no_rows, text
+from sexton.ui.database import Database, Rows, Unreadable, declared, no_rows, text
+from sexton.ui.keeping import Kept
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RUNS_KEPT = 3
-"""Runs of which computed things are kept: who looks at one looks at its neighbours."""
 FRESH_S = 2.0
 """How long a list of runs is taken for the newest without asking the catalog."""
 _SOURCES_KEPT = 256
@@ -56,8 +55,7 @@ class Store:
         self._looked_at = float("-inf")
         self._rows_of_runs: dict[str, Rows] = {}
         self._sources: OrderedDict[tuple[str, ...], str] = OrderedDict()
-        self._computed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
-        self._tables: dict[tuple[str, str], list[str]] = {}
+        self._kept = Kept(self.database, clock)
 
     @property
     def lake(self) -> Lake:
@@ -67,8 +65,13 @@ class Store:
             return self._lake
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
-        """What a query answers, as dicts."""
-        return self.database.rows(sql, *parameters)
+        """What a query answers, as dicts; Unreadable where files are gone or memory is short: it may pass."""
+        try:
+            return self.database.rows(sql, *parameters)
+        except Unreadable:
+            with self._lock:
+                self._sources.clear()  # files may have been rewritten elsewhere
+            raise
 
     def runs(self) -> tuple[PublishedRun, ...]:
         """Every published run of every cluster, oldest as_of first; none where nothing was ever published."""
@@ -111,32 +114,11 @@ class Store:
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
         """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
-        key = (run.key.cluster_id, run.key.run_id)
-        with self._lock:
-            if (kept := self._computed.get(key)) is not None and label in kept:
-                self._computed.move_to_end(key)
-                found: T = kept[label]
-                return found
-        made = make()
-        with self._lock:
-            self._computed.setdefault(key, {})[label] = made
-            self._computed.move_to_end(key)
-            old = [self._computed.popitem(last=False)[0] for _ in range(len(self._computed) - RUNS_KEPT)]
-            dropped = [table for key in old for table in self._tables.pop(key, [])]
-        for each in dropped:
-            self.database.drop_table(each)
-        return made
+        return self._kept.value((run.key.cluster_id, run.key.run_id), label, make)
 
     def computed_table(self, run: PublishedRun, label: str, sql: Callable[[], str]) -> str:
         """The name of a table in memory with what the query `sql` makes of a run; kept as `computed` keeps."""
-
-        def make() -> str:
-            made = self.database.create_table(sql())
-            with self._lock:
-                self._tables.setdefault((run.key.cluster_id, run.key.run_id), []).append(made)
-            return made
-
-        return self.computed(run, label, make)
+        return self._kept.table((run.key.cluster_id, run.key.run_id), label, sql)
 
     def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
         """The rows of `runs`; a file that was read before is not read again."""

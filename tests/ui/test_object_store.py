@@ -1,0 +1,69 @@
+"""A lake in an object store is read through the file system that pyiceberg reads with: DuckDB fetches no extension."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sexton.lake.catalog import Lake, open_lake, reader_properties
+from sexton.ui.groups import GroupQuery, find_groups
+from sexton.ui.store import Store
+from tests.ui.lakes import create_table
+from tests.ui.worlds import FIRST_MS
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
+    for name, value in {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "NO_PROXY": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    properties = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}",
+        "warehouse": "s3://keep/warehouse",
+        "s3.endpoint": f"http://{host}:{port}",
+        "s3.access-key-id": "k",
+        "s3.secret-access-key": "s",
+        "s3.region": "us-east-1",
+    }
+    make_bucket(properties)
+    yield replace(open_lake(properties), name="lake")
+    server.stop()
+
+
+def make_bucket(properties: dict[str, str]) -> None:
+    from pyarrow import fs as pafs
+
+    endpoint = properties["s3.endpoint"].removeprefix("http://")
+    store = pafs.S3FileSystem(
+        access_key="k",
+        secret_key="s",
+        region="us-east-1",
+        scheme="http",
+        endpoint_override=endpoint,
+        allow_bucket_creation=True,
+    )
+    store.create_dir("keep")
+
+
+def test_groups_of_a_run(lake: Lake) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    from sexton.lake.branch import RunKey
+    from sexton.tables import TABLES
+    from tests.ui.lakes import WrittenLake
+
+    catalog = load_catalog("lake", **{**reader_properties(lake.properties), "init_catalog_tables": "true"})
+    catalog.create_namespace("sexton")
+    for name in TABLES:
+        create_table(catalog, name, TABLES[name].arrow_schema())
+    written = WrittenLake(lake=lake, catalog=catalog)
+    key = RunKey(cluster_id="c", as_of_ms=FIRST_MS, run_id="r")
+    written.publish(key, {"groups": [{"group_id": f"g{number}", "group_type": "Classic"} for number in range(3)]})
+    store = Store(lambda: lake)
+    (run,) = store.runs()
+    assert [row["group_id"] for row in find_groups(store, run, GroupQuery()).rows] == ["g0", "g1", "g2"]

@@ -35,7 +35,7 @@ for (const theme of config.themes) {
         if (step.wait) await page.waitForTimeout(step.wait);
         if (step.idle) await page.waitForLoadState("networkidle");
       }
-      await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: true });
+      await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: config.fullPage ?? true });
       const focus = await page.evaluate(() => document.activeElement?.getAttribute("name") || document.activeElement?.tagName);
       const language = await page.evaluate(() => document.documentElement.lang);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

@@ -139,7 +139,9 @@
   const draw = (box, labels, found, lines) => {
     box.replaceChildren();
     const seconds = found.at_ms.map((ms) => ms / 1000);
-    if (!lines.some((line) => line.values.some((value) => value !== null))) {
+    const isEmpty = !lines.some((line) => line.values.some((value) => value !== null));
+    box.classList.toggle("empty", isEmpty);
+    if (isEmpty) {
       box.textContent = labels.none;
       return null;
     }
@@ -163,7 +165,7 @@
       ],
     };
     const plot = new uPlot(options, [seconds, ...lines.map((line) => line.values)], box);
-    plot.setLegend({ idx: seconds.length - 1 });  // the newest, until somebody points at another
+    requestAnimationFrame(() => plot.setLegend({ idx: seconds.length - 1 }));  // the newest, until somebody points at another
     return plot;
   };
 

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from sexton.errors import NoCoverage
@@ -75,6 +77,17 @@ def test_two_attempts_are_never_mixed(tmp_path: Path) -> None:
     (run,) = store.runs()
     assert names(store, run) == ["first"]
     assert [row["group_id"] for row in store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}")] == ["first"]
+    lake.append("groups", as_table("groups", [group("third")], key(1, "c")))
+    several = Store(lambda: lake.lake)
+    assert several.rows(f"SELECT group_id FROM {several.tables([run], 'groups')}") == [{"group_id": "first"}]
+
+
+def test_of_a_partition_with_two_attempts_only_the_runs_own_is_read(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path)
+    lake.append("groups", as_table("groups", [group("second")], AGAIN))
+    lake.publish(ONCE, {"groups": [group("first")]})
+    store = Store(lambda: lake.lake)
+    assert names(store, store.runs()[0]) == ["first"]
 
 
 def test_a_run_is_read_at_its_snapshot(tmp_path: Path) -> None:
@@ -124,11 +137,14 @@ def test_columns_declared_since_are_null(tmp_path: Path) -> None:
 
 
 def test_a_place_with_patterns_in_its_name(tmp_path: Path) -> None:
-    """DuckDB takes * ? [ for patterns."""
-    lake = lake_at(tmp_path / "a[b]*'")
-    lake.publish(ONCE, {"groups": [group("a")]})
-    store = Store(lambda: lake.lake)
-    assert names(store, store.runs()[0]) == ["a"]
+    """DuckDB takes * ? [ for patterns, and would read what is beside it."""
+    database, places = Database(), ("a*", "ab", "a[b]", "a?", "a'")
+    for number, place in enumerate(places):
+        (tmp_path / place).mkdir()
+        pa.parquet.write_table(pa.table({"n": [number]}), tmp_path / place / "x.parquet")
+    for number, place in enumerate(places):
+        read = database.reading([str(tmp_path / place / "x.parquet")], {})
+        assert database.rows(f"SELECT n FROM {read}") == [{"n": number}], place
 
 
 def test_what_is_kept_has_an_end(world: WrittenLake) -> None:

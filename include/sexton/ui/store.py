@@ -92,7 +92,7 @@ class Store:
 
         Gone when another run has taken its place, and its snapshot has expired.
         """
-        return self._source((table, run.key.run_id), lambda: self._plan(run, table))
+        return self._source(("one", table, run.key.run_id), lambda: self._plan(run, table))
 
     def tables(self, runs: Sequence[PublishedRun], table: str) -> str:
         """As `table`, of several runs of one cluster at once, as they are in today's table.
@@ -100,7 +100,7 @@ class Store:
         A run whose rows are no longer there has none here.
         """
         ids = sorted(run.key.run_id for run in runs)
-        return self._source((table, *ids), lambda: self._plan_several(runs, table, ids))
+        return self._source(("several", table, *ids), lambda: self._plan_several(runs, table, ids))
 
     def today(self, table: str) -> str:
         """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
@@ -109,7 +109,7 @@ class Store:
         found = self._load(table)
         if found is None:
             return no_rows(table)
-        key = (table, found.metadata_location)
+        key = ("today", table, found.metadata_location)
         return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:

@@ -259,7 +259,7 @@ class SimCluster:
         self.calls.append(name)
         self.between(name)
         self.now_ms += self.rng.randint(1, 5)
-        for due, effect in [one for one in self._late if one[0] <= len(self.calls)]:
+        for due, effect in [one for one in self._late if one[0] <= self.now_ms]:
             self._late.remove((due, effect))
             effect()
         if self._hit(self.faults.interference):
@@ -283,7 +283,7 @@ class SimCluster:
                 with suppress(BrokerError):  # nobody waits for the answer
                     effect()
 
-            self._late.append((len(self.calls) + self.rng.randint(1, 12), late))
+            self._late.append((self.now_ms + self.rng.choice((10, 100, 1_000, 10_000, 45_000)), late))
             raise Unsettled("no answer, it will be done")
         if self._hit(self.faults.races):
             self._producers += 1

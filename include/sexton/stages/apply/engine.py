@@ -20,7 +20,7 @@ from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
 from sexton.stages.apply.port import BrokerTime, ClusterPort
 from sexton.stages.apply.preview import preview
 from sexton.stages.apply.putback import put_back
-from sexton.stages.apply.resume import recheck, settle_open
+from sexton.stages.apply.resume import recheck, settle_open, wait_for_late_ones
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.steps import GroupWork, batch_limit, work_of
 from sexton.stages.apply.summary import ApplySummary, summarize
@@ -73,6 +73,7 @@ def apply_plan(
         plan_sha256=plan.sha256,
         about=_about(plan, time, now_ms=clocks.now_ms()),
     )
+    standing = Standing.of(entries)
     attempt = Attempt(
         port=port,
         plan=plan,
@@ -81,7 +82,8 @@ def apply_plan(
         clocks=clocks,
         work=work,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
-        standing=Standing.of(entries),
+        standing=standing,
+        unsettled=standing.doubtful & standing.intended.keys(),
     )
     try:
         settle_open(attempt)
@@ -127,8 +129,7 @@ def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
         if sink == "log":
             append_orphans(attempt, group)
         reach("apply.between")
-    for group in attempt.work:
-        recheck(attempt, group)
+    wait_for_late_ones(attempt)
 
 
 def _remove(attempt: Attempt, group: GroupWork) -> None:

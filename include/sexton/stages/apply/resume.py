@@ -15,8 +15,10 @@ from sexton.stages.apply.putback import put_back, settle_restore
 from sexton.stages.apply.steps import Call, GroupWork, Planned
 from sexton.stages.apply.watch import Seen
 
+DOUBT_MS = 60_000
+"""How long after its intent a call without an answer is waited for: twice as long as anybody waits for a broker."""
 LATE_MS = 3_600_000
-"""How late a call may still be carried out that got no answer; brokers answer, or drop what they were asked, sooner."""
+"""Which tombstones can be of a call at all: those that are stamped no later than this after its intent."""
 
 
 def settle_open(attempt: Attempt) -> None:
@@ -33,6 +35,18 @@ def settle_open(attempt: Attempt) -> None:
             attempt.conclude(results, step=told.intent.step, of_attempt=told.entry.attempt)
         else:
             _settle(attempt, group, told, open_items, since=since)
+
+
+def wait_for_late_ones(attempt: Attempt) -> None:
+    """Wait until calls that had no answer are done or never will be, and read what they did.
+
+    Where every call was answered nothing is waited for.
+    """
+    begun_ms = [attempt.standing.intended[place].at_ms for place in attempt.unsettled]
+    if begun_ms and (left_ms := max(begun_ms) + DOUBT_MS - attempt.clocks.now_ms()) > 0:
+        attempt.clocks.sleep(left_ms / 1000)
+    for group in attempt.work:
+        recheck(attempt, group)
 
 
 def recheck(attempt: Attempt, group: GroupWork) -> None:

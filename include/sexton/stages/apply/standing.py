@@ -26,8 +26,9 @@ class Intended:
 class Standing:
     """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
 
-    `intended` are items that a call may have been made for; `open` the intents whose outcome nobody knew at the begin;
-    `restored` the items that are put back, `returned` by their key from which log_offset on nothing needs to be.
+    `intended` are items that a call may have been made for, `doubtful` those of which one had no answer; `open` the
+    intents whose outcome nobody knew at the begin; `restored` the items that are put back, `returned` by their key from
+    which log_offset on nothing needs to be.
     """
 
     items: dict[Place, Item] = field(default_factory=dict)
@@ -37,8 +38,8 @@ class Standing:
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
     open: list[Told] = field(default_factory=list)
+    doubtful: set[Place] = field(default_factory=set)
     _raced: set[Place] = field(default_factory=set)
-    _doubtful: set[Place] = field(default_factory=set)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Standing":
@@ -80,8 +81,8 @@ class Standing:
         """No call of ours has removed what was refused by an answer, or not called for in the end, unless another call
         for it had no answer."""
         if result.outcome in ("not_done", "unknown"):
-            self._doubtful.add(result.place)
-        elif result.outcome in ("refused", "changed_since") and result.place not in self._doubtful:
+            self.doubtful.add(result.place)
+        elif result.outcome in ("refused", "changed_since") and result.place not in self.doubtful:
             self.intended.pop(result.place, None)
 
     def is_final(self, place: Place) -> bool:

@@ -1,8 +1,10 @@
 """Names that mean harm: on every page they stay text, and links made of them lead back to what they name."""
 
 import json
+import random
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -10,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from sexton.report.names import visible
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.ui.worlds import PLAN_IDS, PREFIX
+from tests.ui.worlds import PLAN_IDS, PREFIX, app_over, client_of, write_world
 
 PAGES = (
     "/",
@@ -103,3 +105,25 @@ def test_json_tells_names_as_they_are(client: TestClient) -> None:
     answer = client.get(f"{PREFIX}/api/groups", params={"size": 200})
     assert answer.headers["content-type"] == "application/json"
     assert {row["group_id"] for row in json.loads(answer.content)["rows"]} >= set(HOSTILE_NAMES)
+
+
+MARKUP = ("<script>", "</textarea>", '"', "'", "&#39;", "<!--", "]]>", "javascript:", " onload=", "%3C")
+UNSEEN_ONES = ("\r\n", "\x00", "\u202e", "\u200b", "\u2028", "\x1b[31m", "\ufeff", " ")
+OTHERS = ("{{7*7}}", "${x}", "=1+1", "../", "é", "组", "😀", "\\", "`", ";--", "a", "B")
+PIECES = (*MARKUP, *UNSEEN_ONES, *OTHERS)
+MANY = 500
+
+
+def test_five_hundred_more(tmp_path: Path) -> None:
+    """Names put together of such pieces by chance, in every place where a name can be."""
+    chance = random.Random(20_261_121)
+    names = tuple({"".join(chance.choices(PIECES, k=chance.randint(1, 8))) for _ in range(2 * MANY)})[:MANY]
+    assert len(names) == MANY
+    seen: set[str] = set()
+    with client_of(app_over(write_world(tmp_path, names))) as client:
+        for path in (*PAGES, *(f"/groups?size=200&page={page}" for page in (2, 3))):
+            found = told(client, path)
+            seen |= {parse_qs(urlsplit(link).query, keep_blank_values=True).get("id", [""])[0] for link in found.links}
+        for name in names[::25]:
+            assert visible(name) in told(client, "/group", id=name).titles
+    assert set(names) <= seen

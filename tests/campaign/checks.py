@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator import expiry
+from sexton.coordinator import expiry, explained
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.offsets import FATES
 from sexton.coordinator.profile import Profile
@@ -154,7 +154,18 @@ def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: in
                 now_ms=now_ms,
                 profile=profile,
             )
-            expected[key] = (found.decision, found.reason, found.expires_at_ms, found.base_timestamp_ms)
+            event = explained.changes_by(
+                found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile
+            )
+            has_left = explained.has_left_topic(groups[key[0]], key[1])
+            expected[key] = (
+                found.decision,
+                found.reason,
+                found.expires_at_ms,
+                found.base_timestamp_ms,
+                event,
+                has_left,
+            )
     where = f"{profile.text}, retention {retention_ms} ms at {now_ms}"
     _same(f"verdicts of kernels and serial rules, {where}", verdicts, expected)
     expires = pc.equal(judged["broker_verdict"], "expire")

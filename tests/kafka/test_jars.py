@@ -158,3 +158,25 @@ def test_no_mirror(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     assert jars.central_mirror(file) is None
     assert jars.central_mirror(tmp_path / "absent.xml") is None
+
+
+@pytest.mark.parametrize(
+    "arguments, fetched",
+    [(["ensure"], ["kafka", "spark"]), (["ensure", "s3"], ["s3"]), (["ensure", "s3", "spark"], ["spark", "s3"])],
+)
+def test_the_command_fetches_what_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], fetched: list[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(jars, "ensure", lambda cache, jar_set: asked.append(jar_set))
+    assert jars.main(arguments) == 0
+    assert asked == fetched
+
+
+@pytest.mark.parametrize("arguments", [[], ["ensure", "s4"], ["lock", "s3"], ["remove"]])
+def test_the_command_refuses_what_it_does_not_know(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(jars, "ensure", None)
+    assert jars.main(arguments) == 2
+    assert "usage: python -m sexton.kafka.jars lock | ensure" in capsys.readouterr().err

@@ -35,7 +35,7 @@ ATTEMPTS = 3
 TIMEOUT_S = 30
 FIX = "check the network, the proxy or the mirror, then run `make install` again"
 
-JarSet = Literal["kafka", "spark"]
+JarSet = Literal["kafka", "spark", "s3"]
 
 ROOTS: dict[JarSet, tuple[str, ...]] = {
     "kafka": (
@@ -48,7 +48,10 @@ ROOTS: dict[JarSet, tuple[str, ...]] = {
         "org.xerial:sqlite-jdbc:3.54.1.0",
         "org.postgresql:postgresql:42.7.13",
     ),
+    # The AWS SDK for Iceberg's S3FileIO: only where the warehouse is in an object store, so not fetched unasked.
+    "s3": ("org.apache.iceberg:iceberg-aws-bundle:1.12.0",),
 }
+EVERYWHERE: tuple[JarSet, ...] = ("kafka", "spark")
 EXCLUDED = (
     # kafka-tools brings all of Kafka Connect with a web server, for tools that are not used here.
     "org.apache.kafka:connect-api",
@@ -228,15 +231,17 @@ def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`lock` makes jars.lock anew; `ensure` fetches what is missing of every set into this deployment's cache."""
-    if list(arguments) not in (["lock"], ["ensure"]):
-        sys.stderr.write("usage: python -m sexton.kafka.jars lock|ensure\n")
+    """`lock` makes jars.lock anew; `ensure` fetches what is missing into this deployment's cache: of the sets that are
+    named, else of those that are needed everywhere."""
+    asked = [jar_set for jar_set in ROOTS if jar_set in arguments[1:]] or EVERYWHERE
+    if list(arguments) != ["lock"] and (arguments[:1] != ["ensure"] or not {*arguments[1:]} <= ROOTS.keys()):
+        sys.stderr.write(f"usage: python -m sexton.kafka.jars lock | ensure [{' | '.join(ROOTS)}]...\n")
         return UsageError.exit_code
     try:
         if arguments[0] == "lock":
             sys.stdout.write(f"{len(make_lock())} jars pinned in {LOCK_FILE}\n")
         else:
-            for jar_set in ROOTS:
+            for jar_set in asked:
                 ensure(settings().cache, jar_set)
     except SextonError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -12,6 +12,7 @@ import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sexton.errors import UsageError
 from sexton.settings import Settings, environment
@@ -64,7 +65,7 @@ class AirflowHome:
         for section, options in self._options().items():
             cfg[section] = {name: value.replace("%", "%%") for name, value in options.items()}
         for section, name in SECRETS:
-            cfg[section][name] = kept.get(section, name, fallback="") or _new_secret(name)
+            cfg[section][name] = kept.get(section, name, fallback="") or new_secret(name)
         part = _private(self.cfg_file.with_suffix(".part"))
         with part.open("w", encoding="utf-8") as file:
             cfg.write(file)
@@ -97,7 +98,7 @@ class AirflowHome:
             if name.startswith("AIRFLOW_") and not name.startswith(CONNECTION_PREFIX)
         }
         own: dict[str, str | None] = {
-            **{name: value for name, value in self._connections().items() if name not in environment()},
+            **{name: value for name, value in self._connection_variables().items() if name not in environment()},
             "AIRFLOW_HOME": str(self.root),
             "SEXTON_HOME": str(config.home),
             "GX_ANALYTICS_ENABLED": "false",
@@ -109,16 +110,11 @@ class AirflowHome:
         }
         return environment(**{**foreign, **own, **spark, **changes})
 
-    def _connections(self) -> dict[str, str]:
-        """The connections that the DAGs use, as variables. Applying has one of its own, as it does anywhere."""
-        config = self._config
-        kafka = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}})
-        found = {
-            config.kafka_conn_id: kafka,
-            config.applier_conn_id: kafka,
-            config.spark_conn_id: json.dumps({"conn_type": "spark", "host": config.spark_master}),
+    def _connection_variables(self) -> dict[str, str]:
+        return {
+            f"{CONNECTION_PREFIX}{conn_id.upper()}": json.dumps(value)
+            for conn_id, value in connections(self._config).items()
         }
-        return {f"{CONNECTION_PREFIX}{conn_id.upper()}": value for conn_id, value in found.items()}
 
     def _passwords(self) -> dict[str, str]:
         try:
@@ -158,7 +154,17 @@ class AirflowHome:
         }
 
 
-def _new_secret(name: str) -> str:
+def connections(config: Settings) -> dict[str, dict[str, Any]]:
+    """The connections that the DAGs use, as Airflow reads them from JSON. Applying has one of its own, as anywhere."""
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}}
+    return {
+        config.kafka_conn_id: kafka,
+        config.applier_conn_id: kafka,
+        config.spark_conn_id: {"conn_type": "spark", "host": config.spark_master},
+    }
+
+
+def new_secret(name: str) -> str:
     """Fernet takes 32 bytes in url-safe base64; the others at least 64 bytes for SHA-512."""
     return urlsafe_b64encode(secrets.token_bytes(32)).decode() if name == "fernet_key" else secrets.token_hex(64)
 

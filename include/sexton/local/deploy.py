@@ -1,0 +1,169 @@
+"""What docker-compose.yaml runs at each start before its services: secrets, then what the services expect to find.
+
+    python -m sexton.local.deploy secrets FOLDER    new secrets where there are none yet
+    python -m sexton.local.deploy init              the bucket, Airflow's tables, pools and connections
+
+Each may run again: a secret stays what it is, a connection that somebody changed stays changed. Secrets never pass
+through the environment or an argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600
+that belongs to the one user who reads it. Postgres's own databases are made by scripts/databases.sh.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyarrow import fs as pafs
+
+from sexton.airflow.pools import POOLS
+from sexton.errors import SetupError, SextonError
+from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
+from sexton.settings import Settings, settings
+
+OWNERS = {"airflow": 10_001, "postgres": 999, "object-store": 1_000}
+"""Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's."""
+KEPT = "kept"
+"""The folder with all of them in one file, root's: what the others are made of."""
+DATABASES = ("airflow", "iceberg")
+"""Databases, and the roles that own them."""
+DATABASE_HOST = "postgres"
+TIMEOUT_S = 300
+
+
+def write_secrets(root: Path, *, owners: Mapping[str, int] | None = None) -> list[Path]:
+    """Make the secrets that `root` lacks, each file whole or not at all; returns the files that are new.
+
+    `owners` are user ids by folder, None: everything stays this user's. Files that are there stay as they are.
+    """
+    kept = root / KEPT / "secrets.json"
+    known: dict[str, str] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    every = {**_new_secrets(), **known}
+    made = []
+    if every != known:
+        _write_private(kept, json.dumps(every), owner=None)
+        made.append(kept)
+    for name, text in _files(every).items():
+        path = root / name
+        if not path.exists():
+            _write_private(path, text, owner=owners[path.parent.name] if owners else None)
+            made.append(path)
+    return made
+
+
+def init(config: Settings) -> None:
+    """Make what the services expect to find; SetupError names the step that failed."""
+    ensure_bucket(config.archive_uri)
+    _airflow("db", "migrate")
+    make_pools()
+    make_connections(config)
+
+
+def make_pools() -> None:
+    """The pools, as they have to be."""
+    pools = {name: {"slots": 1, "description": text, "include_deferred": False} for name, text in POOLS.items()}
+    _import("pools", pools)
+
+
+def make_connections(config: Settings) -> None:
+    """The connections that are not there yet: which cluster they lead to is their owner's business."""
+    _import("connections", connections(config))
+
+
+def ensure_bucket(uri: str) -> bool:
+    """Make the bucket that an s3:// URI lies in, if it is not there; True if it was made, False for other URIs."""
+    if not uri.startswith("s3://"):
+        return False
+    store, path = pafs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_bucket_creation=true")
+    bucket = path.partition("/")[0]
+    if store.get_file_info(bucket).type is not pafs.FileType.NotFound:
+        return False
+    store.create_dir(bucket)
+    return True
+
+
+def _new_secrets() -> dict[str, str]:
+    return {
+        **{name: new_secret(name) for _, name in SECRETS},
+        **{f"database.{name}": secrets.token_urlsafe(24) for name in ("superuser", *DATABASES)},
+        **{f"user.{name}": secrets.token_urlsafe(12) for name in USERS},
+        "s3.access_key": secrets.token_hex(10).upper(),
+        "s3.secret_key": secrets.token_urlsafe(30),
+    }
+
+
+def _files(secret: Mapping[str, str]) -> dict[str, str]:
+    """What each reader gets, in the form that it reads."""
+    login = {"accessKey": secret["s3.access_key"], "secretKey": secret["s3.secret_key"]}
+    identity = {"name": "sexton", "credentials": [login], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
+    metadata, lake = (f"{name}:{secret[f'database.{name}']}" for name in DATABASES)
+    return {
+        **{f"airflow/{name}": secret[name] for _, name in SECRETS},
+        "airflow/sql_alchemy_conn": f"postgresql+psycopg2://{metadata}@{DATABASE_HOST}/airflow",
+        "airflow/pgpass": f"{DATABASE_HOST}:5432:iceberg:{lake}\n",
+        "airflow/aws_credentials": "[default]\n"
+        f"aws_access_key_id = {login['accessKey']}\naws_secret_access_key = {login['secretKey']}\n",
+        "airflow/passwords.json": json.dumps({user: secret[f"user.{user}"] for user in USERS}),
+        **{f"postgres/{name}": secret[f"database.{name}"] for name in ("superuser", *DATABASES)},
+        "object-store/config.json": json.dumps({"identities": [identity]}),
+    }
+
+
+def _write_private(path: Path, text: str, *, owner: int | None) -> None:
+    """Owner last: without further rights even root may not write what belongs to somebody else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    part.write_text(text, encoding="utf-8")
+    if owner is not None:
+        os.chown(part, owner, owner)
+    part.replace(path)
+
+
+def _import(kind: str, content: Mapping[str, object]) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"{kind}.json"
+        file.write_text(json.dumps(content), encoding="utf-8")
+        _airflow(kind, "import", str(file))
+
+
+def _airflow(*arguments: str) -> None:
+    """One airflow command of this very environment; what it says goes where our own words go."""
+    command = [str(Path(sys.executable).parent / "airflow"), *arguments]
+    try:
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"airflow {arguments[0]} took more than {TIMEOUT_S} s") from None
+    if code:
+        raise SetupError(f"airflow {' '.join(arguments[:2])} ended with {code}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one step; errors are told in one line."""
+    parser = argparse.ArgumentParser(prog="python -m sexton.local.deploy", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True)
+    steps.add_parser("secrets").add_argument("folder", type=Path)
+    steps.add_parser("init")
+    given = parser.parse_args(arguments)
+    try:
+        if given.step == "secrets":
+            made = write_secrets(given.folder, owners=OWNERS if os.geteuid() == 0 else None)
+            sys.stdout.write(f"{len(made)} new files of secrets in {given.folder}\n")
+        else:
+            init(settings())
+    except SextonError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""docker-compose.yaml held against the Compose specification, and against the project it deploys.
+
+There is no Docker engine here: what the images do with all this is not tested.
+"""
+
+import json
+import re
+import subprocess
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import jsonschema
+import pyspark
+import pytest
+from pyarrow import fs as pafs
+
+import sexton
+from sexton.kafka.jars import read_lock
+from sexton.lake.catalog import open_lake, reader_properties
+from sexton.local.airflow_home import USERS, AirflowHome
+from sexton.local.deploy import KEPT, OWNERS
+from sexton.settings import Settings
+from sexton.stages.spark import JVM_OPTIONS, LOGGING
+from tests.deploy.compose import AIRFLOW, COMPOSE, ONE_SHOT, OURS, ROOT, SCHEMA, SERVICES, environment, mounts
+
+IMAGE_HOME = "/opt/sexton"
+BIN = Path(pyspark.__file__).parents[4] / "bin"
+SECRET_NAME = re.compile(r"pass|secret|key|token|credential|auth", re.IGNORECASE)
+SPARK_ENVIRONMENT = {"SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_SUBMIT_OPTS"}
+DIFFERENT = {
+    "core.dags_folder",
+    "core.plugins_folder",
+    "core.execution_api_server_url",
+    "core.simple_auth_manager_passwords_file",
+    "database.sql_alchemy_conn",
+    "api.host",
+    "logging.base_log_folder",
+    "logging.dag_processor_child_process_log_directory",
+}
+"""What the services have to be told otherwise than the embedded Airflow: places and addresses."""
+
+
+def test_the_specification() -> None:
+    jsonschema.Draft7Validator(SCHEMA).validate(COMPOSE)
+
+
+@pytest.mark.parametrize(
+    "key, value", [("helthcheck", {}), ("ports", [8080]), ("deploy", {"limits": {}}), ("environment", {"A": 1})]
+)
+def test_a_mistake_is_noticed(key: str, value: object) -> None:
+    broken = {**COMPOSE, "services": {**SERVICES, "kafka": {**SERVICES["kafka"], key: value}}}
+    assert not jsonschema.Draft7Validator(SCHEMA).is_valid(broken)
+
+
+def test_the_parts_that_were_asked_for() -> None:
+    assert set(SERVICES) - ONE_SHOT == {
+        "kafka", "postgres", "object-store", "spark-master", "spark-worker",
+        "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer",
+    }  # fmt: skip
+    assert {"secrets", "init"} == ONE_SHOT
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_images_are_pinned(name: str) -> None:
+    repository, _, tag = SERVICES[name]["image"].partition(":")
+    assert re.fullmatch(r"\d+\.\d+(\.\d+)?", tag)
+    assert repository == "sexton" or "build" not in SERVICES[name]
+    if name in OURS:
+        assert tag == sexton.__version__
+
+
+def test_brokers_of_one_release() -> None:
+    (kafka,) = (jar for jar in read_lock() if jar.coordinate.startswith("org.apache.kafka:kafka-clients:"))
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{kafka.coordinate.rpartition(':')[2]}"
+
+
+def test_limits_are_what_the_comment_says() -> None:
+    comment = (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
+    told = {
+        name.strip(): (memory, cpus)
+        for name, memory, cpus in re.findall(r"^#   ([\w -]+?) +(\d+M) +([\d.]+)", comment, re.MULTILINE)
+    }
+    limits = {name: service["deploy"]["resources"]["limits"] for name, service in SERVICES.items()}
+    running = {name: (limit["memory"], limit["cpus"]) for name, limit in limits.items() if name not in ONE_SHOT}
+    memory = sum(int(each.removesuffix("M")) for each, _ in running.values())
+    assert told == {**running, "in all": (f"{memory}M", f"{sum(float(cpus) for _, cpus in running.values()):g}")}
+    assert memory < 20 * 1024
+    said = " ".join(comment.split("# and, before the others: ")[1].split("\n")[0].split())
+    for name in ONE_SHOT:
+        assert f"{name} {limits[name]['memory']} {limits[name]['cpus']}" in said
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_health_is_checked_of_all_that_stays(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert ("test" in check) == (name not in ONE_SHOT)
+    if name in OURS - ONE_SHOT:
+        command, python, option, module, url, *component = check["test"]
+        assert (command, python, option, module) == ("CMD", "python", "-m", "sexton.local.health")
+        assert url.startswith(("http://127.0.0.1:", "http://airflow-api-server:8080/"))
+        assert component or url.endswith("/json/")
+
+
+def test_who_waits_for_whom() -> None:
+    for name, service in SERVICES.items():
+        for other, wait in service.get("depends_on", {}).items():
+            assert wait["condition"] == (
+                "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+            ), f"{name} waits for {other}"
+    after: dict[str, set[str]] = {name: set(service.get("depends_on", {})) for name, service in SERVICES.items()}
+    while ready := {name for name, waits in after.items() if not waits & after.keys()}:
+        after = {name: waits for name, waits in after.items() if name not in ready}
+    assert not after, "they wait for each other"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_on_the_loopback_address(name: str) -> None:
+    for port in SERVICES[name].get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+", port)
+
+
+def test_ports_differ() -> None:
+    published = [
+        re.sub(r"\$\{\w+:-(\d+)\}", r"\1", port) for each in SERVICES.values() for port in each.get("ports", [])
+    ]
+    assert len({port.split(":")[1] for port in published}) == len(published) == 3
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_secret_is_written_down(name: str) -> None:
+    for variable, value in environment(name).items():
+        if SECRET_NAME.search(variable) and variable != "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS":
+            assert f"{value}/".removeprefix("cat ").startswith("/run/sexton/"), variable
+    properties = json.loads(environment(name).get("SEXTON_CATALOG_PROPERTIES", "{}"))
+    assert not [key for key in properties if SECRET_NAME.search(key)]
+    assert not re.search(r"://[^/\s]*@", json.dumps(SERVICES[name]))
+
+
+def test_secrets_are_mounted_where_they_are_read() -> None:
+    folders = {KEPT, *OWNERS}
+    assert mounts("secrets") == {f"secrets-{folder}": f"/secrets/{folder}" for folder in folders}
+    seen = {name: {volume for volume in mounts(name) if volume.startswith("secrets-")} for name in SERVICES}
+    assert seen.pop("secrets") == {f"secrets-{folder}" for folder in folders}
+    for name, volumes in seen.items():
+        own = {"postgres", "object-store"} & {name} or ({"airflow"} if name in AIRFLOW | {"spark-worker"} else set())
+        assert volumes == {f"secrets-{folder}" for folder in own}, name
+    writers = {
+        name
+        for name in seen
+        for volume, place in mounts(name).items()
+        if volume.startswith("secrets-") and not place.endswith(":ro")
+    }
+    assert writers == {"airflow-api-server"}
+
+
+def test_volumes_are_declared_and_used() -> None:
+    used = {volume for name in SERVICES for volume in mounts(name)}
+    assert {volume for volume in used if not volume.startswith("./")} == set(COMPOSE["volumes"])
+    for path in (volume for volume in used if volume.startswith("./")):
+        assert (ROOT / path).stat().st_mode & 0o111
+
+
+def test_users() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert f"--uid {OWNERS['airflow']} " in dockerfile
+    assert f"--gid {OWNERS['airflow']} " in dockerfile
+    assert SERVICES["object-store"]["user"] == f"{OWNERS['object-store']}:{OWNERS['object-store']}"
+    assert {name for name, service in SERVICES.items() if service.get("user", "").startswith("0")} == {"secrets"}
+    assert {name for name in SERVICES if SERVICES[name].get("cap_drop") != ["ALL"]} == {"postgres"}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_settings_are_known_and_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {key: value for key, value in environment(name).items() if key.startswith("SEXTON_")}
+    assert {key.removeprefix("SEXTON_").lower() for key in given} <= Settings.model_fields.keys()
+    for key, value in given.items():
+        monkeypatch.setenv(key, value)
+    config = Settings(home=Path(IMAGE_HOME))
+    if not given:
+        return
+    assert config.warehouse == config.catalog_properties["warehouse"]
+    assert config.runs.startswith(f"{mounts(name)['var']}/")
+    assert pafs.FileSystem.from_uri(config.archive)[1] == "sexton/archive"
+    pinned = {jar.coordinate.split(":")[1]: f"{IMAGE_HOME}/.cache/jars/{jar.file_name}" for jar in read_lock()}
+    wanted = ("iceberg-spark-runtime-4.1_2.13", "postgresql", "iceberg-aws-bundle")
+    assert config.spark_jars.split(",") == [pinned[artifact] for artifact in wanted]
+    lake = open_lake(config.catalog_properties)
+    assert reader_properties(lake.properties)["uri"] == "postgresql+psycopg2://iceberg@/iceberg?host=postgres%3A5432"
+
+
+def test_drivers_and_executors_see_the_same() -> None:
+    driver, executor = environment("airflow-scheduler"), environment("spark-worker")
+    shared = {key for key in driver if key.startswith(("SEXTON_", "AWS_", "PG"))}
+    assert {key: driver[key] for key in shared} == {key: executor.get(key) for key in shared}
+    assert {key for key in driver if key.startswith("SPARK_")} == SPARK_ENVIRONMENT
+    assert mounts("airflow-scheduler")["var"] == mounts("spark-worker")["var"]
+    assert driver["SPARK_LOCAL_IP"] == SERVICES["airflow-scheduler"]["hostname"]
+    inside = f"file://{IMAGE_HOME}/{LOGGING.relative_to(ROOT)}"
+    assert driver["SPARK_SUBMIT_OPTS"] == JVM_OPTIONS.replace(LOGGING.as_uri(), inside)
+
+
+def test_airflow_is_told_what_the_embedded_one_is() -> None:
+    options = AirflowHome(Settings(airflow_port=8080))._options()
+    wanted = {f"{section}.{name}": value for section, each in options.items() for name, value in each.items()}
+    told = {
+        f"{section.lower()}.{name.lower().removesuffix('_cmd')}": value
+        for key, value in environment("airflow-scheduler").items()
+        if key.startswith("AIRFLOW__")
+        for _, section, name in [key.split("__", 2)]
+    }
+    assert wanted.keys() <= told.keys()
+    assert {name for name, value in wanted.items() if told[name] != value} == DIFFERENT
+    assert set(told["core.simple_auth_manager_users"].split(",")) == {f"{user}:{role}" for user, role in USERS.items()}
+    for name in AIRFLOW - {"airflow-scheduler"}:
+        assert environment(name).items() <= environment("airflow-scheduler").items()
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_commands_exist(name: str) -> None:
+    program, *arguments = SERVICES[name]["command"]
+    assert (BIN / program).exists()
+    if program == "python":
+        assert find_spec(arguments[1])
+    if program == "spark-class":
+        (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
+        with zipfile.ZipFile(core) as jar:
+            assert f"{arguments[0].replace('.', '/')}.class" in jar.namelist()
+
+
+@pytest.mark.parametrize("shell, script", [("sh", "scripts/databases.sh"), ("bash", "kafka")])
+def test_scripts_parse(shell: str, script: str) -> None:
+    file = ROOT / script
+    text = file.read_text(encoding="utf-8") if file.is_file() else SERVICES[script]["command"][2].replace("$$", "$")
+    done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_kafka_makes_its_cluster_id_once(tmp_path: Path) -> None:
+    """The command of the service, with folders and programs of this machine."""
+    tool, start = tmp_path / "bin" / "kafka-storage.sh", tmp_path / "run"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$1-$$"\n')
+    start.write_text('#!/bin/sh\necho "$CLUSTER_ID"\n')
+    for script in (tool, start):
+        script.chmod(0o755)
+    shell, options, text = SERVICES["kafka"]["command"]
+    for there, here in {"/var/lib/kafka/data": tmp_path, "/opt/kafka": tmp_path, "/etc/kafka/docker": tmp_path}.items():
+        text = text.replace(there, str(here))
+    command = [shell, options, text.replace("$$", "$")]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert first == second
+    assert first.startswith("random-uuid-")
+
+
+def test_what_the_image_copies_is_there() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = [name for line in re.findall(r"^COPY (.+)", dockerfile, re.MULTILINE) for name in line.split()[:-1]]
+    assert ignored[1] == "*"
+    assert {f"!{name.removeprefix('./')}" for name in copied} == {line for line in ignored if line.startswith("!")}
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    (base,) = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm", base)
+    assert re.findall(r"^USER (\S+)", dockerfile, re.MULTILINE) == ["sexton"]
+    assert "PYTHONDONTWRITEBYTECODE" not in dockerfile

@@ -26,8 +26,8 @@ from tests.stages.archive_runs import instant, run, three_minutes
 
 MINUTES = (1, 2, 3)
 AT_ONCE = 2
-OF_THE_ATTEMPT = {"cluster_id", "run_id", "plan_id", "snapshots", "warnings"}
-"""What may differ: whose attempt it was, and by which checkpoint it came there. A plan_id names its cluster."""
+OF_THE_ATTEMPT = {"cluster_id", "run_id", "plan_id", "plan_sha256", "snapshots", "warnings"}
+"""What may differ: whose attempt it was, and by which checkpoint it came there. A plan names its cluster."""
 
 
 @pytest.fixture(scope="module")

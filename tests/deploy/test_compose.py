@@ -16,9 +16,10 @@ import pytest
 from pyarrow import fs as pafs
 
 import sexton
+from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import open_lake, reader_properties
-from sexton.local.airflow_home import USERS, AirflowHome
+from sexton.local.airflow_home import USERS, AirflowHome, connections
 from sexton.local.deploy import KEPT, OWNERS
 from sexton.settings import Settings
 from sexton.stages.spark import JVM_OPTIONS, LOGGING
@@ -264,3 +265,13 @@ def test_what_the_image_copies_is_there() -> None:
     assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm", base)
     assert re.findall(r"^USER (\S+)", dockerfile, re.MULTILINE) == ["sexton"]
     assert "PYTHONDONTWRITEBYTECODE" not in dockerfile
+
+
+def test_the_document_names_what_there_is() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    assert {name.lower() for name in re.findall(r"\bSEXTON_([A-Z_]+)", text)} <= Settings.model_fields.keys()
+    assert set(re.findall(r"airflow pools set (\w+) 1 ", text)) == set(POOLS)
+    assert set(re.findall(r"airflow connections add (\w+)", text)) == set(connections(Settings()))
+    assert set(re.findall(r"[\w.-]+\d\.jar", text)) <= {jar.file_name for jar in read_lock()}
+    for variable, default in re.findall(r"\$\{([A-Z]+_PORT):-(\d+)\}:\d", (ROOT / "docker-compose.yaml").read_text()):
+        assert f"127.0.0.1:{default} (`{variable}`)" in text

@@ -33,6 +33,8 @@ JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configu
 
 PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit has started the JVM, and this process from there."""
 CATALOGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
 
@@ -81,7 +83,9 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
     wanted = {**defaults, **(conf or {})}
     # What a session knows before its JVM runs is an argument of that JVM, for `ps` to show; a catalog has a password.
     late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
-    builder = SparkSession.builder.appName(app_name).master(config.spark_master)
+    builder = SparkSession.builder.appName(app_name)
+    if variable(SUBMITTED) is None:  # else it would take the place of the master that spark-submit was told
+        builder = builder.master(config.spark_master)
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:

@@ -267,7 +267,7 @@ def test_what_cannot_be_taken(cluster: FakeCluster, tmp_path: Path) -> None:
         take(tmp_path)
     disk_of(cluster, tmp_path / "disk")
     topics = tmp_path / "topics.jsonl"
-    topics.write_text(json.dumps({"topic": "orders", "id": None, "partitions": []}) + "\n")
+    topics.write_text(json.dumps({"topic": "orders", "id": None, "partitions": [[0, 1]]}) + "\n")
     with pytest.raises(UsageError, match="no line for __consumer_offsets"):
         take(tmp_path, topics_file=str(topics))
     topics.write_text(json.dumps({"topic": "__consumer_offsets", "id": None, "partitions": [[0, 1]]}) + "\n")

@@ -3,18 +3,14 @@
 import json as jsonlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from sexton.cli.asking import tell_aside, tell_line, tell_table
-from sexton.cli.ending import asked_to_end
+from sexton.cli.changing import asked_to_end, bar, publish
 from sexton.cli.options import BootstrapServers, ClientConfigFile, ClusterId, Debug, Json, client_of, output
 from sexton.errors import UsageError
 from sexton.report.figures import count, some
@@ -22,7 +18,6 @@ from sexton.report.names import harmless
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
-    from sexton.stages.apply.entries import Entry
     from sexton.stages.apply.guards import Rules
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.apply.summary import ApplySummary
@@ -131,7 +126,7 @@ def apply(
     rules = _rules(plan, approved_by=approved_by, plan_sha256=plan_sha256, allow_log_sink=allow_log_sink, policy=policy)
     client = client_of(bootstrap_servers, client_config_file)
     summary = _applied(plan, ledger, rules, sink=sink, client=client, json=json)
-    published, trouble = (None, None) if sink == "plan" else _publish(ledger.entries(), plan)
+    published, trouble = (None, None) if sink == "plan" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
     code = summary.exit_code or (1 if trouble else 0)
     if json:
         told = {
@@ -177,7 +172,7 @@ def _applied(
     from sexton.stages.apply.cluster import connected
     from sexton.stages.apply.engine import apply_plan
 
-    with connected(client) as port, asked_to_end() as is_asked, _bar(is_quiet=json) as show:
+    with connected(client) as port, asked_to_end() as is_asked, bar("Groups", is_quiet=json) as show:
 
         def tell(done: int, of: int) -> bool:
             show(done, of)
@@ -185,18 +180,6 @@ def _applied(
 
         clocks = Clocks(now_ms=lambda: time.time_ns() // 1_000_000)
         return apply_plan(port, plan, ledger, sink=sink, rules=rules, clocks=clocks, tell=tell)
-
-
-def _publish(entries: "list[Entry]", plan: "Plan") -> tuple[int | None, str | None]:
-    """Rows in the table, None without a lake, and what went wrong: the ledger itself is written already."""
-    from sexton.lake.catalog import open_lake
-    from sexton.stages.apply.publish import publish_ledger
-
-    try:
-        return publish_ledger(open_lake(), entries, as_of_ms=plan.record.as_of_ms), None
-    except Exception as error:
-        fix = "everything was done and is in the ledger; run the same command again"
-        return None, f"the table apply_ledger was not brought up to date: {error} ({fix})"
 
 
 def _tell(summary: "ApplySummary", folder: str, published: int | None) -> None:
@@ -222,13 +205,3 @@ def _tell(summary: "ApplySummary", folder: str, published: int | None) -> None:
         tell_line("nothing was written: --sink coordinator --approved-by NAME does it")
     else:
         tell_line(f"ledger  {folder}" + ("" if published is None else f", {some(published, 'row')} in apply_ledger"))
-
-
-@contextmanager
-def _bar(*, is_quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Something to tell progress to, (groups done, of); it is drawn on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("Groups"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=is_quiet or not console.is_terminal) as progress:
-        task = progress.add_task("Groups", total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)

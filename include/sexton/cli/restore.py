@@ -1,16 +1,13 @@
 """`sexton restore`: what would come back, shown as a diff, and on request put back."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sexton.cli import restore_told as told
 from sexton.cli.asking import tell_aside
-from sexton.cli.ending import asked_to_end
+from sexton.cli.changing import asked_to_end, bar, publish
 from sexton.cli.fetch import topic_partition
 from sexton.cli.options import (
     BootstrapServers,
@@ -26,7 +23,6 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
-    from sexton.stages.apply.entries import Entry
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.restore.apply import RestoreSummary
     from sexton.stages.restore.keep import RestorePlan
@@ -191,7 +187,8 @@ def restore(
             told.print_diff(plan, limit)
         ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
         summary = _applied(port, plan, ledger, approved_by=str(approved_by), quiet=json)
-    trouble = _publish(ledger.entries())
+    entries = ledger.entries()
+    trouble = publish(entries, as_of_ms=entries[0].at_ms)[1] if entries else None
     code = told.done(plan, summary, limit, json=json)
     if trouble:
         tell_aside(trouble)
@@ -226,11 +223,10 @@ def _applied(
     from sexton.settings import settings
     from sexton.stages.restore.apply import apply_restore
 
-    with asked_to_end() as is_asked, nullcontext() if quiet else _progress() as show:
+    with asked_to_end() as is_asked, bar("Putting back", is_quiet=quiet) as show:
 
         def progress(behind: int, total: int) -> bool:
-            if show is not None:
-                show(behind, total)
+            show(behind, total)
             return not is_asked()
 
         return apply_restore(
@@ -242,35 +238,6 @@ def _applied(
             lease_ms=settings().apply_lease_s * 1000,
             progress=progress,
         )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal; None, and nothing, in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Putting back", total=None)
-        yield lambda behind, total: bar.update(task, completed=behind, total=total)
-
-
-def _publish(entries: "list[Entry]") -> str | None:
-    """Bring the table apply_ledger up to date where there is a lake; what went wrong: the ledger is written already."""
-    from sexton.lake.catalog import open_lake
-    from sexton.stages.apply.publish import publish_ledger
-
-    if not entries:
-        return None
-    try:
-        publish_ledger(open_lake(), entries, as_of_ms=entries[0].at_ms)
-    except Exception as error:
-        fix = "everything was done and is in the ledger; run the same command again"
-        return f"the table apply_ledger was not brought up to date: {error} ({fix})"
-    return None
 
 
 def _now_ms() -> int:

@@ -1,0 +1,45 @@
+"""What the commands that change a cluster share: progress, ending early, and the ledger's table afterwards."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from sexton.stages.apply.entries import Entry
+
+
+@contextmanager
+def asked_to_end() -> Iterator[Callable[[], bool]]:
+    """Whether SIGTERM came; the process goes on all the same, and ends when its step is done."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def bar(name: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Something to tell progress to, (done, of); it is drawn on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=is_quiet or not console.is_terminal) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
+def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str | None]:
+    """Rows in the table, None without a lake, and what went wrong: the ledger itself is written already."""
+    from sexton.lake.catalog import open_lake
+    from sexton.stages.apply.publish import publish_ledger
+
+    try:
+        return publish_ledger(open_lake(), entries, as_of_ms=as_of_ms), None
+    except Exception as error:
+        fix = "everything was done and is in the ledger; run the same command again"
+        return None, f"the table apply_ledger was not brought up to date: {error} ({fix})"

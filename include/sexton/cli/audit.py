@@ -127,21 +127,19 @@ def audit(
     Needs neither a broker nor Airflow, and changes nothing but the folder given with --out. With --policy the plan is
     what its rules let go, never what a hold holds; what the broker's own sweep would do is told beside it.
     """
-    if (segments is None) == (archive is None):
-        raise UsageError("give --segments DIR or --archive URI, one of the two", fix="see `sexton audit --help`")
-    if archive is None and (cluster_id is not None or full):
-        option = "--full" if full else "--cluster-id"
-        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
-    if topics is not None and not topics.is_file():
-        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
-    if retention_minutes is not None and retention_minutes > MAX_RETENTION_MINUTES:
-        raise UsageError(
-            f"too long: {retention_minutes}", place="--retention-minutes", fix=f"at most {MAX_RETENTION_MINUTES}"
-        )
+    check_replay(
+        segments,
+        archive,
+        cluster_id=cluster_id,
+        is_full=full,
+        topics=topics,
+        retention_minutes=retention_minutes,
+        name="audit",
+    )
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     taken_at_ms = None if taken_at is None else parse_instant(taken_at, "--taken-at")
     check_profile(profile)
-    rules = None if policy is None else _read_policy(policy)
+    rules = policy_from(policy)
     place = str(segments) if segments is not None else str(archive)
     claim(out, apart_from=None if "://" in place else Path(place))
 
@@ -181,10 +179,40 @@ def audit(
     return summary.exit_code
 
 
-def _read_policy(path: Path) -> "Policy":
+def policy_from(path: Path | None) -> "Policy | None":
+    """The policy of a file, before anything is read that takes long."""
+    if path is None:
+        return None
     from sexton.policy import read_policy
 
     return read_policy(path)
+
+
+def check_replay(
+    segments: Path | None,
+    archive: str | None,
+    *,
+    cluster_id: str | None,
+    is_full: bool,
+    topics: Path | None,
+    retention_minutes: int | None,
+    name: str,
+) -> None:
+    """UsageError for options of the command `name` that do not go together, before anything that takes long."""
+    if (segments is None) == (archive is None):
+        raise UsageError("give --segments DIR or --archive URI, one of the two", fix=f"see `sexton {name} --help`")
+    if archive is None and (cluster_id is not None or is_full):
+        option = "--full" if is_full else "--cluster-id"
+        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
+    if topics is not None and not topics.is_file():
+        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+    check_retention(retention_minutes, "--retention-minutes")
+
+
+def check_retention(minutes: int | None, option: str) -> None:
+    """UsageError for a retention that Kafka's setting cannot hold."""
+    if minutes is not None and minutes > MAX_RETENTION_MINUTES:
+        raise UsageError(f"too long: {minutes}", place=option, fix=f"at most {MAX_RETENTION_MINUTES}")
 
 
 def claim(out: Path, *, apart_from: Path | None) -> None:

@@ -12,8 +12,9 @@ from sexton.cli.asking import UNDECODABLE, Archive, AsOf, Profile, RunDir, Segme
 from sexton.cli.asking import tell_aside as aside
 from sexton.cli.asking import tell_line as line
 from sexton.cli.asking import tell_table as table
+from sexton.cli.audit import policy_from
 from sexton.cli.options import ClusterId, Debug, Json
-from sexton.cli.plan import PolicyFile, RetentionMinutes, policy_from
+from sexton.cli.plan import PolicyFile, RetentionMinutes
 from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
 from sexton.report import figures

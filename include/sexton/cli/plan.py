@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sexton.cli.asking import Archive, Segments, TopicsFile, tell_aside, tell_line, tell_table
-from sexton.cli.audit import MAX_RETENTION_MINUTES, claim
+from sexton.cli.audit import check_replay, claim, policy_from
 from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,
@@ -23,12 +23,10 @@ from sexton.cli.options import (
     check_profile,
     parse_instant,
 )
-from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import visible
 
 if TYPE_CHECKING:
-    from sexton.policy import Policy
     from sexton.stages.plans.alone import Planned
     from sexton.stages.plans.record import PlanRecord
     from sexton.stages.replay_groups import ReplayRequest
@@ -146,17 +144,15 @@ def replay_request(
     name: str,
 ) -> "ReplayRequest":
     """What the options of a command ask to be replayed; UsageError for what does not go together."""
-    if (segments is None) == (archive is None):
-        raise UsageError("give --segments DIR or --archive URI, one of the two", fix=f"see `sexton {name} --help`")
-    if archive is None and (cluster_id is not None or is_full):
-        option = "--full" if is_full else "--cluster-id"
-        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
-    if topics is not None and not topics.is_file():
-        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
-    if retention_minutes is not None and retention_minutes > MAX_RETENTION_MINUTES:
-        raise UsageError(
-            f"too long: {retention_minutes}", place="--retention-minutes", fix=f"at most {MAX_RETENTION_MINUTES}"
-        )
+    check_replay(
+        segments,
+        archive,
+        cluster_id=cluster_id,
+        is_full=is_full,
+        topics=topics,
+        retention_minutes=retention_minutes,
+        name=name,
+    )
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     check_profile(profile)
 
@@ -174,15 +170,6 @@ def replay_request(
         cluster_id=cluster_id,
         is_full=is_full,
     )
-
-
-def policy_from(path: Path | None) -> "Policy | None":
-    """The policy of a file, before anything is read that takes long."""
-    if path is None:
-        return None
-    from sexton.policy import read_policy
-
-    return read_policy(path)
 
 
 @contextmanager

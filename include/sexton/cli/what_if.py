@@ -20,9 +20,9 @@ from sexton.cli.asking import (
     tell_line,
     tell_table,
 )
-from sexton.cli.audit import MAX_RETENTION_MINUTES
+from sexton.cli.audit import check_retention, policy_from
 from sexton.cli.options import ClusterId, Debug, Json
-from sexton.cli.plan import PolicyFile, policy_from, scratch
+from sexton.cli.plan import PolicyFile, scratch
 from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
 from sexton.report import figures
@@ -112,8 +112,7 @@ def what_if(
     if retention_minutes is None and policy is None and against_policy is None:
         raise UsageError("nothing to try", fix="give --retention-minutes N, --policy FILE, or both")
     for option, minutes in (("--retention-minutes", retention_minutes), ("--against-minutes", against_minutes)):
-        if minutes is not None and minutes > MAX_RETENTION_MINUTES:
-            raise UsageError(f"too long: {minutes}", place=option, fix=f"at most {MAX_RETENTION_MINUTES}")
+        check_retention(minutes, option)
     tried, known = policy_from(policy), policy_from(against_policy)
 
     def told(folder: "RunFolder", record: "RunRecord") -> int:

@@ -99,7 +99,7 @@ class World:
 
 
 def world(seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True) -> World:
-    """A cluster with groups of several kinds, and a plan for some of what they have; the same for the same seed."""
+    """A cluster with groups of several kinds, and a plan for some (never nothing) of what they have; one per seed."""
     cluster = SimCluster(seed, faults=Faults(interference=0))
     rng = cluster.rng
     cluster.topics = {"t0": 3, "t1": 3, "gone": 2}
@@ -108,7 +108,9 @@ def world(seed: int | str, root: Path, *, faults: Faults | None = None, orphans:
     if orphans:
         del cluster.topics["gone"]
     cluster.now_ms += 10 * HOUR_MS
-    plan = plan_for(cluster, rng)
+    while not (plan := plan_for(cluster, rng)).tombstones.num_rows:
+        cluster.commit("left", "t1", 0, 7)
+        cluster.now_ms += 10 * HOUR_MS
     cluster.now_ms += rng.randint(1, HOUR_MS)
     cluster.faults = faults or cluster.faults
     return World(cluster=cluster, plan=plan, root=root)

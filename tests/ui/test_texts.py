@@ -11,6 +11,27 @@ from sexton.ui.offsets import FINDINGS
 from sexton.ui.texts import LANGUAGES, choose, texts
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "include" / "sexton" / "ui" / "templates"
+KAFKA_WORDS = {
+    "committed offset": "已提交的偏移量",
+    "offsets": "偏移量",
+    "log end": "日志末端偏移量",
+    "tombstone": "墓碑消息",
+    "retention ": "保留时间",
+    "topic": "主题",
+    "log partition": "日志分区",
+    "subscri": "订阅",
+    "transaction": "事务",
+    "coordinator": "协调器",
+    "broker": "broker",
+    "lag": "滞后",
+    "orphan": "孤立",
+    "expire": "期",
+}
+"""As a text has it in English -> the word that Kafka's readers of Chinese know it by."""
+NO_WORDS = re.compile(
+    r"{\w+}|__consumer_offsets|\w+_tombstones|log_offset|offset_retention|not_coordinator|offsets\.retention\.minutes",
+    re.I,
+)
 ASKED = re.compile(r"""\bt(?:\.some)?\(\s*["']([a-z_.]+[a-z_])["']""")
 
 
@@ -24,6 +45,16 @@ def test_all_languages_fill_in_the_same_values(language: str) -> None:
     english = texts("en").known
     for key, words in texts(language).known.items():
         assert set(re.findall(r"{(\w+)}", words)) == set(re.findall(r"{(\w+)}", english[key])), key
+
+
+def test_kafkas_words_in_chinese() -> None:
+    """One word for one thing: whoever knows Kafka finds there what documentation in Chinese calls so."""
+    chinese = texts("zh-CN").known
+    for key, english in texts("en").known.items():
+        told = NO_WORDS.sub("", english).lower()
+        for word, wanted in KAFKA_WORDS.items():
+            if word in told:
+                assert wanted in chinese[key], f"{key}: {english!r} is {chinese[key]!r}, without {wanted!r}"
 
 
 def test_one_thing_has_a_text_where_many_have() -> None:

@@ -1,5 +1,4 @@
-"""The command line. Exit codes: 0 fine, 2 usage or missing input, 3 data quality, 4 no coverage, 5 undecodable input,
-6 refused, 1 anything else; of several that apply the first of 2 4 5 6 3 1. Ctrl-C is 130.
+"""The command line. Its exit codes are in `codes`.
 
 One module a command; each imports what it needs when it runs, so that --help answers at once. An error is one line on
 stderr, `error: <place>: <what> (<fix>)`; --debug adds the traceback.
@@ -33,17 +32,17 @@ from sexton.cli import (
     snapshot,
     what_if,
 )
+from sexton.cli.codes import CODES, INTERRUPTED, ORDER
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError, without_login
 from sexton.report.names import harmless
 
-INTERRUPTED = 130
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, says which offsets and groups
 have expired and why, and plans their tombstones. Only [b]apply[/b] and [b]restore[/b] change a cluster, and only
 when they are told to.
 """
-EPILOG = """\
+EPILOG = f"""\
 [b]Start here[/b]
 
 [dim]# is this machine fit?[/dim]
@@ -53,8 +52,8 @@ sexton doctor
 sexton audit --segments /var/kafka-logs --out run
 
 [b]Exit codes[/b]
-0 fine, 2 usage or missing input, 3 data quality, 4 no coverage,
-5 undecodable input (all output is written), 6 refused, 1 anything else
+{", ".join(f"{code} {short}" for code, (short, _) in CODES.items())}.
+Of several the first of {" ".join(map(str, ORDER))}.
 """
 
 app = typer.Typer(
@@ -62,7 +61,6 @@ app = typer.Typer(
     help=ABOUT,
     epilog=EPILOG,
     rich_markup_mode="rich",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -10,8 +10,9 @@ import typer
 from rich.text import Text
 
 from sexton.cli.asking import tell_aside, tell_line, tell_table
-from sexton.cli.changing import asked_to_end, bar, publish
+from sexton.cli.changing import asked_to_end, publish
 from sexton.cli.options import BootstrapServers, ClientConfigFile, ClusterId, Debug, Json, client_of, output
+from sexton.cli.progress import bar
 from sexton.errors import UsageError
 from sexton.report.figures import count, some
 from sexton.report.names import harmless

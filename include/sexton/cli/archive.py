@@ -4,19 +4,16 @@ import json as jsonlib
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from sexton.cli.asking import tell_aside, tell_line, tell_table
 from sexton.cli.options import Debug, Json, output, parse_instant
+from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError, without_login
 from sexton.report.figures import count, duration, instant, size, some
 from sexton.report.names import harmless
@@ -62,6 +59,7 @@ ClusterId = Annotated[str | None, typer.Option(metavar="ID", help="Only this clu
 
 app = typer.Typer(
     help="List and verify the archive, and take a broker's disk into it.",
+    epilog=LS_EXAMPLES,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -164,7 +162,7 @@ def verify(
     uri = archive or settings().archive_uri
     fs, root = filesystem(uri)
     begun = time.monotonic()
-    with _bar("verifying", is_quiet=json) as progress:
+    with bar("Verifying", is_quiet=json, in_percent=True) as progress:
         found = look(fs, root, cluster_id=cluster_id, subset=part, progress=progress)
     kinds = {finding.kind for finding in found.findings}
     code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if ROTTEN in kinds else 0
@@ -239,7 +237,7 @@ def import_(
         topic_id=topic_id,
         new_lineage=new_lineage,
     )
-    with _bar("importing", is_quiet=json) as progress:
+    with bar("Importing", is_quiet=json, in_percent=True) as progress:
         taken = import_log.run(request, progress=progress)
     if json:
         sys.stdout.write(jsonlib.dumps(asdict(taken), indent=2) + "\n")
@@ -255,14 +253,3 @@ def import_(
         console.print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
     console.print(Text(harmless(f"archive  {without_login(request.archive)}")), soft_wrap=True)
     return 0
-
-
-@contextmanager
-def _bar(label: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Something to tell progress to, (done, of); it is drawn on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    is_off = is_quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=is_off) as progress:
-        task = progress.add_task(label, total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from sexton.cli.options import PROFILE_HELP, check_profile, output, parse_instant
+from sexton.cli.options import PROFILE_HELP, check_profile, complete_profile, output, parse_instant
 from sexton.errors import UsageError
 from sexton.report.names import harmless, visible
 
@@ -56,6 +56,7 @@ Profile = Annotated[
         metavar="NAME[:RELEASE]",
         rich_help_panel=_RULES,
         help=f"{PROFILE_HELP} Default: group_coordinator; of a run, its own.",
+        autocompletion=complete_profile,
     ),
 ]
 

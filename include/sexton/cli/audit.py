@@ -16,6 +16,7 @@ from sexton.cli.options import (
     Full,
     Json,
     check_profile,
+    complete_profile,
     output,
     parse_instant,
 )
@@ -101,7 +102,9 @@ def audit(
     ] = None,
     profile: Annotated[
         str,
-        typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP),
+        typer.Option(
+            metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP, autocompletion=complete_profile
+        ),
     ] = DEFAULT_PROFILE,
     policy: Annotated[
         Path | None,

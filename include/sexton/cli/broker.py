@@ -3,16 +3,32 @@
 import json as jsonlib
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
-from sexton.cli.options import Debug, Json, output
+from sexton.cli.options import Debug, Json
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 
+UP_EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# on 127.0.0.1:19092[/dim]
+sexton broker up
+
+[dim]# one that keeps offsets for a minute, for trials[/dim]
+sexton broker up --port 19093 --set offsets.retention.minutes=1
+"""
+DOWN_EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# its data stays; `sexton broker up` goes on with it[/dim]
+sexton broker down
+"""
 app = typer.Typer(
     help="Start and stop the embedded Kafka broker.",
+    epilog=UP_EXAMPLES,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -25,7 +41,7 @@ def _help(context: typer.Context) -> int:
     return 0
 
 
-@app.command("up")
+@app.command("up", epilog=UP_EXAMPLES)
 def up(
     *,
     port: Annotated[
@@ -55,14 +71,14 @@ def up(
         jars=jars.ensure(config.cache, "kafka"),
         settings=properties,
     )
-    with nullcontext() if json else output().status("Starting Kafka"):
+    with working("Starting Kafka", is_quiet=json):
         broker.start()
     told = {"bootstrap_servers": broker.bootstrap_servers, "cluster_id": broker.cluster_id, "data": str(broker.data)}
     _tell(told, json=json, line=f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}")
     return 0
 
 
-@app.command("down")
+@app.command("down", epilog=DOWN_EXAMPLES)
 def down(*, json: Json = False, _debug: Debug = False) -> int:
     """Stop the broker and keep its data."""
     from sexton.kafka.broker import stop_broker

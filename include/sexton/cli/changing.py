@@ -1,12 +1,9 @@
-"""What the commands that change a cluster share: progress, ending early, and the ledger's table afterwards."""
+"""What the commands that change a cluster share: ending early, and the ledger's table afterwards."""
 
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
     from sexton.stages.apply.entries import Entry
@@ -21,16 +18,6 @@ def asked_to_end() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(came)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def bar(name: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Something to tell progress to, (done, of); it is drawn on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=is_quiet or not console.is_terminal) as progress:
-        task = progress.add_task(name, total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str | None]:

@@ -20,6 +20,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.options import Debug, Json
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
 
@@ -113,7 +114,8 @@ def unload(
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     if log_partition not in desk.coordinator.shards:
         raise UsageError(f"log partition {log_partition} is not here", place=desk.place)
-    gone = unloaded(desk.coordinator, log_partition)
+    with working("Reading the log", is_quiet=json):
+        gone = unloaded(desk.coordinator, log_partition)
     desk.check_read()
     groups, staying = ([group.group_id for group in some] for some in (gone.groups, gone.staying))
     if json:
@@ -169,7 +171,8 @@ def check_commit(
     from sexton.coordinator.questions.commit import Commit, CommitPartition, validate_commit
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    desk.check_coverage([group])
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
     ids = {topic: topic_id for topic_id, topic in desk.topics.ids.items()}
     commit = Commit(
         group_id=group,
@@ -220,7 +223,8 @@ def registration(
     from sexton.coordinator.questions.registration import Registration, value_version
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    desk.check_coverage([group])
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
     rules, error = desk.coordinator.profile, desk.coordinator.error_of(group)
     found = desk.coordinator.held_of(group).group(group) if error is Error.NONE else None
     if found is None:

@@ -10,6 +10,7 @@ import typer
 
 from sexton.cli.asking import UNDECODABLE, Archive, Profile, Segments, TopicsFile, tell_aside, tell_line, tell_table
 from sexton.cli.options import AUTO_PROFILE, DEFAULT_PROFILE, Debug, Json, check_profile, parse_instant
+from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 
@@ -62,7 +63,8 @@ def diff(
     sides = [
         _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
     ]
-    found = difference(*sides)
+    with working("Comparing", is_quiet=json):
+        found = difference(*sides)
     for text, side in zip((before, after), sides, strict=True):
         if not getattr(side, "is_covered", True):
             raise NoCoverage("no record was written before that instant", place=text, fix="choose a later one")

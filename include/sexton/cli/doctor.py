@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, client_of, output
+from sexton.cli.progress import working
 from sexton.report.names import harmless
 
 EXAMPLES = """\
@@ -44,7 +45,8 @@ def doctor(
     from sexton.settings import settings
 
     client = client_of(bootstrap_servers, client_config_file) if bootstrap_servers or client_config_file else None
-    checks = list(examine(settings(), client=client))
+    with working("Looking", is_quiet=json):
+        checks = list(examine(settings(), client=client))
     fit = not any(check.state == "problem" for check in checks)
     if json:
         told = {"fit": fit, "checks": [check.model_dump() for check in checks]}

@@ -24,6 +24,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.options import Debug, Json, parse_instant
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short
@@ -95,8 +96,9 @@ def explain(
     from sexton.stages.changes.story import what_is_next
 
     desk = desk_of(segments, archive, None, topics=topics, as_of=as_of, profile=profile)
-    desk.check_coverage([group])
-    home, story, teller = _read(desk, group, topic, partition, segments, archive, retention_minutes)
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
+        home, story, teller = _read(desk, group, topic, partition, segments, archive, retention_minutes)
     held = None if home is None else desk.coordinator.shards[home].held
     if story is None or teller is None or held is None:
         return _tell(json, desk, group, home, "", [], [])
@@ -259,7 +261,8 @@ def _from_tables(
     from sexton.lake.catalog import open_lake
     from sexton.stages.changes.published import published_story
 
-    story = published_story(open_lake(), group, topic=topic, partition=partition, as_of_ms=as_of)
+    with working("Reading the tables", is_quiet=json):
+        story = published_story(open_lake(), group, topic=topic, partition=partition, as_of_ms=as_of)
     events = _between(story.events, span)
     if json:
         run = story.run.key

@@ -21,6 +21,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.options import Debug, Json
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
 
@@ -94,7 +95,8 @@ def fetch(
     from sexton.coordinator.questions import fetch as questions
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    desk.check_coverage([group])
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
     partitions = _partitions(desk, group, asked, topic_id) if asked or topic_id is not None else None
     answer = questions.fetch(desk.coordinator, group, partitions=partitions, require_stable=require_stable)
     log_partition = desk.coordinator.log_partition_of(group)

@@ -23,6 +23,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.options import Debug, Json
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
 
@@ -51,6 +52,7 @@ sexton groups describe --all-groups --state --archive archive
 """
 app = typer.Typer(
     help="List and describe groups; which coordinator has them, what it takes and what it drops.",
+    epilog=LIST_EXAMPLES,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -91,7 +93,8 @@ def list_(
     from sexton.coordinator.questions.listing import list_groups
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    answer = list_groups(desk.coordinator, states=state or (), types=type_ or ())
+    with working("Reading the log", is_quiet=json):
+        answer = list_groups(desk.coordinator, states=state or (), types=type_ or ())
     desk.check_read()
     if json:
         groups = [{**asdict(item.group), "log_partition": item.log_partition} for item in answer.groups]
@@ -139,11 +142,12 @@ def describe(
     from sexton.coordinator.questions.listing import describe_group, list_groups
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    wanted = groups or [item.group.group_id for item in list_groups(desk.coordinator).groups]
-    if all_groups:
-        desk.check_read()
-    else:
-        desk.check_coverage(wanted)
+    with working("Reading the log", is_quiet=json):
+        wanted = groups or [item.group.group_id for item in list_groups(desk.coordinator).groups]
+        if all_groups:
+            desk.check_read()
+        else:
+            desk.check_coverage(wanted)
     described = [describe_group(desk.coordinator, group_id) for group_id in dict.fromkeys(wanted)]
     if json:
         tell_json(desk, "DescribeGroups", {"groups": [_fields(desk, group) for group in described]})

@@ -87,6 +87,11 @@ def check_profile(text: str) -> None:
         raise UsageError(error.message, place="--profile", fix=error.fix) from None
 
 
+def complete_profile(incomplete: str) -> list[str]:
+    """What a shell offers for --profile."""
+    return [name for name in (*profiles.NAMES, AUTO_PROFILE) if name.startswith(incomplete)]
+
+
 def parse_instant(text: str, option: str) -> int:
     """Epoch milliseconds, or ISO 8601 (UTC where it names no zone), as epoch milliseconds."""
     if text.strip().lstrip("-").isdigit():

@@ -21,6 +21,7 @@ from sexton.cli.options import (
     Full,
     Json,
     check_profile,
+    complete_profile,
     parse_instant,
 )
 from sexton.report import figures
@@ -85,7 +86,10 @@ def plan(
     retention_minutes: RetentionMinutes = None,
     policy: PolicyFile = None,
     profile: Annotated[
-        str, typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP)
+        str,
+        typer.Option(
+            metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP, autocompletion=complete_profile
+        ),
     ] = DEFAULT_PROFILE,
     out: Annotated[
         Path,

@@ -25,6 +25,7 @@ from sexton.cli.asking import (
 )
 from sexton.cli.options import Debug, Json
 from sexton.cli.policy_answers import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short
@@ -67,6 +68,7 @@ _FAILED = 3
 
 app = typer.Typer(
     help="Check retention rules, see which one decides about a group, and put them to the test.",
+    epilog=CHECK_EXAMPLES,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -196,7 +198,8 @@ def show(
 
     rules = read_policy(_policy_file(policy))
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    desk.check_coverage([group])
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
     now_ms = time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
     judged = judged_group(
         desk, group, segments, archive, run, topics=topics, retention_minutes=retention_minutes, now_ms=now_ms

@@ -7,7 +7,7 @@ import typer
 
 from sexton.cli import restore_told as told
 from sexton.cli.asking import tell_aside
-from sexton.cli.changing import asked_to_end, bar, publish
+from sexton.cli.changing import asked_to_end, publish
 from sexton.cli.fetch import topic_partition
 from sexton.cli.options import (
     BootstrapServers,
@@ -18,6 +18,7 @@ from sexton.cli.options import (
     client_of,
     parse_instant,
 )
+from sexton.cli.progress import bar, working
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def restore(
     kept = None if restore_id is None else keep.read_restore(fs, root, cluster_id, restore_id)
     if kept is not None and not apply:
         return told.shown(kept, limit, json=json)
-    source = None if kept is not None else source_of(request, taken_at_ms=_now_ms())
+    with working("Replaying the log", is_quiet=json):
+        source = None if kept is not None else source_of(request, taken_at_ms=_now_ms())
     with connected(client_of(bootstrap_servers, client_config_file)) as found:
         port = KafkaPort(found)
         plan = _made(source, port, fs, root, overwrites=overwrite, clamps=clamp) if source is not None else kept

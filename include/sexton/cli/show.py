@@ -20,8 +20,15 @@ sexton show plan 3f9c... --archive archive
 [dim]# the number that an approval is bound to[/dim]
 sexton show plan 3f9c... --json | jq -r .sha256
 """
+RESTORE_EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# a restore as the approval shows it: then, now, what would be written[/dim]
+sexton show restore 9c41... --archive archive
+"""
 app = typer.Typer(
     help="Show a plan or a restore that the archive keeps, as people read it before they approve it.",
+    epilog=EXAMPLES,
     rich_markup_mode="rich",
     add_completion=False,
 )
@@ -63,7 +70,7 @@ def plan(
     return _tell(told, plan_text(found), json=json)
 
 
-@app.command("restore")
+@app.command("restore", epilog=RESTORE_EXAMPLES)
 def restore(
     restore_id: RestoreId,
     *,

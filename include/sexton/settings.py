@@ -1,17 +1,68 @@
 """What a deployment can set, read from the environment once (prefix `SEXTON_`); nothing else reads `os.environ`.
 
-Every setting has a default under which the project runs on one machine with no configuration at all.
+Every setting has a default under which the project runs on one machine with no configuration at all. Of several
+clusters in one deployment (SEXTON_CLUSTERS, docs/clusters.md) each is the plain settings with some of its own.
 """
 
 import os
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+"""A part of ids of DAGs, pools and connections."""
+Minutes = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One cluster of a deployment; `cluster_id` is Kafka's own, None: whatever cluster the connection leads to.
+
+    `name` is None while the settings name no clusters. Only the first has nothing added to the names of its DAGs.
+    """
+
+    name: str | None
+    is_first: bool
+    cluster_id: str | None
+    bootstrap_servers: str
+    kafka_conn_id: str
+    applier_conn_id: str
+    schedule: str
+    deadline_minutes: int
+    house_schedule: str
+    retention_minutes: int | None
+    policy: str
+
+    def own(self, plain: str) -> str:
+        """This cluster's DAG, pool or Asset among those that the first cluster has under a plain name."""
+        return plain if self.is_first else f"{plain}__{self.name}"
+
+
+class ClusterSettings(BaseModel):
+    """What a named cluster has of its own; what is left out is as the plain settings have it, but for connections.
+
+    Those of any but the first are by default `kafka_<name>` and `kafka_<name>_applier`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}\Z", description="as `kafka-cluster.sh cluster-id` tells it")
+    bootstrap_servers: str = ""
+    kafka_conn_id: str = ""
+    applier_conn_id: str = ""
+    schedule: str = ""
+    deadline_minutes: Minutes = 0
+    house_schedule: str = ""
+    retention_minutes: int | None = Field(default=None, ge=1)
+    policy: str = ""
 
 
 class Settings(BaseSettings):
@@ -29,6 +80,9 @@ class Settings(BaseSettings):
     runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
     bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
     airflow_port: int = Field(default=8080, ge=1, le=65_535, description="of the embedded Airflow, on 127.0.0.1")
+    clusters: dict[ClusterName, ClusterSettings] = Field(
+        default_factory=dict, description="several clusters, as JSON: name -> what it has of its own; the first is main"
+    )
     kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
     spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
     schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
@@ -94,6 +148,29 @@ class Settings(BaseSettings):
     spark_jars: str = Field(
         default="", description="--jars of the stages that write to the lake: the Iceberg runtime, a JDBC driver"
     )
+
+    @model_validator(mode="after")
+    def _no_two_clusters_are_one(self) -> "Settings":
+        """A connection of two clusters would be a mistake that nothing else sees: refused with its name."""
+        every = self.every_cluster
+        used = Counter(conn_id for cluster in every for conn_id in {cluster.kafka_conn_id, cluster.applier_conn_id})
+        told = Counter([cluster.cluster_id for cluster in every] + [(c.name or "").lower() for c in every])
+        if twice := [text for text, times in (used + told).items() if times > 1]:
+            raise ValueError(f"several clusters have {twice[0]!r}: names, ids and connections are of one cluster each")
+        return self
+
+    @property
+    def every_cluster(self) -> tuple[Cluster, ...]:
+        """The clusters in the order of the settings; one without a name where they name none."""
+        plain = {name: getattr(self, name) for name in ClusterSettings.model_fields if name != "cluster_id"}
+        if not self.clusters:
+            return (Cluster(name=None, is_first=True, cluster_id=None, **plain),)
+        found = []
+        for name, settings in self.clusters.items():
+            conn_ids = {"kafka_conn_id": f"kafka_{name}", "applier_conn_id": f"kafka_{name}_applier"}
+            own: dict[str, Any] = settings.model_dump(exclude_unset=True)
+            found.append(Cluster(name=name, is_first=not found, **{**plain, **(conn_ids if found else {}), **own}))
+        return tuple(found)
 
     @property
     def var(self) -> Path:

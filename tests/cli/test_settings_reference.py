@@ -1,0 +1,30 @@
+"""docs/settings.md is what the settings say of themselves."""
+
+from pathlib import Path
+
+from sexton.cli.settings_reference import page
+from sexton.settings import Settings
+
+
+def test_the_page_is_current() -> None:
+    path = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    command = "python -m sexton.cli.settings_reference docs/settings.md"
+    assert path.read_text(encoding="utf-8") == page(), f"run: {command}"
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+    rows = page().splitlines()
+    assert all(any(row.startswith(f"| `SEXTON_{name.upper()}` |") for row in rows) for name in Settings.model_fields)
+
+
+def test_values_and_bounds_are_told() -> None:
+    for row in (
+        "| `SEXTON_AIRFLOW_PORT` | whole number, at least 1, at most 65535 | `8080` |",
+        "| `SEXTON_RETENTION_MINUTES` | whole number, at least 1 | none |",
+        "| `SEXTON_APPROVERS` | JSON list | none |",
+        "| `SEXTON_CATALOG_PROPERTIES` | JSON object | none |",
+        "| `SEXTON_HOUSE_DELETES` | true or false | `false` |",
+        "| `SEXTON_HOME` | folder | the project's folder |",
+    ):
+        assert row in page()

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
-ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
+ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """A part of ids of DAGs, pools and connections."""
 Minutes = Annotated[int, Field(ge=0)]
 
@@ -54,10 +54,10 @@ class ClusterSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}\Z", description="as `kafka-cluster.sh cluster-id` tells it")
-    bootstrap_servers: str = ""
-    kafka_conn_id: str = ""
-    applier_conn_id: str = ""
+    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` tells it")
+    bootstrap_servers: str = Field(default="", min_length=1)
+    kafka_conn_id: str = Field(default="", min_length=1)
+    applier_conn_id: str = Field(default="", min_length=1)
     schedule: str = ""
     deadline_minutes: Minutes = 0
     house_schedule: str = ""
@@ -86,8 +86,8 @@ class Settings(BaseSettings):
     kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
     spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
     schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
-    catchup: bool = False
-    max_active_runs: int = Field(default=1, ge=1)
+    catchup: bool = Field(default=False, description="whether offset_retention runs for intervals that it missed")
+    max_active_runs: int = Field(default=1, ge=1, description="of offset_retention at a time, besides backfills")
     deadline_minutes: int = Field(
         default=0, ge=0, description="how long after it was queued a run that is not done is an alert; 0: never"
     )
@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     notify_details: bool = Field(
         default=False, description="whether they hear foreign errors in full, which may name groups, topics and hosts"
     )
-    retention_minutes: int | None = Field(default=None, ge=1, description="None: what the broker says")
+    retention_minutes: int | None = Field(default=None, ge=1, description="to judge by; else what the broker says")
     policy: str = Field(default="", description="file of retention rules; empty: the broker's retention alone decides")
     applier_conn_id: str = Field(
         default="kafka_applier", description="Airflow connection of the principal that may delete, for applying alone"
@@ -144,7 +144,7 @@ class Settings(BaseSettings):
         default="", description="for tests: where a process is killed, see `sexton doctor --kill-points`"
     )
     spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
-    spark_driver_memory: str = "2g"
+    spark_driver_memory: str = Field(default="2g", description="of each job that is a driver, as Spark writes it")
     spark_jars: str = Field(
         default="", description="--jars of the stages that write to the lake: the Iceberg runtime, a JDBC driver"
     )
@@ -153,10 +153,12 @@ class Settings(BaseSettings):
     def _no_two_clusters_are_one(self) -> "Settings":
         """A connection of two clusters would be a mistake that nothing else sees: refused with its name."""
         every = self.every_cluster
-        used = Counter(conn_id for cluster in every for conn_id in {cluster.kafka_conn_id, cluster.applier_conn_id})
-        told = Counter([cluster.cluster_id for cluster in every] + [(c.name or "").lower() for c in every])
-        if twice := [text for text, times in (used + told).items() if times > 1]:
-            raise ValueError(f"several clusters have {twice[0]!r}: names, ids and connections are of one cluster each")
+        names = [(cluster.name or "").lower() for cluster in every]  # folders and variables may not know case
+        ids = [cluster.cluster_id for cluster in every]
+        conn_ids = [conn_id for cluster in every for conn_id in {cluster.kafka_conn_id, cluster.applier_conn_id}]
+        for what, used in (("name", names), ("cluster_id", ids), ("connection", conn_ids)):
+            if twice := [text for text, times in Counter(used).items() if times > 1]:
+                raise ValueError(f"clusters: {what} {twice[0]!r} is of more than one")
         return self
 
     @property

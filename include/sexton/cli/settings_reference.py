@@ -34,7 +34,7 @@ def page() -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+    meaning = " ".join((field.description or "").split()).replace("|", "\\|").replace("<", "&lt;")
     meaning = meaning[:1].upper() + meaning[1:]
     return f"| `SEXTON_{name.upper()}` | {_type(field)} | {_default(field)} | {meaning} |\n"
 

@@ -12,14 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from sexton.errors import UsageError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """A part of ids of DAGs, pools and connections."""
-Minutes = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class ClusterSettings(BaseModel):
     kafka_conn_id: str = Field(default="", min_length=1)
     applier_conn_id: str = Field(default="", min_length=1)
     schedule: str = ""
-    deadline_minutes: Minutes = 0
+    deadline_minutes: int = Field(default=0, ge=0)
     house_schedule: str = ""
     retention_minutes: int | None = Field(default=None, ge=1)
     policy: str = ""
@@ -167,7 +168,7 @@ class Settings(BaseSettings):
         plain = {name: getattr(self, name) for name in ClusterSettings.model_fields if name != "cluster_id"}
         if not self.clusters:
             return (Cluster(name=None, is_first=True, cluster_id=None, **plain),)
-        found = []
+        found: list[Cluster] = []
         for name, settings in self.clusters.items():
             conn_ids = {"kafka_conn_id": f"kafka_{name}", "applier_conn_id": f"kafka_{name}_applier"}
             own: dict[str, Any] = settings.model_dump(exclude_unset=True)
@@ -203,8 +204,15 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once."""
-    return Settings()
+    """The settings of this process, read once; UsageError tells the first that is wrong, without its value."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in wrong["loc"]) or "settings"
+        raise UsageError(f"{name}: {wrong['msg']}", place="SEXTON_*", fix="see docs/settings.md") from None
+    except SettingsError as error:
+        raise UsageError(str(error), place="SEXTON_*", fix="it takes JSON, see docs/settings.md") from None
 
 
 def environment(**changes: str | None) -> dict[str, str]:

@@ -407,3 +407,14 @@ def test_a_question_to_a_log_needs_no_spark():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_long_name_does_not_widen_every_line(run, tmp_path):
+    """Whoever may name a group could else make each line of everybody's pipe as long as the longest name there can be."""
+    names = ["n" * 32_767, *(f"g{number}" for number in range(50))]
+    segments = "--segments", write_log(tmp_path, logs_of(names, 1))
+    code, out, _ = run("groups", "list", *segments)
+    assert code == 0
+    lines = out.splitlines()
+    assert sorted(line.split()[0] for line in lines[1:]) == sorted(names)
+    assert sorted(map(len, lines))[-2] < 120

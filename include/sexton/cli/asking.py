@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from sexton.cli.options import PROFILE_HELP, check_profile, complete_profile, output, parse_instant
 from sexton.errors import UsageError
-from sexton.report.names import harmless, visible
+from sexton.report.names import NAME_CELLS, harmless, visible
 
 if TYPE_CHECKING:
     from sexton.coordinator.questions.errors import Error
@@ -113,17 +114,24 @@ def error_fields(error: "Error") -> dict[str, Any]:
 
 def tell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under Kafka's column names; None is `-`. In a pipe no line is wrapped, so that awk can read them."""
+    told = [[_cell(value) for value in row] for row in rows]
+    if not sys.stdout.isatty():
+        _tell_plain([list(columns), *told])
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
+        table.add_column(column, overflow="fold")
+    for row in told:
+        table.add_row(*map(Text, row))
+    output().print(table)
+
+
+def _tell_plain(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as what is in them, and no wider than a name may be: one of 32 KB would pad every other line."""
+    widths = [min(max(cell_len(row[number]) for row in rows), NAME_CELLS) for number in range(len(rows[0]))]
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    console = output()
-    if not sys.stdout.isatty():
-        console.width = max(
-            console.width, console.measure(table, options=console.options.update(width=1 << 20)).maximum
-        )
-    console.print(table)
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
 def _cell(value: object) -> str:

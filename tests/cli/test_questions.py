@@ -410,7 +410,7 @@ def test_a_question_to_a_log_needs_no_spark():
 
 
 def test_a_long_name_does_not_widen_every_line(run, tmp_path):
-    """Whoever may name a group could else make each line of everybody's pipe as long as the longest name there can be."""
+    """Whoever may name a group could else make each line of everybody's pipe as long as the longest name."""
     names = ["n" * 32_767, *(f"g{number}" for number in range(50))]
     segments = "--segments", write_log(tmp_path, logs_of(names, 1))
     code, out, _ = run("groups", "list", *segments)

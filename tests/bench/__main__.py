@@ -10,8 +10,8 @@ One log is archived, too, and replayed in full and from a checkpoint on (see `in
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records are repeated, and the fastest counts, for both alike. Prints
-tables; a full run writes figures.json and figures.svg to docs/bench and the README's section of figures, a partial one
-below var/bench. Everything that is started is stopped, also on Ctrl-C.
+tables; a full run writes figures.json and figures.svg to docs/bench, the README's section of figures and the one of
+sizes in docs/operations.md, a partial one below var/bench. Everything that is started is stopped, also on Ctrl-C.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from rich.console import Console
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
 from sexton.settings import PROJECT_ROOT, settings, variable
-from tests.bench import readme
+from tests.bench import readme, sizing
 from tests.bench.broker import Cluster, Load, LoadingBroker
 from tests.bench.chart import DUMPED_SET, chart
 from tests.bench.figures import (
@@ -156,6 +156,9 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
     parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
     parser.add_argument("--render", action="store_true", help="measure nothing: draw what docs/bench/figures.json says")
+    prices = sizing.Prices()
+    parser.add_argument("--core-hour", type=float, default=prices.core_hour, help="price, for the table of sizes")
+    parser.add_argument("--gb-month", type=float, default=prices.gb_month, help="price, for the table of sizes")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
     is_partial = bool(options.sets or options.records or options.quick or options.increment)
@@ -183,7 +186,9 @@ def main() -> None:
     (out / "figures.json").write_text(text + "\n", encoding="utf-8")
     (out / "figures.svg").write_text(chart(figures, rate), encoding="utf-8")
     if out == DOCS:
+        prices = sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month)
         readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine, increment))
+        readme.update(PROJECT_ROOT / "docs" / "operations.md", sizing.section(figures, machine, prices))
     console.print(f"written to {out}")
 
 

@@ -43,11 +43,12 @@ def section(
     return f"{BEGIN}\n{_HEAD.format(cores=machine.cores, processor=machine.processor)}{''.join(rows)}{tail}{END}"
 
 
-def update(readme: Path, text: str) -> None:
-    """Put `text` in place of what is between the marks; ValueError when they are not there."""
-    whole = readme.read_text(encoding="utf-8")
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def update(page: Path, text: str) -> None:
+    """Put `text`, which begins and ends with its marks, in place of what is between them; ValueError without them."""
+    first, last = text.splitlines()[0], text.splitlines()[-1]
+    whole = page.read_text(encoding="utf-8")
+    before, begin, rest = whole.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"{readme} has no place for figures: {BEGIN} ... {END}")
-    readme.write_text(before + text + after, encoding="utf-8")
+        raise ValueError(f"{page} has no place for figures: {first} ... {last}")
+    page.write_text(before + text + after, encoding="utf-8")

@@ -38,6 +38,9 @@ def options() -> argparse.ArgumentParser:
     parser = job.parser("keep_house", __doc__ or "", example)
     parser.add_argument("step", choices=sorted(STEPS), metavar="STEP", help="verify, recheck, thin, tidy or drill")
     parser.add_argument("--archive", required=True, metavar="URI", help="folder or URI where segments are kept")
+    parser.add_argument(
+        "--cluster-id", metavar="ID", help="only this cluster; drill refuses any other (default: all of the archive)"
+    )
     parser.add_argument("--now", type=int, metavar="MS", help="the instant by which ages are told (default: now)")
     parser.add_argument("--subset", metavar="N/T", help="verify: read part N of T (default: the day's part)")
     parser.add_argument("--delete", action="store_true", help="thin, tidy: remove what otherwise is only told")
@@ -66,7 +69,7 @@ def _verify(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
                 f"no part: {arguments.subset!r}", place="--subset", fix="n/t with 1 <= n <= t, such as 3/7"
             )
         subset = int(part[1]), int(part[2])
-    found = verify.run(arguments.archive, subset=subset)
+    found = verify.run(arguments.archive, subset=subset, only=arguments.cluster_id)
     if not found.rotten:
         return asdict(found)
     error = (
@@ -78,7 +81,15 @@ def _verify(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
 def _recheck(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
     days = settings().house_recheck_days
     with Engine("keep_house") as engine:
-        return asdict(recheck.run(engine, arguments.archive, arguments.run_dir / "recheck", now_ms=now_ms, days=days))
+        done = recheck.run(
+            engine,
+            arguments.archive,
+            arguments.run_dir / "recheck",
+            now_ms=now_ms,
+            days=days,
+            only=arguments.cluster_id,
+        )
+    return asdict(done)
 
 
 def _thin(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
@@ -96,6 +107,7 @@ def _thin(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
             now_ms=now_ms,
             policy=policy,
             held={round(instant.timestamp() * 1000) for instant in config.house_holds},
+            only=arguments.cluster_id,
             deletes=arguments.delete,
         )
     return {"deleted": arguments.delete, "clusters": [asdict(one) for one in done]}
@@ -116,6 +128,7 @@ def _drill(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
         archive=arguments.archive,
         topic=arguments.topic,
         bytes_per_second=config.fetch_bytes_per_second or None,
+        cluster_id=arguments.cluster_id,
     )
     with Engine("keep_house") as engine:
         done = drill.run(engine, request, seed=now_ms, most_groups=config.house_drill_groups, now_ms=_clock_ms)

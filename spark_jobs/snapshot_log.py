@@ -46,6 +46,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bytes-per-second", type=int, metavar="N", help="read no faster than this (default: as brokers allow)"
     )
+    parser.add_argument("--cluster-id", metavar="ID", help="refuse any other cluster (default: whichever answers)")
     parser.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
     return parser
 
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         as_of_ms=arguments.as_of,
         settle_ms=arguments.settle_ms,
         bytes_per_second=arguments.bytes_per_second or None,
+        cluster_id=arguments.cluster_id,
     )
     kept = arguments.run_dir / "alerts" / "snapshot_log.json"
     alerts = _kept(kept)

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.errors import BrokerError, UsageError
+from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
 from sexton.stages import job, snapshot_log
 from sexton.stages.snapshot_log import Snapshot, SnapshotRequest, ranges
 from sexton.stages.spark import Engine
+from tests.faults.snapshots import START_MS, InlineEngine
+from tests.kafka.fake_cluster import FakeCluster
 
 
 @given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))
@@ -54,6 +56,29 @@ def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Connected):
         snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: clock[0], sleep=sleep)
     assert slept == [4.5, 0.001]
+
+
+@pytest.mark.parametrize("wanted", [None, "fake"])
+def test_of_the_wanted_cluster_or_of_whichever_answers(tmp_path: Path, wanted: str | None) -> None:
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(2)
+    assert taken(cluster, tmp_path, wanted).batches == 2
+
+
+def test_another_cluster_is_refused_before_anything_is_archived(tmp_path: Path) -> None:
+    """A connection that leads to the wrong cluster would publish it to the readers of this one."""
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(2)
+    with pytest.raises(Refused, match="this is cluster fake, wanted is eu"):
+        taken(cluster, tmp_path, "eu")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def taken(cluster: FakeCluster, archive: Path, wanted: str | None) -> Snapshot:
+    config = ClientConfig(bootstrap_servers="fake:1")
+    request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted)
+    engine = InlineEngine(cluster.rng)
+    return snapshot_log.run(engine, request, now_ms=lambda: START_MS, connect=cluster.connect)  # type: ignore[arg-type]
 
 
 def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(

@@ -24,7 +24,7 @@ from pyarrow import fs as pafs
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sexton.errors import UsageError
+from sexton.errors import Refused, UsageError
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import OFFSETS_TOPIC, UNKNOWN_ID, LogEnds, collect_facts, log_ends
 from sexton.kafka.fetch import NO_EPOCH, LogChangedError, LogReader, Pace
@@ -70,7 +70,8 @@ Connect = Callable[[ClientConfig], ClusterSession]
 class SnapshotRequest:
     """What to copy, and where to. With `as_of_ms` the snapshot is taken at or after as_of_ms + settle_ms.
 
-    `bytes_per_second` bounds what is read in all, None: as fast as the brokers allow.
+    `bytes_per_second` bounds what is read in all, None: as fast as the brokers allow. Any cluster but `cluster_id` is
+    refused, before anything of it is archived.
     """
 
     config: ClientConfig
@@ -79,6 +80,7 @@ class SnapshotRequest:
     as_of_ms: int | None = None
     settle_ms: int = 60_000
     bytes_per_second: int | None = None
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,6 +428,12 @@ def _look(
     with connect(request.config) as session:
         topic, ends = _all_log_ends(session, request.topic)
         facts, warnings = session.retrying(lambda: collect_facts(session, offsets_topic=topic, taken_at_ms=taken_at_ms))
+        if request.cluster_id not in (None, facts.cluster_id):
+            raise Refused(
+                f"this is cluster {facts.cluster_id}, wanted is {request.cluster_id}",
+                place=session.config.bootstrap_servers,
+                fix="look at the connection, and at cluster_id in SEXTON_CLUSTERS",
+            )
         topic_id = facts.offsets_topic["topic_id"]
         before = newest_facts(fs, root, cluster_id=facts.cluster_id)
         archived = {
@@ -434,7 +442,7 @@ def _look(
         }
         left_epochs = _left_epochs(session, request.topic, archived)
     others = [name for name in child_folders(fs, root) if name != facts.cluster_id]
-    if before is None and not archived and others:
+    if before is None and not archived and others and request.cluster_id is None:
         warnings.append(f"cluster {facts.cluster_id} is new to this archive, which holds {', '.join(others)}")
     return _Seen(facts=facts, before=before, ends=ends, warnings=warnings, archived=archived, left_epochs=left_epochs)
 

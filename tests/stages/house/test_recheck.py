@@ -19,8 +19,10 @@ def archive(tmp_path: Path) -> Archive:
     return three_minutes(tmp_path / "archive")
 
 
-def checked(engine: Engine, archive: Archive, tmp_path: Path, *, now_ms: int = ITS_DAY_MS) -> recheck.Rechecked:
-    return recheck.run(engine, str(archive.root), tmp_path / "recheck", now_ms=now_ms, days=7)
+def checked(
+    engine: Engine, archive: Archive, tmp_path: Path, *, now_ms: int = ITS_DAY_MS, only: str | None = None
+) -> recheck.Rechecked:
+    return recheck.run(engine, str(archive.root), tmp_path / "recheck", now_ms=now_ms, days=7, only=only)
 
 
 def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, archive: Archive, tmp_path: Path) -> None:
@@ -31,6 +33,11 @@ def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, arch
     assert [(one["as_of_ms"], one["run_id"]) for one in done.clusters.values()] == [(instant(2), "p2")]
     assert done.next_in_days == 7
     assert list((tmp_path / "recheck").iterdir()) == []  # nothing is left of the replay
+
+    three_minutes(archive.folder, cluster_id="other")
+    assert list(checked(small, archive, tmp_path, only=archive.cluster_id).clusters) == [archive.cluster_id]
+    with pytest.raises(NoCoverage, match="no checkpoint is published"):
+        checked(small, archive, tmp_path, only="other")
 
     file = next(folder.rglob("keys.parquet"))
     file.write_bytes(file.read_bytes()[:-1])

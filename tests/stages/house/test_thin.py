@@ -73,6 +73,14 @@ def test_by_default_it_only_says_what_would_go(iceberg: Engine, runs_of: Cluster
     assert files(runs.archive) == before
 
 
+def test_only_one_of_several_clusters(runs_of: Cluster) -> None:
+    runs = runs_of("says")
+    runs_of("another").checkpoint(OLD[0])
+    assert thinned(Engine("tests", quiet=True), runs, only="says").cluster_id == "says"
+    both = thin.run(Engine("tests", quiet=True), runs.lake, str(runs.archive), now_ms=NOW_MS, policy=POLICY)
+    assert [found.cluster_id for found in both] == ["another", "says"]
+
+
 def test_what_goes_and_what_stays(iceberg: Engine, runs_of: Cluster) -> None:
     runs = runs_of("takes")
     for at in [OLD[0] - HOUR_MS, *ALL]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sexton.errors import UsageError
 from sexton.log.verify import Finding, Verified
 from sexton.stages.house import verify
 from sexton.stages.house.keeping import DAY_MS
@@ -28,6 +29,16 @@ def test_what_is_rotten_is_found_on_its_day(tmp_path: Path) -> None:
     (alert,) = [alert for one in found for alert in one.alerts]
     assert segment.name in alert
     assert "SHA-256" in alert
+
+
+def test_only_one_of_several_clusters(tmp_path: Path) -> None:
+    archive = three_minutes(tmp_path / "archive")
+    other = three_minutes(tmp_path / "archive", cluster_id="other")
+    next((other.folder / "other").rglob("*.log")).write_bytes(b"?")
+    found = {only: verify.run(archive.root, subset=(1, 1), only=only) for only in (None, "other", archive.cluster_id)}
+    assert [(one.segments, one.rotten) for one in found.values()] == [(10, 1), (5, 1), (5, 0)]
+    with pytest.raises(UsageError, match="no cluster third"):
+        verify.run(archive.root, subset=(1, 1), only="third")
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ class Rechecked:
     next_in_days: int = 0
 
 
-def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int) -> Rechecked:
-    """Replay in full, in a folder of its own that is removed, on one day of `days`.
+def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, only: str | None = None) -> Rechecked:
+    """Replay every cluster, or `only` one, in full, in a folder of its own that is removed, on one day of `days`.
 
     DataQualityFailure where a checkpoint is not what the log says; NoCoverage where no cluster has one.
     """
@@ -32,7 +32,7 @@ def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int) 
         return Rechecked(next_in_days=days - since)
     fs, root = filesystem(archive)
     checked, untold = {}, NoCoverage("the archive holds no cluster", place=archive)
-    for cluster_id in clusters_of(fs, root):
+    for cluster_id in clusters_of(fs, root, only):
         folder = scratch / safe_name(cluster_id, what="cluster id")
         try:
             found = check_checkpoint(engine, RunFolder(folder), archive=archive, cluster_id=cluster_id)

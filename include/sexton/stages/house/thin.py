@@ -71,15 +71,16 @@ def run(
     policy: KeepPolicy,
     held: Collection[int] = frozenset(),
     deletes: bool = False,
+    only: str | None = None,
 ) -> list[Thinned]:
-    """Thin the runs of every cluster of the archive; without `deletes` only say what would go.
+    """Thin the runs of every cluster of the archive, or `only` of one; without `deletes` only say what would go.
 
     `held` are instants (as_of_ms) that stay. NoCoverage where nothing was ever published.
     """
     fs, root = filesystem(archive)
     applied = _applied_plans(lake)
     done = []
-    for cluster_id in clusters_of(fs, root):
+    for cluster_id in clusters_of(fs, root, only):
         notes = _Notes(fs, root, cluster_id)
         completed = sum(_complete(engine, lake, cluster_id, notes, path) for path in notes.open()) if deletes else 0
         runs = published_runs(lake, cluster_id)

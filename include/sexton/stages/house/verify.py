@@ -26,10 +26,13 @@ class Looked:
     alerts: list[str] = field(default_factory=list)
 
 
-def run(archive: str, *, subset: tuple[int, int]) -> Looked:
-    """Verify part n of t; an alert for each of the first findings, and one for how many more there are."""
+def run(archive: str, *, subset: tuple[int, int], only: str | None = None) -> Looked:
+    """Verify part n of t, of every cluster or `only` of one; an alert for each of the first findings, one for the rest.
+
+    UsageError where the archive has no cluster `only`.
+    """
     fs, root = filesystem(archive)
-    found = look(fs, root, subset=subset)
+    found = look(fs, root, cluster_id=only, subset=subset)
     alerts = [_line(finding) for finding in found.findings[:TOLD_FINDINGS]]
     if len(found.findings) > TOLD_FINDINGS:
         alerts.append(f"the archive has {len(found.findings) - TOLD_FINDINGS} more findings: `sexton archive verify`")

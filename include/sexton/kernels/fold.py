@@ -85,19 +85,17 @@ def fold_chunk(
 
 def merge(left: PartialFold, right: PartialFold) -> PartialFold:
     """The fold of both runs; `right` follows `left` in the log. A `left` with a cut takes nothing more."""
-    return merge_all([left, right])
+    return merge_all([left.copy(), right])
 
 
 def merge_all(folds: Iterable[PartialFold]) -> PartialFold:
-    """`merge` over neighbouring folds in log order, at the cost of copying only the first."""
+    """`merge` over neighbouring folds in log order, into the arrays of the first, which is lost."""
     left: PartialFold | None = None
-    is_own = False
     for right in folds:
         if left is None:
             left = right
         elif left.cut is None:
-            left = _absorb(left if is_own else left.copy(), right)
-            is_own = True
+            left = _absorb(left, right)
     return left if left is not None else PartialFold.empty()
 
 

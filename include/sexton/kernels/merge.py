@@ -24,7 +24,6 @@ from sexton.kernels.memory import copy_bytes, hash_bytes, pointer
 from sexton.kernels.rules import copy_rules
 from sexton.kernels.table import (
     ABORTED,
-    ARENAS,
     COMMITS,
     GROUP_AT,
     GROUP_LENGTH,
@@ -59,7 +58,6 @@ from sexton.kernels.table import (
     RECORD_BYTES,
     RECORD_COLUMNS,
     RECORDS,
-    ROW_TABLES,
     SEEN_CONTROL,
     SEEN_LEGACY,
     SEEN_RECORDS,
@@ -87,6 +85,7 @@ from sexton.kernels.table import (
     new_state,
     producer_row,
     reserve,
+    room_for,
     view_of,
 )
 
@@ -114,9 +113,8 @@ def without_the_dead(state: State) -> State:
 
 
 def _with_room(left: State, right: State) -> State:
-    sizes = {name: int(right.counts[used]) for name, used in ARENAS.items()}
-    sizes["key_bytes"] += int(right.groups[: right.counts[GROUPS], GROUP_LENGTH].sum())  # once by itself, once in keys
-    return reserve(left, rows={name: int(right.counts[used]) for name, used in ROW_TABLES.items()}, sizes=sizes)
+    rows, sizes = room_for(right)
+    return reserve(left, rows=rows, sizes=sizes)
 
 
 @compiled

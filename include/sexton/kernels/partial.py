@@ -158,7 +158,7 @@ class PartialFold:
         return cls._restored(store.unpack(data))
 
     def write_parquet(self, folder: Path) -> None:
-        """Write the fold as a checkpoint: one Parquet file per part, which any tool can read.
+        """Write the fold as a checkpoint: one Parquet file per part that has rows, which any tool can read.
 
         A prefix of the log is written in its canonical form: the same log gives the same bytes, however it was cut.
         """
@@ -166,17 +166,18 @@ class PartialFold:
         store.write_parquet(canonical(tables) if self.is_prefix else tables, folder)
 
     @classmethod
-    def read_parquet(cls, folder: Path) -> "PartialFold":
-        """What `write_parquet` wrote."""
-        return cls._restored(store.read_parquet(folder))
+    def read_parquet(cls, folder: Path, *, beside: "PartialFold | None" = None) -> "PartialFold":
+        """What `write_parquet` wrote, with room for all of `beside`, which is to be joined to it."""
+        return cls._restored(store.read_parquet(folder), beside)
 
     def _tables(self) -> store.Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
         return store.to_tables(self.state, self.tally, self.profile, self.undecodable, **marks)
 
     @classmethod
-    def _restored(cls, tables: store.Tables) -> "PartialFold":
-        state, tally, profile, undecodable, marks = store.from_tables(tables)
+    def _restored(cls, tables: store.Tables, beside: "PartialFold | None" = None) -> "PartialFold":
+        room = None if beside is None else beside.state
+        state, tally, profile, undecodable, marks = store.from_tables(tables, beside=room)
         return cls(
             state=state,
             tally=tally,

@@ -14,6 +14,7 @@ Wire values stay as they are (-1, zero UUIDs); NULL stands for "none" in log_off
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels import columns as cols
 from sexton.kernels.apply import store_text, waiting_row
 from sexton.kernels.compiled import compiled
@@ -95,6 +96,7 @@ from sexton.kernels.table import (
     add_key,
     producer_row,
     reserve,
+    room_for,
     view_of,
 )
 
@@ -257,27 +259,30 @@ def _group_records(state: State) -> pa.Table:
 
 
 def from_tables(
-    tables: Tables,
+    tables: Tables, *, beside: State | None = None
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
-    """What `to_tables` was given."""
+    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it."""
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     profile = profile_of(tables["profile"]["profile"][0].as_py())
+    rows = {
+        "keys": tables["keys"].num_rows,
+        "groups": tables["groups"].num_rows,
+        "producers": tables["producers"].num_rows,
+        "waiting": tables["undecided"].num_rows,
+        "records": tables["group_records"].num_rows,
+    }
+    sizes = {
+        "key_bytes": sum(_size(tables[name], "group_id") for name in ("keys", "groups"))
+        + _size(tables["keys"], "topic")
+        + 8 * tables["keys"].num_rows,
+        "text_bytes": _size(tables["keys"], "metadata") + _size(tables["undecided"], "metadata"),
+        "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
+    }
+    more_rows, more_bytes = ({}, {}) if beside is None else room_for(beside)
     state = reserve(
         new_state_of(profile, keys=16),
-        rows={
-            "keys": tables["keys"].num_rows,
-            "groups": tables["groups"].num_rows,
-            "producers": tables["producers"].num_rows,
-            "waiting": tables["undecided"].num_rows,
-            "records": tables["group_records"].num_rows,
-        },
-        sizes={
-            "key_bytes": sum(_size(tables[name], "group_id") for name in ("keys", "groups"))
-            + _size(tables["keys"], "topic")
-            + 8 * tables["keys"].num_rows,
-            "text_bytes": _size(tables["keys"], "metadata") + _size(tables["undecided"], "metadata"),
-            "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
-        },
+        rows={name: count + more_rows.get(name, 0) for name, count in rows.items()},
+        sizes={name: count + more_bytes.get(name, 0) for name, count in sizes.items()},
     )
     _restore_groups(
         state,
@@ -452,12 +457,19 @@ def unpack(data: bytes) -> Tables:
 
 
 def write_parquet(tables: Tables, folder: Path) -> None:
-    """One Parquet file per table, the same bytes for the same fold."""
+    """One Parquet file per table that has rows, the same bytes for the same fold."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        write_table(table, folder / f"{name}.parquet")
+        if table.num_rows:
+            write_table(table, folder / f"{name}.parquet")
 
 
 def read_parquet(folder: Path) -> Tables:
     """What `write_parquet` wrote."""
-    return {path.stem: pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))}
+    return _no_rows() | {path.stem: pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))}
+
+
+@cache
+def _no_rows() -> Tables:
+    tables = to_tables(new_state_of(NEWEST, keys=16), np.zeros(T_SIZE, np.int64), NEWEST, [])
+    return {name: table.slice(0, 0) for name, table in tables.items()}

@@ -202,6 +202,13 @@ def grow(state: State, need: int) -> State:
     return reserve(state, rows=dict.fromkeys(ROW_TABLES, 1), sizes=dict.fromkeys(ARENAS, need))
 
 
+def room_for(state: State) -> tuple[dict[str, int], dict[str, int]]:
+    """What `reserve` has to be asked for before everything of `state` is joined to another one: rows and bytes."""
+    sizes = {name: int(state.counts[used]) for name, used in ARENAS.items()}
+    sizes["key_bytes"] += int(state.groups[: state.counts[GROUPS], GROUP_LENGTH].sum())  # once by itself, once in keys
+    return {name: int(state.counts[used]) for name, used in ROW_TABLES.items()}, sizes
+
+
 def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
     """Room for that many more rows of each table and bytes of each arena; the state itself where it has them all."""
     used = state.counts

@@ -177,7 +177,8 @@ def _merge(work: _MergeWork) -> Merged:
     else:
         folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
     if work.base is not None:
-        folds.insert(0, replace(PartialFold.read_parquet(work.base), cut=None))
+        beside = folds[0] if folds else None
+        folds.insert(0, replace(PartialFold.read_parquet(work.base, beside=beside), cut=None))
     fold = merge_all(folds or [PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)])
     if work.cut is not None:
         fold = replace(fold, cut=work.cut)

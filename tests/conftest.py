@@ -1,0 +1,50 @@
+"""What every part of the suite shares: its order, and the seed, counts and figures of the tests of faults.
+
+Several tests run at a time, a file each. Those with a real broker come first: they mostly wait for its clock.
+
+Random cases of tests/faults come from a printed seed: a fixed one and, for one more run of each random test, one drawn
+at the start; `--seed N` draws it again. Counts are small unless `--full` is asked for.
+"""
+
+import secrets
+from typing import Any
+
+import pytest
+
+SEED = pytest.StashKey[int]()
+TOLD = "told"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("faults")
+    group.addoption("--full", action="store_true", help="run the faults in full counts: hours, not seconds")
+    group.addoption("--seed", type=int, help="the random seed that an earlier run has printed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the seed, once for all processes."""
+    handed: dict[str, Any] = getattr(config, "workerinput", {})
+    asked = config.getoption("--seed")
+    config.stash[SEED] = handed.get("seed", secrets.randbits(32) if asked is None else asked)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["seed"] = node.config.stash[SEED]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "integration" not in item.path.parts)
+    if config.getoption("--full"):
+        for item in items:
+            if "faults" in item.path.parts:
+                item.add_marker(pytest.mark.timeout(0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.write_line(f"faults: random seed {config.stash[SEED]}")
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for _, line in [one for one in report.user_properties if one[0] == TOLD]:
+                    terminalreporter.write_line(f"faults: {report.nodeid.rpartition('::')[2]}: {line}")

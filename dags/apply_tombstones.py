@@ -22,34 +22,37 @@ and outcome of each to the ledger, and leaves alone what has changed since. It u
 `SEXTON_APPLIER_CONN_ID`, which nothing else does. Safe to run again: what is done stays done, the rest goes on.
 """
 
-from airflow.sdk import dag
+from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.acting import APPROVAL_TASK, ApplyPlan, ShowPlan, TellOutcome
 from sexton.airflow.approval import Approval
 from sexton.airflow.forms import applying_params
 from sexton.airflow.pools import APPLY_POOL
+from sexton.settings import Cluster, settings
 
 
-@dag(
-    schedule=None,
-    allowed_run_types=defaults.BY_HAND,
-    start_date=defaults.START_DATE,
-    catchup=False,
-    max_active_runs=defaults.WAITING_RUNS,
-    default_args=defaults.default_args(),
-    params=applying_params(),
-    description="Delete what an approved plan names; asks a person first, deletes nothing unless told to",
-    tags=defaults.TAGS,
-    doc_md=__doc__,
-)
-def apply_tombstones() -> None:
-    show = ShowPlan(task_id="show")
-    approve = Approval(task_id=APPROVAL_TASK)
-    apply = ApplyPlan(task_id="apply", pool=APPLY_POOL)
-    tell = TellOutcome(task_id="tell", act=apply.task_id)
-    # What the arrows promise, apply does not believe: it asks the answer itself.
-    show >> approve >> apply >> tell
+def apply_tombstones(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.own("apply_tombstones"),
+        schedule=None,
+        allowed_run_types=defaults.BY_HAND,
+        start_date=defaults.START_DATE,
+        catchup=False,
+        max_active_runs=defaults.WAITING_RUNS,
+        default_args=defaults.default_args(),
+        params=applying_params(),
+        description="Delete what an approved plan names; asks a person first, deletes nothing unless told to",
+        tags=defaults.tags(cluster),
+        doc_md=defaults.doc_of(__doc__, cluster),
+    ):
+        show = ShowPlan(task_id="show", cluster=cluster)
+        approve = Approval(task_id=APPROVAL_TASK)
+        apply = ApplyPlan(task_id="apply", cluster=cluster, pool=cluster.own(APPLY_POOL))
+        tell = TellOutcome(task_id="tell", act=apply.task_id)
+        # What the arrows promise, apply does not believe: it asks the answer itself.
+        show >> approve >> apply >> tell
 
 
-apply_tombstones()
+for cluster in settings().every_cluster:
+    apply_tombstones(cluster)

@@ -19,34 +19,38 @@ Example: `{"delete": true, "subset": "1/1"}`
 
 All runs of the last `SEXTON_HOUSE_KEEP_ALL_HOURS` stay, then the last of each hour for `SEXTON_HOUSE_KEEP_HOURLY_DAYS`,
 of each day for `SEXTON_HOUSE_KEEP_DAILY_MONTHS`, of each month for ever; with them whatever is held
-(`SEXTON_HOUSE_HOLDS`) and whatever plan was applied. Findings and drift are alerts; safe to run again.
+(`SEXTON_HOUSE_HOLDS`) and whatever plan was applied. Findings and drift are alerts; safe to run again. Of several
+clusters each has a house of its own, but for the tables: the first one's *tidy* is for all of them.
 """
 
-from airflow.sdk import dag
+from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.tasks import HOUSE_STEPS, MACROS, house_job
-from sexton.settings import settings
+from sexton.airflow.tasks import house_job, macros
+from sexton.settings import Cluster, settings
 
 
-@dag(
-    schedule=defaults.timetable(settings().house_schedule),
-    start_date=defaults.START_DATE,
-    catchup=False,  # ages are told by today: a day that was missed has nothing to make up for
-    max_active_runs=1,
-    default_args=defaults.default_args(),
-    params=defaults.house_params(),
-    user_defined_macros=MACROS,
-    description="Verify the archive, thin published runs, tidy the lake, drill the restore; deletes only when told to",
-    tags=defaults.TAGS,
-    doc_md=__doc__,
-)
-def keep_house() -> None:
-    verify, recheck, thin, tidy, drill = (house_job(name) for name in HOUSE_STEPS)
-    # Nothing goes on a day on which the archive is not what was put into it; what thin lets go, tidy can expire.
-    verify >> [recheck, thin]
-    thin >> tidy
-    _ = drill  # beside them: it waits for a snapshot's turn, not for what is removed
+def keep_house(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.own("keep_house"),
+        schedule=defaults.timetable(cluster.house_schedule),
+        start_date=defaults.START_DATE,
+        catchup=False,  # ages are told by today: a day that was missed has nothing to make up for
+        max_active_runs=1,
+        default_args=defaults.default_args(),
+        params=defaults.house_params(),
+        user_defined_macros=macros(cluster),
+        description="Verify the archive, thin published runs, tidy the lake, drill the restore; deletes only if told",
+        tags=defaults.tags(cluster),
+        doc_md=defaults.doc_of(__doc__, cluster),
+    ):
+        verify, recheck, thin = (house_job(name, cluster) for name in ("verify", "recheck", "thin"))
+        # Nothing goes on a day on which the archive is not what was put into it; what thin lets go, tidy can expire.
+        verify >> [recheck, thin]
+        if cluster.is_first:  # the lake is one
+            thin >> house_job("tidy", cluster)
+        house_job("drill", cluster)  # beside them: it waits for a snapshot's turn, not for what is removed
 
 
-keep_house()
+for cluster in settings().every_cluster:
+    keep_house(cluster)

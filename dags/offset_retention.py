@@ -25,34 +25,35 @@ alert, and a critical one keeps the run from being published. A run that takes l
 an alert, too.
 """
 
-from airflow.sdk import dag
+from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.tasks import MACROS, STAGES, spark_job
-from sexton.settings import settings
-
-OUTLETS = {"publish_tables": defaults.table_assets()}
+from sexton.airflow.tasks import STAGES, macros, spark_job
+from sexton.settings import Cluster, settings
 
 
-@dag(
-    schedule=defaults.timetable(),
-    start_date=defaults.START_DATE,
-    catchup=settings().catchup,
-    max_active_runs=settings().max_active_runs,
-    deadline=defaults.deadline(),
-    default_args=defaults.default_args(),
-    params=defaults.retention_params(),
-    user_defined_macros=MACROS,
-    description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
-    tags=defaults.TAGS,
-    doc_md=__doc__,
-)
-def offset_retention() -> None:
-    snapshot, replay, find, plan, validate, publish = (
-        spark_job(name, outlets=OUTLETS.get(name, ())) for name in STAGES
-    )
-    # publish comes only after validate: nobody reads a table that no check has read.
-    snapshot >> replay >> find >> plan >> validate >> publish
+def offset_retention(cluster: Cluster) -> None:
+    outlets = {"publish_tables": defaults.table_assets(cluster)}
+    with DAG(
+        dag_id=cluster.own("offset_retention"),
+        schedule=defaults.timetable(cluster.schedule),
+        start_date=defaults.START_DATE,
+        catchup=settings().catchup,
+        max_active_runs=settings().max_active_runs,
+        deadline=defaults.deadline(cluster.deadline_minutes),
+        default_args=defaults.default_args(),
+        params=defaults.retention_params(cluster),
+        user_defined_macros=macros(cluster),
+        description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
+        tags=defaults.tags(cluster),
+        doc_md=defaults.doc_of(__doc__, cluster),
+    ):
+        snapshot, replay, find, plan, validate, publish = (
+            spark_job(name, cluster, outlets=outlets.get(name, ())) for name in STAGES
+        )
+        # publish comes only after validate: nobody reads a table that no check has read.
+        snapshot >> replay >> find >> plan >> validate >> publish
 
 
-offset_retention()
+for cluster in settings().every_cluster:
+    offset_retention(cluster)

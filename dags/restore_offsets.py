@@ -22,34 +22,37 @@ that was shown. Groups with members are refused, as their coordinator refuses th
 timestamps (retention starts anew), a group's type, generation and members.
 """
 
-from airflow.sdk import dag
+from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.acting import APPROVAL_TASK, ApplyRestore, ShowRestore, TellOutcome
 from sexton.airflow.approval import Approval
 from sexton.airflow.forms import restoring_params
 from sexton.airflow.pools import APPLY_POOL
+from sexton.settings import Cluster, settings
 
 
-@dag(
-    schedule=None,
-    allowed_run_types=defaults.BY_HAND,
-    start_date=defaults.START_DATE,
-    catchup=False,
-    max_active_runs=defaults.WAITING_RUNS,
-    default_args=defaults.default_args(),
-    params=restoring_params(),
-    description="Commit offsets again that are gone: from the ledger, a plan or a past instant; asks a person first",
-    tags=defaults.TAGS,
-    doc_md=__doc__,
-)
-def restore_offsets() -> None:
-    diff = ShowRestore(task_id="diff")
-    approve = Approval(task_id=APPROVAL_TASK)
-    restore = ApplyRestore(task_id="restore", pool=APPLY_POOL)
-    tell = TellOutcome(task_id="tell", act=restore.task_id)
-    # What the arrows promise, restore does not believe: it asks the answer itself.
-    diff >> approve >> restore >> tell
+def restore_offsets(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.own("restore_offsets"),
+        schedule=None,
+        allowed_run_types=defaults.BY_HAND,
+        start_date=defaults.START_DATE,
+        catchup=False,
+        max_active_runs=defaults.WAITING_RUNS,
+        default_args=defaults.default_args(),
+        params=restoring_params(),
+        description="Commit offsets again that are gone: from the ledger, a plan or a past instant; asks a person",
+        tags=defaults.tags(cluster),
+        doc_md=defaults.doc_of(__doc__, cluster),
+    ):
+        diff = ShowRestore(task_id="diff", cluster=cluster)
+        approve = Approval(task_id=APPROVAL_TASK)
+        restore = ApplyRestore(task_id="restore", cluster=cluster, pool=cluster.own(APPLY_POOL))
+        tell = TellOutcome(task_id="tell", act=restore.task_id)
+        # What the arrows promise, restore does not believe: it asks the answer itself.
+        diff >> approve >> restore >> tell
 
 
-restore_offsets()
+for cluster in settings().every_cluster:
+    restore_offsets(cluster)

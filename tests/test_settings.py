@@ -52,7 +52,8 @@ def test_what_a_cluster_does_not_say_is_as_the_plain_settings_have_it(read) -> N
     first, second = read({"main": MAIN, "eu": own}, **plain).every_cluster
     assert (first.schedule, first.retention_minutes, first.deadline_minutes) == ("5 * * * *", 60, 0)
     assert (second.schedule, second.retention_minutes, second.deadline_minutes) == ("", None, 5)
-    assert (second.policy, second.bootstrap_servers) == ("all.yaml", "a:1")
+    assert (first.bootstrap_servers, second.bootstrap_servers) == ("a:1", "")
+    assert second.policy == "all.yaml"
 
 
 @pytest.mark.parametrize(

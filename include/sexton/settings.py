@@ -48,9 +48,10 @@ class Cluster:
 
 
 class ClusterSettings(BaseModel):
-    """What a named cluster has of its own; what is left out is as the plain settings have it, but for connections.
+    """What a named cluster has of its own; what is left out is as the plain settings have it, but for the way there.
 
-    Those of any but the first are by default `kafka_<name>` and `kafka_<name>_applier`.
+    The connections of any but the first are by default `kafka_<name>` and `kafka_<name>_applier`; its address is needed
+    only where the connections are made from the settings.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -171,8 +172,9 @@ class Settings(BaseSettings):
         found: list[Cluster] = []
         for name, settings in self.clusters.items():
             conn_ids = {"kafka_conn_id": f"kafka_{name}", "applier_conn_id": f"kafka_{name}_applier"}
+            apart = {**conn_ids, "bootstrap_servers": ""}  # another cluster's would lead to that one
             own: dict[str, Any] = settings.model_dump(exclude_unset=True)
-            found.append(Cluster(name=name, is_first=not found, **{**plain, **(conn_ids if found else {}), **own}))
+            found.append(Cluster(name=name, is_first=not found, **{**plain, **(apart if found else {}), **own}))
         return tuple(found)
 
     @property

@@ -24,6 +24,7 @@ from sexton.settings import Settings
 
 PLAN_ID, PLAN_SHA256, RESTORE_ID = "a" * 64, "b" * 64, "c" * 64
 SECRET = "s3cr3t-canary"
+(PLAIN,) = Settings().every_cluster
 READER = {"bootstrap.servers": "r:1", "sasl.password": f"reader-{SECRET}"}
 APPLIER = {"bootstrap.servers": "w:1", "sasl.password": f"applier-{SECRET}"}
 HOSTILE = "<script>x</script> {{ 7*7 }} `b` [c](http://d)"
@@ -133,9 +134,9 @@ def world(tmp_path, monkeypatch) -> World:
 
 
 def test_shown_approved_applied(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
-    assert world.run(ApplyPlan(task_id="apply")) == {"done": 3}
+    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
     show, show_again, apply = (each["argv"] for each in world.ran)
     assert show == show_again == ["show", "plan", PLAN_ID, "--json"]
     assert apply[:3] == ["apply", PLAN_ID, f"--plan-sha256={PLAN_SHA256}"]  # what was shown, and nothing else
@@ -149,9 +150,9 @@ def test_shown_approved_applied(world) -> None:
 
 
 def test_the_applier_acts_and_the_reader_does_not(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
-    world.run(ApplyPlan(task_id="apply"))
+    world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     *before, apply = world.ran
     assert all(each["config"] is None for each in before)
     assert apply["config"] == f"sasl.password=applier-{SECRET}\n"
@@ -162,12 +163,12 @@ def test_the_applier_acts_and_the_reader_does_not(world) -> None:
 
 def test_a_child_gets_nothing_of_airflows_environment(world, monkeypatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
-    monkeypatch.setenv("SEXTON_POLICY", "rules.yaml")
-    world.run(ShowPlan(task_id="show"))
+    monkeypatch.setenv("SEXTON_SETTLE_MS", "5")
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     (show,) = world.ran
     assert not any(name.startswith("AIRFLOW_") for name in show["environment"])
     assert SECRET not in json.dumps(show["environment"])
-    assert show["environment"]["SEXTON_POLICY"] == "rules.yaml"
+    assert show["environment"]["SEXTON_SETTLE_MS"] == "5"
 
 
 def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
@@ -178,9 +179,9 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
     extra = {**APPLIER, "sasl.jaas.config": jaas, "ssl.key.pem": f"pem-{SECRET}", "ssl.ca.location": "/etc/ca.pem"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_APPLIER", json.dumps({"conn_type": "kafka", "extra": extra}))
     caplog.set_level(logging.DEBUG)
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
-    world.run(ApplyPlan(task_id="apply"))
+    world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     assert {f"applier-{SECRET}", jaas, f"in-{SECRET}", f"pem-{SECRET}"} <= set(masked)
     assert "/etc/ca.pem" not in masked
     assert SECRET not in caplog.text
@@ -189,15 +190,15 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
 
 def test_without_an_applier_nothing_is_done(world, monkeypatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_KAFKA_APPLIER")
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     with pytest.raises(AirflowFailException, match="kafka_applier"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 
 def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
-    task = ShowPlan(task_id="show")
+    task = ShowPlan(task_id="show", cluster=PLAIN)
     skipped = []
     monkeypatch.setattr(task, "skip", lambda **told: skipped.append(told["tasks"]), raising=False)
     monkeypatch.setattr(task, "get_flat_relatives", lambda **_: ["approve", "apply", "tell"], raising=False)
@@ -216,11 +217,11 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
     params = {"sink": "log", "allow_log_sink": param}
     if not is_allowed:
         with pytest.raises(CommandRefused, match="SEXTON_ALLOW_LOG_SINK"):
-            world.run(ShowPlan(task_id="show"), **params)
+            world.run(ShowPlan(task_id="show", cluster=PLAIN), **params)
         return
-    world.run(ShowPlan(task_id="show"), **params)
+    world.run(ShowPlan(task_id="show", cluster=PLAIN), **params)
     world.answer(**params)
-    world.run(ApplyPlan(task_id="apply"), **params)
+    world.run(ApplyPlan(task_id="apply", cluster=PLAIN), **params)
     assert world.ran[-1]["argv"][3:5] == ["--sink=log", "--allow-log-sink"]
     assert "go on answering from memory" in world.asked[0]["body"]
 
@@ -228,7 +229,7 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
 def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "over_limits": [f"too many in {HOSTILE}"], "body": "x"}})
     with pytest.raises(CommandRefused, match="never applied"):
-        world.run(ShowPlan(task_id="show"))
+        world.run(ShowPlan(task_id="show", cluster=PLAIN))
     with pytest.raises(AirflowFailException, match="nothing to approve"):
         world.answer()
 
@@ -242,60 +243,60 @@ NOT_APPROVED = {
 
 @pytest.mark.parametrize("answered", list(NOT_APPROVED.values()), ids=list(NOT_APPROVED))
 def test_apply_does_not_trust_the_graph(world, answered) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer(**answered)
     with pytest.raises(CommandRefused, match="nothing was done"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 
 def test_a_plan_that_changed_meanwhile(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     world.says(show={"answer": {**SHOWN, "sha256": "d" * 64, "body": "x"}})
     with pytest.raises(CommandRefused, match="has changed since"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
 def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
     """With an XCom that says all that an approval would."""
-    world.run(ShowPlan(task_id="show"))
-    asked = approval.request_of(world.context(ApplyPlan(task_id="apply")))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    asked = approval.request_of(world.context(ApplyPlan(task_id="apply", cluster=PLAIN)))
     world.xcoms["approve"] = {
         "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
         "answered_at_ms": time.time_ns() // 1_000_000,
     }  # fmt: skip
     with pytest.raises(CommandRefused, match="nobody was asked, or nobody has answered"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
 def test_an_answer_that_somebody_edited(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer(chosen="Reject")
     world.xcoms["approve"] = {**world.xcoms["approve"], "chosen": ["Approve"]}
     with pytest.raises(CommandRefused, match="not the one that was given"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
 def test_an_answer_holds_for_what_was_triggered(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     world.use(allow_log_sink=True)
     with pytest.raises(CommandRefused, match="another question"):
-        world.run(ApplyPlan(task_id="apply"), sink="log", allow_log_sink=True)
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN), sink="log", allow_log_sink=True)
 
 
 def test_asking_again_forgets_the_answer(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     with pytest.raises(TaskAwaitingInput):
         world.run(Approval(task_id="approve"))
     with pytest.raises(CommandRefused, match="nobody has answered"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
 def test_silence_means_no_and_is_never_retried(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     task = Approval(task_id="approve")
     with pytest.raises(AirflowFailException, match="which means no"):
         task.execute_complete(world.context(task), {"error": "too late", "error_type": "timeout"})
@@ -303,7 +304,7 @@ def test_silence_means_no_and_is_never_retried(world) -> None:
 
 def test_the_body_is_no_template(world) -> None:
     world.says(show={"answer": {**SHOWN, "body": HOSTILE}})
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     task = Approval(task_id="approve")
     assert not {"body", "subject"} & set(task.template_fields)
     world.answer()
@@ -315,19 +316,19 @@ def test_the_body_is_no_template(world) -> None:
 
 def test_only_who_is_named_may_answer(world) -> None:
     world.use(approvers=["bea", "cid"])
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer(user="dan")  # Airflow itself would refuse that
     assert world.asked[0]["assigned_users"] == [{"id": "bea", "name": "bea"}, {"id": "cid", "name": "cid"}]
     with pytest.raises(CommandRefused, match="may not approve"):
-        world.run(ApplyPlan(task_id="apply"))
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
 def test_restoring(world) -> None:
     world.says(show={"answer": {**SHOWN, "kind": "restore", "id": RESTORE_ID, "sha256": RESTORE_ID, "body": "x"}})
     params = {"from_ledger": PLAN_ID, "groups": ["a", "b="], "topics": ["t:0"], "pattern": "x=", "clamp": True}
-    world.run(ShowRestore(task_id="diff"), **params)
+    world.run(ShowRestore(task_id="diff", cluster=PLAIN), **params)
     world.answer(**params)
-    assert world.run(ApplyRestore(task_id="restore"), **params) == {"done": 2}
+    assert world.run(ApplyRestore(task_id="restore", cluster=PLAIN), **params) == {"done": 2}
     diff, _, _, restore = (each["argv"] for each in world.ran)
     assert diff[:7] == [
         "restore", f"--from-ledger={PLAN_ID}", "--group=a", "--group=b=", "--pattern=x=", "--topic=t:0", "--clamp"
@@ -342,7 +343,7 @@ def test_restoring(world) -> None:
 def test_nothing_to_restore(world) -> None:
     world.says(restore={"answer": {"restore_id": None, "counts": {"group_has_members": 3}}})
     with pytest.raises(CommandRefused, match="nothing to restore: group has members 3"):
-        world.run(ShowRestore(task_id="diff"), from_plan=PLAN_ID)
+        world.run(ShowRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID)
 
 
 @pytest.mark.parametrize(
@@ -351,11 +352,11 @@ def test_nothing_to_restore(world) -> None:
      (6, CommandRefused), (9, CommandFailed)],
 )  # fmt: skip
 def test_exit_codes(world, code, kind) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     counts = {"done": 1, "not_done": 2}
     world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
-    task = ApplyPlan(task_id="apply")
+    task = ApplyPlan(task_id="apply", cluster=PLAIN)
     with pytest.raises(AirflowException) as caught:
         world.run(task)
     assert type(caught.value) is kind
@@ -369,7 +370,7 @@ def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
     sent = []
     monkeypatch.setattr(alerts, "send", lambda message, _: sent.append(message.text))
     error = CommandRefused(f"refused: {HOSTILE}", public="a guard said no")
-    context = {**world.context(ApplyPlan(task_id="apply")), "exception": error}
+    context = {**world.context(ApplyPlan(task_id="apply", cluster=PLAIN)), "exception": error}
     AlertOnFailure().notify(context)
     assert sent[0].startswith("a guard said no")
     assert HOSTILE not in sent[0]
@@ -385,7 +386,7 @@ def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_was_not_done_is_an_alert(world, counts, is_told) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.xcoms["apply"] = counts
     world.run(TellOutcome(task_id="tell", act="apply"))
     assert [alert["message"].startswith("not everything was done: ") for alert in world.alerts] == [True] * is_told
@@ -396,7 +397,7 @@ def test_a_task_that_is_killed_ends_its_child(world) -> None:
     command = Command()
     threading.Timer(1.0, command.stop).start()
     start = time.monotonic()
-    done = command.run(["apply"])
+    done = command.run(["apply"], variables={})
     assert time.monotonic() - start < 20
     assert done.exit_code == 17
 
@@ -414,7 +415,7 @@ def test_a_task_that_times_out_leaves_no_child(world) -> None:
     start = time.monotonic()
     try:
         with pytest.raises(TimedOutError):
-            Command().run(["apply"])
+            Command().run(["apply"], variables={})
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -425,13 +426,13 @@ def test_a_task_that_times_out_leaves_no_child(world) -> None:
 def test_a_child_that_dies_of_a_signal_is_retried(world) -> None:
     world.program.write_text("#!/bin/sh\nkill -9 $$\n")
     with pytest.raises(CommandFailed):
-        Command().run(["apply"]).require_success("apply")
+        Command().run(["apply"], variables={}).require_success("apply")
 
 
 def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:
     caplog.set_level(logging.INFO)
     world.says(show={"stderr": "one\r\x1b[2Jtwo‮\u2028x"})
-    Command().run(["show", "a\nb"])
+    Command().run(["show", "a\nb"], variables={})
     assert [line.split("] ")[-1].split(maxsplit=2)[-1] for line in caplog.text.splitlines()[1:3]] == [
         "one",
         "\\x1b[2Jtwo\\u202e\\u2028x",
@@ -441,7 +442,7 @@ def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:
 
 
 def test_files_of_a_run_are_private(world) -> None:
-    world.run(ShowPlan(task_id="show"))
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
     world.answer()
     files = list((world.home / "var" / "runs").rglob("*.json"))
     assert {file.name for file in files} == {"request.json", "asked.json", "answer.json"}

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,9 @@ from sexton.airflow import alerts, brokers, runs, tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
 from sexton.airflow.tasks import as_of_ms, house_job, spark_job
-from sexton.settings import Settings
+from sexton.settings import Cluster, Settings
 
+(PLAIN,) = Settings().every_cluster
 RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 SUBMIT = """#!/usr/bin/env python3
 import json, os, pathlib, sys
@@ -68,8 +70,8 @@ def context_of(task, **params):
     return {"dag_run": run, "params": params, "ti": ti, "task": task, "outlet_events": events}
 
 
-def execute(stage: str, *, arguments: list[str] | None = None, **options):
-    task = spark_job(stage, **options)
+def execute(stage: str, *, arguments: list[str] | None = None, cluster: Cluster = PLAIN, **options):
+    task = spark_job(stage, cluster, **options)
     context = context_of(task)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"] if arguments is None else arguments
     task.execute(context)
@@ -89,7 +91,7 @@ def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: in
 def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> None:
     outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["rotten at a", "rotten at b"]}
     submit_that(home, monkeypatch, 3, stage="verify", outcome=outcome)
-    task = house_job("verify")
+    task = house_job("verify", PLAIN)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     with pytest.raises(AirflowFailException, match="the archive has changed"):
         task.execute(context_of(task))
@@ -100,7 +102,7 @@ def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> N
 @pytest.mark.parametrize("delete, passed", [(False, []), (True, ["--delete"])])
 def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, passed: list[str]) -> None:
     log = submit_that(home, monkeypatch, 0)
-    task = house_job("thin")
+    task = house_job("thin", PLAIN)
     params = SimpleNamespace(delete=delete, subset="")
     names = {
         "params": params,
@@ -121,7 +123,7 @@ def test_the_drill_talks_to_the_cluster_of_the_connection(home, monkeypatch) -> 
     extra = {"bootstrap.servers": "a:1", "sasl.password": "secret"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
     log = submit_that(home, monkeypatch, 0, stage="drill")
-    task = house_job("drill")
+    task = house_job("drill", PLAIN)
     task.execute(context_of(task))
     submitted = json.loads(log.read_text())
     assert "--bootstrap-servers=a:1" in submitted
@@ -208,19 +210,19 @@ def test_a_full_replay_is_asked_for_by_a_flag(home, monkeypatch, full: bool, pas
     ],
 )
 def test_policy(home, monkeypatch, setting: str, param: str, expected: str) -> None:
-    monkeypatch.setattr(tasks, "settings", lambda: Settings(home=home, policy=setting))
-    assert tasks.policy_file({"policy": param}) == expected
+    assert tasks.policy_file(setting, {"policy": param}) == expected
     log = submit_that(home, monkeypatch, 0)
     (template, _) = tasks.ARGUMENTS["find_expired"]
-    rendered = Template(template).render(params={"policy": param}, policy_file=tasks.policy_file)
+    cluster = replace(PLAIN, policy=setting)
+    rendered = Template(template).render(params={"policy": param}, **tasks.macros(cluster))
     execute("find_expired", arguments=[rendered, "--run-dir=x"])
     passed = [f"--policy={expected}"] if expected else []
     assert json.loads(log.read_text())[-1 - len(passed) :] == [*passed, "--run-dir=x"]
 
 
-def test_a_policy_beside_none_fails_for_good(home) -> None:
+def test_a_policy_beside_none_fails_for_good() -> None:
     with pytest.raises(AirflowFailException, match="SEXTON_POLICY is not set"):
-        tasks.policy_file({"policy": "strict.yaml"})
+        tasks.policy_file("", {"policy": "strict.yaml"})
 
 
 def test_no_coverage_skips_and_says_why(home, monkeypatch) -> None:
@@ -329,7 +331,7 @@ def test_run_folders_have_tame_names(home) -> None:
 
 
 def test_alert_of_a_failure(home, caplog) -> None:
-    task = spark_job("find_expired")
+    task = spark_job("find_expired", PLAIN)
     AlertOnFailure().notify({**context_of(task), "exception": ValueError("first line\nsecond")})
     (file,) = (home / "var" / "alerts").glob("*.json")
     alert = json.loads(file.read_text())
@@ -342,5 +344,7 @@ def test_alert_of_a_failure(home, caplog) -> None:
 
 def test_an_alert_that_cannot_be_kept_is_still_told(home, caplog) -> None:
     (home / "var").write_text("not a folder")
-    assert alerts.raise_alert(context_of(spark_job("find_expired")), severity="warning", message="careful") is None
+    assert (
+        alerts.raise_alert(context_of(spark_job("find_expired", PLAIN)), severity="warning", message="careful") is None
+    )
     assert "careful" in caplog.text

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from sexton.errors import UsageError
-from sexton.local.airflow_home import AirflowHome
+from sexton.local.airflow_home import AirflowHome, connections
 from sexton.settings import Settings
 
 
@@ -112,6 +112,14 @@ def test_connections_of_ones_own_stay(home, monkeypatch) -> None:
     found = home.environment({})
     assert found["AIRFLOW_CONN_KAFKA_APPLIER"] == mine
     assert "127.0.0.1:19092" in found["AIRFLOW_CONN_KAFKA_DEFAULT"]
+
+
+def test_each_cluster_whose_address_is_known_has_connections() -> None:
+    ids = [{"cluster_id": "a"}, {"cluster_id": "b", "bootstrap_servers": "b:1"}, {"cluster_id": "c"}]
+    config = Settings(clusters=dict(zip(("main", "eu", "us"), ids, strict=True)))
+    found = connections(config)
+    assert set(found) == {"kafka_default", "kafka_applier", "kafka_eu", "kafka_eu_applier", "spark_default"}
+    assert found["kafka_eu"]["extra"] == {"bootstrap.servers": "b:1"}
 
 
 def test_there_are_two_people(home) -> None:

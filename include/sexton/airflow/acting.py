@@ -19,7 +19,7 @@ from sexton.airflow.approval import approval_folder_of, request_of, terms
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.commands import Command, CommandRefused, Done, counted, printable
 from sexton.airflow.consent import Answer, NoConsent, Request, consent, read_answer, write_request
-from sexton.settings import settings
+from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"
 """The task whose answer acting asks for."""
@@ -37,10 +37,11 @@ RESTORE_OPTIONS = ("from_ledger", "from_plan", "as_of", "groups", "pattern", "to
 
 
 class CommandTask(BaseOperator):
-    """A task that runs commands of `sexton`, which end when it does."""
+    """A task that runs commands of `sexton` about one cluster, which end when it does."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: Cluster, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.cluster = cluster
         self._command = Command()
 
     def on_kill(self) -> None:
@@ -51,12 +52,14 @@ class CommandTask(BaseOperator):
 
         The archive is that of the settings, which the command reads by itself: its URI may hold a login.
         """
+        given = [*arguments, f"--cluster-id={self.cluster.cluster_id or ''}", "--json"]
+        variables = {"SEXTON_POLICY": self.cluster.policy}
         if conn_id is None:
-            return self._command.run([*arguments, "--json"])
+            return self._command.run(given, variables=variables)
         config = client_config(conn_id)
         with config_file(config) as file:
             broker = (f"--bootstrap-servers={config[BOOTSTRAP]}", f"--client-config={file or ''}")
-            return self._command.run([*arguments, "--json", *broker])
+            return self._command.run([*given, *broker], variables=variables)
 
     def shown(self, kind: str, document_id: str) -> dict[str, Any]:
         """What the archive keeps by that id, verified: see `sexton show`."""
@@ -91,7 +94,7 @@ class ShowPlan(CommandTask, SkipMixin):
         _tell_log(self.log, told["body"])
         if sink == PLAN_SINK:
             arguments = ("apply", options["plan_id"], f"--sink={sink}")
-            now = self.sexton(*arguments, conn_id=settings().kafka_conn_id).require_success("apply")
+            now = self.sexton(*arguments, conn_id=self.cluster.kafka_conn_id).require_success("apply")
             self.log.info("nothing is written; it would be now: %s", counted(now) or "nothing")
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
@@ -109,7 +112,7 @@ class ShowRestore(CommandTask):
 
     def execute(self, context: Any) -> None:
         options = options_of(context, RESTORE_OPTIONS)
-        done = self.sexton("restore", *restore_arguments(options), conn_id=settings().kafka_conn_id)
+        done = self.sexton("restore", *restore_arguments(options), conn_id=self.cluster.kafka_conn_id)
         made = done.require_success("restore")
         if not made.get("restore_id"):
             public = f"there is nothing to restore: {counted(made) or 'no such offsets'}"
@@ -132,7 +135,7 @@ class Act(CommandTask):
         approver = answer.user_name or answer.user_id
         self.log.info("approved by %s (%s)", printable(approver), printable(answer.user_id))
         command = self.command(request)
-        done = self.sexton(*command, f"--approved-by={approver}", conn_id=settings().applier_conn_id)
+        done = self.sexton(*command, f"--approved-by={approver}", conn_id=self.cluster.applier_conn_id)
         told = done.require_success(command[0])
         self.log.info("%s: %s", request.document_id, counted(told))
         counts: dict[str, int] = told.get("counts") or {}

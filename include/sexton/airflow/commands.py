@@ -88,8 +88,8 @@ class Command:
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
 
-    def run(self, arguments: Sequence[str]) -> Done:
-        """Run `sexton ARGUMENTS`. Options that come out empty (`--name=`) are left out.
+    def run(self, arguments: Sequence[str], *, variables: Mapping[str, str]) -> Done:
+        """Run `sexton ARGUMENTS` with these variables set. Options that come out empty (`--name=`) are left out.
 
         Whatever ends this early ends the child, too: a task that timed out must not go on deleting unseen.
         """
@@ -104,7 +104,7 @@ class Command:
                 text=True,
                 encoding="utf-8",
                 errors="backslashreplace",
-                env=_environment(),
+                env={**_environment(), **variables},
                 start_new_session=True,
             )
             try:

@@ -15,7 +15,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the d
 
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run
 from sexton.airflow.notifiers import sinks
-from sexton.settings import settings
+from sexton.settings import Cluster, settings
 
 OWNER = "kafka-platform"
 TAGS = ["kafka", "consumer-offsets", "sexton"]
@@ -64,22 +64,28 @@ def default_args() -> dict[str, Any]:
     }
 
 
-def timetable(cron: str | None = None) -> CronDataIntervalTimetable | None:
-    """Of `cron`, by default that of offset_retention; of an empty one None: only when triggered.
+def tags(cluster: Cluster) -> list[str]:
+    """Of every DAG, with the cluster's name where clusters have names."""
+    return [*TAGS, *([f"cluster:{cluster.name}"] if cluster.name else [])]
 
-    Explicit, because a plain cron string gives empty data intervals in Airflow 3.
-    """
-    cron = (settings().schedule if cron is None else cron).strip()
+
+def doc_of(doc: str | None, cluster: Cluster) -> str:
+    """What a DAG says of itself, and of which cluster where clusters have names."""
+    return f"Cluster **{cluster.name}** (`{cluster.cluster_id}`)\n\n{doc}" if cluster.name else str(doc)
+
+
+def timetable(cron: str) -> CronDataIntervalTimetable | None:
+    """Of an empty one None: only when triggered. A plain cron string gives empty data intervals in Airflow 3."""
+    cron = cron.strip()
     return CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
 
 
-def deadline() -> DeadlineAlert | None:
-    """An alert about a run that is not finished so long after it was queued; None without that setting.
+def deadline(minutes: int) -> DeadlineAlert | None:
+    """An alert about a run that is not finished so long after it was queued; None for 0.
 
     Counted from the queue, because a backfilled run's own instant is long ago. Awaited by the triggerer, which every
     deployment has: not every executor runs callbacks.
     """
-    minutes = settings().deadline_minutes
     if not minutes:
         return None
     return DeadlineAlert(
@@ -90,7 +96,7 @@ def deadline() -> DeadlineAlert | None:
     )
 
 
-def retention_params() -> dict[str, Param]:
+def retention_params(cluster: Cluster) -> dict[str, Param]:
     """The trigger form of offset_retention."""
     return {
         "as_of": Param(
@@ -112,7 +118,7 @@ def retention_params() -> dict[str, Param]:
             section="What to describe",
         ),
         "retention_minutes": Param(
-            settings().retention_minutes,
+            cluster.retention_minutes,
             type=["null", "integer"],
             minimum=1,
             title="Retention in minutes",
@@ -170,8 +176,12 @@ def house_params() -> dict[str, Param]:
     }
 
 
-def table_assets() -> list[Asset]:
-    """One Asset a published table, for DAGs that want to run when it has news."""
+def table_assets(cluster: Cluster) -> list[Asset]:
+    """One Asset a published table, for DAGs that want to run when it has news of the cluster."""
     warehouse = settings().warehouse_uri
     root = (warehouse if "://" in warehouse else Path(warehouse).absolute().as_uri()).rstrip("/")
-    return [Asset(name=f"sexton.{table}", uri=f"{root}/{table}", group="sexton") for table in PUBLISHED_TABLES]
+    part = "" if cluster.is_first else f"/cluster_id={cluster.cluster_id}"
+    return [
+        Asset(name=cluster.own(f"sexton.{table}"), uri=f"{root}/{table}{part}", group="sexton")
+        for table in PUBLISHED_TABLES
+    ]

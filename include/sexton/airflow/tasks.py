@@ -13,6 +13,7 @@ The `alerts` that it leaves there are raised, one each.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.pools import KAFKA_POOL, PUBLISH_POOL
+from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
 from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.settings import settings
+from sexton.settings import Cluster, settings
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
 """The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
@@ -40,6 +41,8 @@ NEVER_RETRIED = {
     DataQualityFailure.exit_code: "a critical check failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
+KNOWS_CLUSTER = ("snapshot_log", "replay_groups")
+"""The stages that choose among the archive's clusters; what follows goes on with what they chose."""
 LAKE_STAGES = ("validate_tables", "publish_tables", "thin", "tidy")
 """The stages and steps that write to Iceberg."""
 TASK_POOLS = {
@@ -93,9 +96,9 @@ def _instant(name: str, params: Mapping[str, Any]) -> int | None:
         raise AirflowFailException(f"{name} {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
 
 
-def policy_file(params: Mapping[str, Any]) -> str:
-    """The policy that a run judges by: the deployment's, or the file beside it that its parameter names; maybe none."""
-    own, name = settings().policy, str(params.get("policy") or "")
+def policy_file(own: str, params: Mapping[str, Any]) -> str:
+    """The policy that a run judges by: the cluster's `own`, or the file beside it that a parameter names; or none."""
+    name = str(params.get("policy") or "")
     if not name:
         return own
     if not own:
@@ -103,13 +106,15 @@ def policy_file(params: Mapping[str, Any]) -> str:
     return str(Path(own).parent / name)
 
 
-MACROS: dict[str, Any] = {
-    "as_of_ms": as_of_ms,
-    "policy_file": policy_file,
-    "run_folder": run_folder,
-    "since_ms": since_ms,
-}
-"""What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
+def macros(cluster: Cluster) -> dict[str, Any]:
+    """What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
+    return {
+        "as_of_ms": as_of_ms,
+        "policy_file": partial(policy_file, cluster.policy),
+        "run_folder": run_folder,
+        "since_ms": since_ms,
+    }
+
 
 ARGUMENTS: dict[str, list[str]] = {
     "snapshot_log": [
@@ -213,17 +218,25 @@ class SnapshotStage(SparkStage):
             super().execute(context)
 
 
-def spark_job(stage: str, *, outlets: Sequence[Asset] = ()) -> SparkStage:
+def spark_job(stage: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkStage:
     """The task of one stage."""
-    return _task(stage, job=stage, arguments=ARGUMENTS.get(stage, [RUN_DIR]), outlets=outlets)
+    own = [_only(cluster)] if stage in KNOWS_CLUSTER else []
+    return _task(stage, cluster, job=stage, arguments=[*ARGUMENTS.get(stage, [RUN_DIR]), *own], outlets=outlets)
 
 
-def house_job(step: str) -> SparkStage:
+def house_job(step: str, cluster: Cluster) -> SparkStage:
     """The task of one step of keeping house."""
-    return _task(step, job=HOUSE, arguments=[step, *HOUSE_ARGUMENTS])
+    return _task(step, cluster, job=HOUSE, arguments=[step, *HOUSE_ARGUMENTS, _only(cluster)])
 
 
-def _task(task_id: str, *, job: str, arguments: list[str], outlets: Sequence[Asset] = ()) -> SparkStage:
+def _only(cluster: Cluster) -> str:
+    """The option by which a job touches no other cluster; empty where the settings name none."""
+    return f"--cluster-id={cluster.cluster_id or ''}"
+
+
+def _task(
+    task_id: str, cluster: Cluster, *, job: str, arguments: list[str], outlets: Sequence[Asset] = ()
+) -> SparkStage:
     """A task of its own kind where it talks to the cluster, in a pool where it must go alone."""
     config = settings()
     common: dict[str, Any] = {
@@ -238,10 +251,11 @@ def _task(task_id: str, *, job: str, arguments: list[str], outlets: Sequence[Ass
     }
     if task_id in LAKE_STAGES:
         common["jars"] = config.spark_jars or None
-    if task_id in TASK_POOLS:
-        common["pool"] = TASK_POOLS[task_id]
-    if TASK_POOLS.get(task_id) == KAFKA_POOL:
-        return SnapshotStage(kafka_conn_id=config.kafka_conn_id, **common)
+    pool = TASK_POOLS.get(task_id)
+    if pool is not None:
+        common["pool"] = cluster.own(pool) if pool in OF_A_CLUSTER else pool
+    if pool == KAFKA_POOL:
+        return SnapshotStage(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkStage(**common)
 
 

@@ -155,11 +155,18 @@ class AirflowHome:
 
 
 def connections(config: Settings) -> dict[str, dict[str, Any]]:
-    """The connections that the DAGs use, as Airflow reads them from JSON. Applying has one of its own, as anywhere."""
-    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": config.bootstrap_servers}}
+    """The connections that the DAGs use, as Airflow reads them from JSON. Applying has one of its own, as anywhere.
+
+    Of a cluster whose address no setting tells there is none: its owner makes it.
+    """
+    kafka = {
+        conn_id: {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap_servers}}
+        for cluster in config.every_cluster
+        if cluster.bootstrap_servers
+        for conn_id in (cluster.kafka_conn_id, cluster.applier_conn_id)
+    }
     return {
-        config.kafka_conn_id: kafka,
-        config.applier_conn_id: kafka,
+        **kafka,
         config.spark_conn_id: {"conn_type": "spark", "host": config.spark_master},
     }
 

@@ -33,8 +33,8 @@ sexton groups coordinator my-group other-group --segments backup
 UNLOAD_EXAMPLES = """\
 [b]Examples[/b]
 
-[dim]# what moves to another broker with log partition 12[/dim]
-sexton groups unload 12 --archive archive
+[dim]# what moves to another broker with log partition 3[/dim]
+sexton groups unload 3 --archive archive
 """
 CHECK_COMMIT_EXAMPLES = """\
 [b]Examples[/b]

@@ -1,0 +1,90 @@
+"""The page docs/dags.md, made from the DAGs themselves: `python -m tests.docs.dags_page docs/dags.md`.
+
+It stands here and not in the package because only a test may load DAG files as Airflow does.
+"""
+
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sexton.settings import PROJECT_ROOT
+
+ORDER = ("offset_retention", "keep_house", "apply_tombstones", "restore_offsets")
+_HEAD = """# DAGs
+
+Made from `dags/` by `python -m tests.docs.dags_page docs/dags.md`. Each DAG tells more of itself in Airflow (*Docs*).
+
+All of them can be run again: what is done stays done. Only exit code 1 of a job is retried; no coverage is a skipped
+task, undecodable input a success with an alert, all else fails for good ([exit codes](cli.md#exit-codes)). What a form
+does not say is a [setting](settings.md). A form's fields as JSON are the configuration of a run:
+
+    airflow dags trigger offset_retention --conf '{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}'
+"""
+_ABOUT = {
+    "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
+    "keep_house": "What each step does and keeps: [keeping house](house.md).",
+    "apply_tombstones": "By hand only. Who may approve: [approval](approval.md); what is checked: [apply](apply.md).",
+    "restore_offsets": "By hand only. Who may approve: [approval](approval.md); every case: [restore](restore.md).",
+}
+
+
+def page(dags: dict[str, Any]) -> str:
+    """The whole page, of the DAGs by their ids."""
+    return _HEAD + "".join(_section(dags[name]) for name in ORDER)
+
+
+@cache
+def load() -> dict[str, Any]:
+    """The DAGs as Airflow loads them, under the settings that are in force."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(PROJECT_ROOT / "dags"))
+    assert not bag.import_errors, bag.import_errors
+    return dict(bag.dags)
+
+
+def _section(dag: Any) -> str:
+    rows = "".join(_row(name, dag.params.get_param(name)) for name in dag.params)
+    return (
+        f"\n## {dag.dag_id}\n\n{dag.description}. {_ABOUT[dag.dag_id]}\n\n"
+        f"Schedule: {_schedule(dag)}. Tasks: {_edges(dag)}.\n\n"
+        f"| field | value | default | meaning |\n|---|---|---|---|\n{rows}"
+    )
+
+
+def _schedule(dag: Any) -> str:
+    cron = getattr(dag.timetable, "expression", None) or getattr(dag.timetable, "_expression", None)
+    return f"`{cron}` (UTC)" if cron else "none"
+
+
+def _edges(dag: Any) -> str:
+    """A chain as one, any other shape by its arrows."""
+    order = [task.task_id for task in dag.topological_sort()]
+    after = {name: sorted(dag.task_dict[name].downstream_task_ids, key=order.index) for name in order}
+    if all(after[name] == [follower] for name, follower in pairwise(order)):
+        return f"`{' >> '.join(order)}`"
+    waited_for = {name for names in after.values() for name in names}
+    arrows = [f"{name} >> {', '.join(names)}" for name, names in after.items() if names]
+    alone = [name for name in order if not after[name] and name not in waited_for]
+    return ", ".join(f"`{text}`" for text in [*arrows, *alone])
+
+
+def _row(name: str, param: Any) -> str:
+    schema = param.schema
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    value = " or ".join(schema.get("enum") or [kind for kind in kinds if kind != "null"])
+    default = "none" if param.value in (None, "", []) or not param.has_value else f"`{str(param.value).lower()}`"
+    text = f"{schema['title']}. {param.description}".replace("|", "\\|")
+    return f"| `{name}` | {value} | {default} | {text} |\n"
+
+
+def main(target: Path) -> None:
+    target.write_text(page(load()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.docs.dags_page docs/dags.md")
+    main(Path(sys.argv[1]))

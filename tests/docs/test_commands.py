@@ -1,0 +1,311 @@
+"""Every command of the README and of docs/: ours run on a small world, others are parsed by the program they are for.
+
+A command that nothing here knows fails. What needs a broker is run by tests/integration/test_documented_commands.py,
+which tells from the same lists what is left to it.
+"""
+
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+import pytest
+import typer
+
+from sexton import cli, quality
+from sexton.cli.codes import CODES
+from sexton.kafka.client import read_properties
+from sexton.policy import parse_policy
+from tests.deploy.compose import COMPOSE, SERVICES
+from tests.docs import world
+from tests.docs.pages import PAGES, ROOT, Command, all_blocks, name_of
+from tests.docs.running import argv_of, run
+from tests.docs.sorting import ACL_TEST, OWN_TESTS, SEXTON, has_commands, sexton_commands, shell
+
+MAY_END_WITH = {"doctor": (0, 2)}
+"""Where an exit code other than 0 is an answer: what a doctor finds is the machine's business."""
+KAFKA_PROGRAMS = {"kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh", "kafka-acls.sh"}
+COMPOSE_COMMANDS = {"up", "down", "ps", "exec", "stop", "build", "logs", "run"}
+
+
+def once(found: list[Command]) -> list[Command]:
+    """Commands that are told on several pages, or with other comments, are run once."""
+    return list(
+        {" ".join(command.words) + str("| jq" in command.text): command for command in reversed(found)}.values()
+    )[::-1]
+
+
+class Checked:
+    """Great Expectations looks at the first run, and its answer stands for the others': checks have their own tests."""
+
+    results: list[quality.Result] | None = None
+
+    def validate(self, measures: quality.Measures, *, docs: Path | None) -> list[quality.Result]:
+        if self.results is None:
+            self.results = quality.validate(measures, docs=docs)
+        return self.results
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The world, as the current folder; what the pages' placeholders stand for in it."""
+    folder = tmp_path_factory.mktemp("docs")
+    with pytest.MonkeyPatch.context() as patch:
+        world.make(folder)
+        world.point_at(folder, patch)
+        checker = Checked()
+        patch.setattr("sexton.stages.processes.engine_here", lambda name, *, quiet=False: world.Here(name, quiet=True))
+        patch.setattr("sexton.stages.checker.Checker", lambda: nullcontext(checker))
+        patch.setattr("typer.completion._get_shell_name", lambda: "bash")
+        patch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
+        runs = {}
+        for number, instant in enumerate(world.PUBLISHED):
+            runs[instant] = folder / f"published-{number}"
+            world.sexton("audit", "--archive", "archive", "--as-of", instant, "--out", str(runs[instant]))
+        world.publish(folder / "lake", runs)
+        world.copies(folder, "published-2", "audit", "run-before", "run-after")
+        made = world.sexton("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan")
+        plan_id, sha256 = made["plan_id"], made["plan_sha256"]
+        yield {"PLAN_ID": plan_id, "3f9c...": plan_id, "3f2a...": plan_id, "PLAN_SHA256": sha256}
+
+
+@pytest.mark.parametrize("command", once(sexton_commands(of_a_cluster=False)), ids=str)
+def test_ours(
+    command: Command, names: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command.words[1:]
+    # Another cluster in the archive would make every other command ask which.
+    if words[:2] == ["archive", "import"]:
+        command = Command(
+            command.page, command.line, re.sub(r"--archive \S+", "", command.text) + " --archive imported"
+        )
+    run(command, names, monkeypatch, capsys, codes=MAY_END_WITH.get(words[0], (0,)))
+
+
+@pytest.mark.parametrize("command", once([each for each in shell() if each.program != SEXTON]), ids=str)
+def test_others(command: Command, names: dict[str, str]) -> None:
+    assert command.program in PROGRAMS, f"{command}: no test knows this program"
+    PROGRAMS[command.program](command)
+
+
+def airflow(command: Command, words: list[str] | None = None) -> None:
+    """Parsed by Airflow's own parser; a run's configuration by the DAG's form."""
+    from airflow.cli.cli_parser import get_parser
+
+    words = words or command.words
+    try:
+        parsed = get_parser().parse_args(words[1:])
+    except SystemExit:
+        pytest.fail(f"{command}: Airflow does not take it")
+    if dag_id := getattr(parsed, "dag_id", None):
+        from tests.docs.dags_page import load
+
+        dag = load()[dag_id]
+        for name, value in json.loads(getattr(parsed, "conf", None) or "{}").items():
+            param = dag.params.get_param(name)
+            param.resolve(value=value)
+
+
+def docker(command: Command) -> None:
+    words = command.words
+    if words[1] == "run":
+        volumes = {f"sexton_{name}" for name in COMPOSE["volumes"]}
+        given = [word.partition(":")[0] for before, word in pairwise(words) if before == "-v"]
+        assert {name for name in given if name.startswith("sexton_")} <= volumes, command
+        assert any(service["image"] in words for service in SERVICES.values()), command
+        return
+    assert words[1] in ("compose", "buildx"), command
+    if words[1] == "buildx":
+        return
+    assert words[2] in COMPOSE_COMMANDS, command
+    rest = [word for word in words[3:] if not word.startswith("-")]
+    if words[2] in ("exec", "stop", "run"):
+        assert rest[0] in SERVICES, command
+    scaled = [word.partition("=")[0] for word in rest if re.fullmatch(r"[\w-]+=\d+", word)]
+    assert set(scaled) <= SERVICES.keys(), command
+    if rest[1:2] == ["airflow"]:
+        airflow(command, words[words.index("airflow") :])
+
+
+def spark_submit(command: Command) -> None:
+    """Parsed by the job's own parser."""
+    words = command.words
+    job = next(word for word in words if word.startswith("spark_jobs/"))
+    options = runpy.run_path(str(ROOT / job))["options"]()
+    try:
+        options.parse_args(words[words.index(job) + 1 :])
+    except SystemExit:
+        pytest.fail(f"{command}: the job does not take it")
+
+
+def make(command: Command) -> None:
+    targets = [word for word in command.words[1:] if "=" not in word]
+    done = subprocess.run(["make", "-C", str(ROOT), "--dry-run", *targets], capture_output=True, text=True, check=False)
+    assert targets, command
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def python(command: Command) -> None:
+    words = command.words
+    assert words[1] == "-m", command
+    assert find_spec(words[2]) is not None, command
+    source = "".join(path.read_text(encoding="utf-8") for path in _sources(words[2]))
+    for word in words[3:]:
+        assert not word.startswith("--") or f'"{word}"' in source, f"{command}: no {word}"
+
+
+def _sources(module: str) -> Iterator[Path]:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    found = Path(spec.origin)
+    yield from found.parent.glob("*.py") if found.name == "__init__.py" else [found]
+
+
+def pip(command: Command) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for word in command.words[2:]:
+        if named := re.fullmatch(r"sexton\[(.+)\]", word):
+            assert set(named[1].split(",")) <= extras.keys(), command
+        elif not word.startswith("-"):
+            assert (ROOT / word).exists(), command
+    assert command.words[1] == "install"
+
+
+def kafka(command: Command) -> None:
+    assert command.program in KAFKA_PROGRAMS, command
+    if command.program == "kafka-acls.sh":
+        assert (ROOT / ACL_TEST).read_text(encoding="utf-8").count(command.page.rpartition("/")[2]) > 0, command
+
+
+def piped(command: Command) -> None:
+    """What echo says to somebody."""
+    rest = command.text.partition(" | ")[2]
+    if rest:
+        test_others(Command(command.page, command.line, rest), {})
+
+
+def variable_of_a_shell(command: Command) -> None:
+    """`kafka='docker compose exec ...'`, then `$kafka/program`."""
+
+
+def sql(command: Command) -> None:
+    """By the library of the same name, where the world's run is."""
+    words = command.words
+    assert words[1] == "-c", command
+    assert duckdb.sql(words[2]).fetchall()
+
+
+def as_it_stands(command: Command) -> None:
+    """Run in the world's folder."""
+    _, _, _ = argv_of(command, {})
+    text = command.text.replace("/var/lib/kafka/data", "disk")
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def curl(command: Command) -> None:
+    """Asks a route that the dashboard has."""
+    from sexton.ui import app
+
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(app.__file__).parent.glob("*.py"))
+    for route in re.findall(r"/sexton/api(/[\w/-]+)", command.text):
+        assert f'("{route}")' in source, f"{command}: no route {route}"
+
+
+PROGRAMS: dict[str, Callable[[Command], None]] = {
+    "airflow": airflow,
+    "docker": docker,
+    "spark-submit": spark_submit,
+    "make": make,
+    "python": python,
+    "pip": pip,
+    "pytest": lambda command: _assert_exists(command, command.words[1]),
+    "duckdb": sql,
+    "curl": curl,
+    "echo": piped,
+    "mkdir": as_it_stands,
+    "cp": as_it_stands,
+    "": variable_of_a_shell,
+    **dict.fromkeys(KAFKA_PROGRAMS, kafka),
+}
+
+
+def _assert_exists(command: Command, path: str) -> None:
+    assert (ROOT / path).exists(), command
+
+
+def test_every_command_has_somebody() -> None:
+    """Ours are run here, against a cluster, or by the test of their page; nothing is left over."""
+    ours = [command for command in shell() if command.program == SEXTON]
+    assert len(ours) > 100
+    run_somewhere = {*sexton_commands(of_a_cluster=False), *sexton_commands(of_a_cluster=True)}
+    assert [command for command in ours if command not in run_somewhere and command.page not in OWN_TESTS] == []
+    for page, test in OWN_TESTS.items():
+        source = (ROOT / test).read_text(encoding="utf-8")
+        assert f'"{Path(page).name}"' in source, f"{test} does not read {page}"
+        assert 're.findall(r"^    (sexton .*)$", PAGE' in source
+
+
+def test_blocks_without_commands_are_what_they_seem() -> None:
+    """A block that is taken for no shell begins no line as our commands do."""
+    for block in all_blocks():
+        if block.is_shell and not has_commands(block):
+            assert not re.search(r"^ *(\.venv/bin/)?(sexton|airflow|docker|make|python) ", block.text, re.MULTILINE), (
+                block
+            )
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in all_blocks() if not block.is_shell], ids=lambda b: f"{b.page}:{b.line}"
+)
+def test_other_languages(block: object, tmp_path: Path) -> None:
+    check = {
+        "python": lambda text: compile(text, block.page, "exec"),
+        "yaml": lambda text: parse_policy(text if "version:" in text else f"version: 1\n{text}", place=block.page),
+        "properties": _properties(tmp_path),
+        "mermaid": lambda text: text.startswith("flowchart") or pytest.fail("no flowchart"),
+    }
+    check[block.language](block.text)
+
+
+def _properties(tmp_path: Path) -> Callable[[str], object]:
+    def check(text: str) -> object:
+        (tmp_path / "client.properties").write_text(text)
+        return read_properties(tmp_path / "client.properties")
+
+    return check
+
+
+COMMANDS = typer.main.get_command(cli.app)
+INLINE = re.compile(r"`((?:\.venv/bin/)?sexton [a-z][^`]*)`")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_commands_in_the_text_exist(path: Path) -> None:
+    """Words in backticks: the command is there, and so are its options."""
+    for told in INLINE.findall(path.read_text(encoding="utf-8").replace("\n", " ")):
+        command = COMMANDS
+        words = shlex.split(told.replace("...", "").split("[", 1)[0], comments=True)[1:]
+        while words and hasattr(command, "commands"):
+            if words[0] in ("check/show/test", "COMMAND") or "|" in words[0]:
+                break
+            assert words[0] in command.commands, f"{path}: {told}"
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts} | {"--help", "--json", "--debug"}
+        for word in words:
+            assert not word.startswith("--") or word.partition("=")[0] in known, f"{path}: {told}: no {word}"
+
+
+def test_exit_codes_are_told_alike() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "docs/cli.md#exit-codes" in text
+    assert len(CODES) == 8

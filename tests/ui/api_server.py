@@ -45,7 +45,9 @@ class ApiServer:
 
 
 @contextmanager
-def api_server(folder: Path, lake: Lake, users: Mapping[str, str], *, auth_manager: str = "") -> Iterator[ApiServer]:
+def api_server(
+    folder: Path, lake: Lake, users: Mapping[str, str], *, auth_manager: str = "", clusters: str = "{}"
+) -> Iterator[ApiServer]:
     """Airflow's API server for the block; `users` are name -> role of the simple auth manager."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -67,6 +69,7 @@ def api_server(folder: Path, lake: Lake, users: Mapping[str, str], *, auth_manag
         "SEXTON_HOME": str(folder),
         "SEXTON_CATALOG_URI": lake.properties["uri"],
         "SEXTON_WAREHOUSE": lake.properties["warehouse"],
+        "SEXTON_CLUSTERS": clusters,
         "PYTHONPATH": str(ROOT),
         "NO_PROXY": "127.0.0.1",
         **({"AIRFLOW__CORE__AUTH_MANAGER": auth_manager} if auth_manager else {}),

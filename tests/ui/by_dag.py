@@ -12,6 +12,7 @@ MAY_READ = {
     "nobody": frozenset(),
     "reader": frozenset({"offset_retention"}),
     "planner": frozenset({"offset_retention", "apply_tombstones"}),
+    "european": frozenset({"offset_retention__eu", "apply_tombstones"}),
     "stranger": frozenset({"another_dag"}),
 }
 """User -> DAGs; whoever is not here is the simple manager's business."""

@@ -68,12 +68,12 @@ def serve(folder: str, port: int) -> None:
     from sexton.ui.access import Access
     from sexton.ui.app import make_app
     from sexton.ui.store import Store
-    from tests.ui.worlds import allow
+    from tests.ui.worlds import PLAIN, allow
 
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
     lake = replace(open_lake(properties), name="lake")
     app = FastAPI()
-    app.mount(PREFIX, make_app(Store(lambda: lake), Access(reading=allow, planning=allow)))
+    app.mount(PREFIX, make_app(Store(lambda: lake), Access(asks=allow, clusters=PLAIN)))
     uvicorn.run(app, port=port, log_level="error")
 
 

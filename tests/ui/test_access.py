@@ -9,20 +9,17 @@ from starlette.routing import Route
 
 from sexton.ui.access import Access, same_origin
 from sexton.ui.app import make_app
+from sexton.ui.asking import may_plan
 from sexton.ui.store import Store
 from tests.ui.lakes import WrittenLake
-from tests.ui.worlds import PLAN_IDS, PREFIX, allow, app_over, client_of, refuse
+from tests.ui.worlds import PLAIN, PLAN_IDS, PREFIX, allow, app_over, client_of, only, refuse
 
 PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 """Routes that take what reading the DAG apply_tombstones takes, besides."""
 
 
 def routes(lake: WrittenLake) -> list[Route]:
-    return list(make_app(Store(lambda: lake.lake), Access(reading=allow, planning=forbid)).routes)
-
-
-def forbid() -> None:
-    """A dependency to be found again."""
+    return list(make_app(Store(lambda: lake.lake), Access(asks=allow, clusters=PLAIN)).routes)
 
 
 def paths(lake: WrittenLake) -> Iterator[tuple[str, str]]:
@@ -35,15 +32,15 @@ def paths(lake: WrittenLake) -> Iterator[tuple[str, str]]:
 def test_every_route_asks(world: WrittenLake) -> None:
     for route in routes(world):
         assert isinstance(route, APIRoute), f"{route}: answers by itself"
-        asked = [dependency.call for dependency in route.dependant.dependencies]
-        assert allow in asked, route.path
-        assert same_origin in asked, route.path
-        assert (forbid in asked) == route.path.startswith(PLANNING), route.path
+        first, second, *others = route.dependant.dependencies
+        assert [each.call for each in first.dependencies] == [allow], route.path
+        assert second.call is same_origin, route.path
+        assert (may_plan in [each.call for each in others]) == route.path.startswith(PLANNING), route.path
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_who_may_not_read_gets_nothing(world: WrittenLake, status: int) -> None:
-    with client_of(app_over(world, reading=refuse(status))) as client:
+    with client_of(app_over(world, refuse(status))) as client:
         for method, path in paths(world):
             answer = client.request(method, PREFIX + path, params={"id": "living", "before": 1})
             assert answer.status_code == status, (method, path)
@@ -51,7 +48,7 @@ def test_who_may_not_read_gets_nothing(world: WrittenLake, status: int) -> None:
 
 
 def test_who_may_read_but_not_plan(world: WrittenLake) -> None:
-    with client_of(app_over(world, planning=refuse(403))) as client:
+    with client_of(app_over(world, only("offset_retention"))) as client:
         for method, path in paths(world):
             if method == "GET":
                 answer = client.get(PREFIX + path, params={"id": "living", "before": 2**62})

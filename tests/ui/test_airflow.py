@@ -1,5 +1,6 @@
 """The plugin in a real Airflow: each route answers each role as Airflow's own API does, by the same cookie or token."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from sexton.ui.store import Store
 from tests.ui.api_server import ApiServer, api_server
 from tests.ui.by_dag import MAY_READ
 from tests.ui.lakes import WrittenLake
-from tests.ui.worlds import LIVING, PLAN_IDS, PREFIX, allow
+from tests.ui.worlds import LIVING, MAIN, OTHER, PLAIN, PLAN_IDS, PREFIX, allow
 
 PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 ROLES = ("anonymous", "forged", "nobody", "stranger", "reader", "planner", "admin")
@@ -20,12 +21,13 @@ ROLES = ("anonymous", "forged", "nobody", "stranger", "reader", "planner", "admi
 def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     users = {**dict.fromkeys(MAY_READ, "viewer"), "admin": "admin"}
     folder = tmp_path_factory.mktemp("airflow") / "home"
-    with api_server(folder, world.lake, users, auth_manager="tests.ui.by_dag.ByDag") as found:
+    clusters = json.dumps({"main": {"cluster_id": MAIN}, "eu": {"cluster_id": OTHER}})
+    with api_server(folder, world.lake, users, auth_manager="tests.ui.by_dag.ByDag", clusters=clusters) as found:
         yield found
 
 
 def routes(world: WrittenLake) -> list[tuple[str, str]]:
-    app = make_app(Store(lambda: world.lake), Access(reading=allow, planning=allow))
+    app = make_app(Store(lambda: world.lake), Access(asks=allow, clusters=PLAIN))
     return [
         (method, route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1]))
         for route in app.routes
@@ -51,6 +53,20 @@ def test_every_route_by_role(server: ApiServer, world: WrittenLake, role: str) -
         want = expected(role, method, path)
         assert server.status(asked, token=token, method=method) == want, (role, method, path)
         assert server.status(asked, cookie=token, method=method) == want, (role, method, path, "cookie")
+
+
+def test_another_clusters_reader(server: ApiServer, world: WrittenLake) -> None:
+    """Who may read eu's DAG finds eu and nothing else; its plans would take its own DAG, not the first cluster's."""
+    token = server.tokens["european"]
+    for method, path in routes(world):
+        if method == "GET" and "static" not in path and not path.endswith("openapi.json"):
+            asked = f"{PREFIX}{path}?id={LIVING}&before=9000000000000&cluster="
+            assert server.status(asked + MAIN, token=token) == 404, path
+            own = {403} if path.startswith(PLANNING) else {200, 404}  # it has no group of that id
+            assert server.status(asked + OTHER, token=token) in own, path
+    assert server.status(f"{PREFIX}/api/overview", token=token) == 200
+    assert server.status(f"{PREFIX}/api/overview?cluster={OTHER}", token=server.tokens["reader"]) == 404
+    assert server.status(f"{PREFIX}/api/overview?cluster={OTHER}", token=server.tokens["admin"]) == 200
 
 
 def test_airflow_answers_alike(server: ApiServer) -> None:

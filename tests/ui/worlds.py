@@ -1,6 +1,6 @@
 """A small published lake in which every page has something to tell, and the app over it for whoever a test lets in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,8 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 
 from sexton.lake.branch import RunKey
-from sexton.ui.access import Access
+from sexton.settings import Cluster, Settings
+from sexton.ui.access import Access, May
 from sexton.ui.app import make_app
 from sexton.ui.store import Store
 from tests.report.run_folder import HOSTILE_NAMES
@@ -19,6 +20,7 @@ FIRST_MS = 1_795_262_400_000
 MAIN, OTHER = "cluster-1", "cluster-2"
 RUNS = 4
 PREFIX = "/sexton"
+PLAIN = Settings(clusters={}).every_cluster
 PLAN_IDS = tuple(f"{number}f" * 32 for number in range(RUNS))
 """The plan of each run."""
 LIVING, DYING, GONE = "living", "dying", "gone"
@@ -200,21 +202,27 @@ def _change(group_id: str, topic: str, partition: int, kind: str, as_of_ms: int,
     return {**where, "timestamp_ms": as_of_ms - 1_000, "log_offset": 1, **values}
 
 
-def allow() -> None:
-    """Lets everybody through."""
+def allow() -> May:
+    """Lets everybody read every DAG."""
+    return lambda _dag_id: True
 
 
-def refuse(status: int) -> Callable[[Request], None]:
-    def refuse_all(request: Request) -> None:
+def only(*dag_ids: str) -> Callable[[], May]:
+    """Lets everybody read these DAGs."""
+    return lambda: lambda dag_id: dag_id in dag_ids
+
+
+def refuse(status: int) -> Callable[[Request], May]:
+    def refuse_all(request: Request) -> May:
         raise HTTPException(status_code=status, detail="no")
 
     return refuse_all
 
 
-def app_over(lake: WrittenLake, *, reading: Any = allow, planning: Any = allow) -> FastAPI:
+def app_over(lake: WrittenLake, asks: Any = allow, *, clusters: Sequence[Cluster] = PLAIN) -> FastAPI:
     """The dashboard, mounted as Airflow mounts it."""
     root = FastAPI()
-    root.mount(PREFIX, make_app(Store(lambda: lake.lake), Access(reading=reading, planning=planning)))
+    root.mount(PREFIX, make_app(Store(lambda: lake.lake), Access(asks=asks, clusters=clusters)))
     return root
 
 

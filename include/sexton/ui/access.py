@@ -1,37 +1,90 @@
-"""Who may see what: Airflow's login (cookie or bearer token) and its auth manager's word on two DAGs.
+"""Who may see what: Airflow's login (cookie or bearer token) and its auth manager's word on two DAGs of each cluster.
 
-Reading published state takes what reading the DAG that publishes it takes; plans and the ledger take what reading the
-DAG that applies them takes. A FastAPI app of a plugin answers anybody unless it asks: the app of this room asks in one
-dependency of all its routes (app.py). Airflow itself is imported when the first request comes.
+Reading a cluster's published state takes what reading its DAG that publishes it takes; plans and the ledger take what
+reading its DAG that applies them takes. A FastAPI app of a plugin answers anybody unless it asks: the app of this room
+asks in one dependency of all its routes (app.py), and hands on which clusters there are for whoever asks: the others
+are as if they were not there. Airflow itself is imported when the first request comes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
+
+from sexton.settings import Cluster, settings
 
 READING_DAG = "offset_retention"
 PLANNING_DAG = "apply_tombstones"
 
+May = Callable[[str], bool]
+"""Whether somebody may read the DAG of that id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who asks, as what they may: `clusters` are those whose published state they may read, in the settings' order."""
+
+    may: May
+    clusters: tuple[Cluster, ...]
+
+    def cluster_of(self, cluster_id: str) -> Cluster | None:
+        """The cluster of an id; None where it is none of theirs, or no setting names it."""
+        return next((cluster for cluster in self.clusters if cluster.is_of(cluster_id)), None)
+
+    def may_plan(self, cluster: Cluster) -> bool:
+        """Whether plans and the ledger of the cluster are theirs to read, too."""
+        return self.may(cluster.own(PLANNING_DAG))
+
+
+NOBODY = Reader(may=lambda _dag_id: False, clusters=())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Dependencies that let a request through, or answer 401 or 403."""
+    """`asks` is a dependency that answers 401 to whom nobody knows, and else tells what they may; of these clusters."""
 
-    reading: Callable[..., Any]
-    planning: Callable[..., Any]
+    asks: Callable[..., May]
+    clusters: Sequence[Cluster]
+
+    @property
+    def reading(self) -> Callable[..., None]:
+        """A dependency that notes the reader in the request's state; 403 for who may read no cluster."""
+
+        def note_reader(request: Request, may: Annotated[May, Depends(self.asks)]) -> None:
+            clusters = tuple(cluster for cluster in self.clusters if may(cluster.own(READING_DAG)))
+            if not clusters:
+                raise HTTPException(status_code=403, detail="Forbidden")
+            request.state.reader = Reader(may=may, clusters=clusters)
+
+        return note_reader
+
+
+def reader_of(request: Request) -> Reader:
+    """The reader whom the app's own dependency has noted; where none has, nobody, who sees nothing."""
+    found: Reader = getattr(request.state, "reader", NOBODY)
+    return found
 
 
 def airflow_access() -> Access:
     """What Airflow's own API asks of who reads these DAGs."""
-    from airflow.api_fastapi.core_api.security import requires_access_dag
+    from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 
-    return Access(
-        reading=requires_access_dag("GET", param_dag_id=READING_DAG),
-        planning=requires_access_dag("GET", param_dag_id=PLANNING_DAG),
-    )
+    def asks(request: Request, user: GetUserDep) -> May:
+        def may(dag_id: str) -> bool:
+            check: Callable[..., Any] = requires_access_dag("GET", param_dag_id=dag_id)
+            try:
+                check(request, user)
+            except HTTPException as error:
+                if error.status_code != 403:
+                    raise
+                return False
+            return True
+
+        return may
+
+    return Access(asks=asks, clusters=settings().every_cluster)
 
 
 def same_origin(request: Request) -> None:

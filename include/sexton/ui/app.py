@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.ui import api, pages, plan_routes, what_if_routes
-from sexton.ui.access import Access, same_origin
+from sexton.ui.access import Access, reader_of, same_origin
+from sexton.ui.asking import may_plan
 from sexton.ui.rendering import render
 from sexton.ui.store import Gone, Store
 from sexton.ui.texts import COOKIE, choose, texts
@@ -42,13 +43,13 @@ def make_app(store: Store, access: Access) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(access.reading), Depends(same_origin)],
+        dependencies=[Depends(access.reading), Depends(same_origin)],  # in this order, and before any other
     )
     app.state.store = store
     for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages):
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
-        app.include_router(router, dependencies=[Depends(access.planning)])
+        app.include_router(router, dependencies=[Depends(may_plan)])
     app.middleware("http")(_forbid)
     app.add_exception_handler(SextonError, _tell)
     app.add_exception_handler(HTTPException, _answer)
@@ -84,6 +85,7 @@ def _as_asked(request: Request, status: int, detail: str) -> Response:
     )
     view = View(
         store=request.app.state.store,
+        reader=reader_of(request),
         base=request.scope.get("root_path", ""),
         texts=texts(language),
         runs=(),

@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 
+from sexton.ui.access import reader_of
 from sexton.ui.groups import ONLY, SORTS, GroupQuery
 from sexton.ui.offsets import FINDINGS, MOST_PAGES, ORDERS, OffsetQuery
 from sexton.ui.store import Store
@@ -18,7 +19,9 @@ _FAR = 2**63 - 1
 AsOf = Annotated[
     int | None, Query(ge=0, le=_FAR, description="the newest run at or before this, epoch ms; default: of all")
 ]
-Cluster = Annotated[str | None, Query(max_length=500, description="cluster id; default: that of the newest run")]
+Cluster = Annotated[
+    str | None, Query(max_length=500, description="cluster id; default: the first that there is for who asks")
+]
 Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
@@ -38,6 +41,7 @@ def asked_view(
     base = request.scope.get("root_path", "")
     return View.asked_for(
         store_of(request),
+        reader=reader_of(request),
         cluster_id=cluster or None,
         as_of_ms=as_of,
         base=base,
@@ -72,5 +76,14 @@ def asked_offsets(
 
 
 Asked = Annotated[View, Depends(asked_view)]
+
+
+def may_plan(view: Asked) -> None:
+    """A dependency: 403 for who may not read the DAG that applies plans to the cluster that is asked about."""
+    clusters = view.reader.clusters if view.cluster is None else [view.cluster]
+    if not any(view.reader.may_plan(cluster) for cluster in clusters):
+        raise HTTPException(status_code=403, detail="Forbidden")
+
+
 AskedGroups = Annotated[GroupQuery, Depends(asked_groups)]
 AskedOffsets = Annotated[OffsetQuery, Depends(asked_offsets)]

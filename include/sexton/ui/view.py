@@ -1,11 +1,13 @@
 """What a request asks about: which cluster at which instant, in which language; and how links of its page go on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from sexton.lake.read import PublishedRun
+from sexton.settings import Cluster
+from sexton.ui.access import Reader
 from sexton.ui.store import Store, at, of_cluster
 from sexton.ui.texts import Texts
 
@@ -15,9 +17,10 @@ PREFIX = "/sexton"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A request's run among all published ones. `run` is None while nothing is published."""
+    """A request's run among all published ones that its reader may see. `run` is None while there is none."""
 
     store: Store
+    reader: Reader
     base: str
     texts: Texts
     runs: Sequence[PublishedRun]
@@ -33,8 +36,25 @@ class View:
         return self.run if self.run is not None else at((), cluster_id=None, as_of_ms=None)
 
     @property
+    def cluster(self) -> Cluster | None:
+        """The cluster of the run, as the settings have it; None while nothing is published."""
+        return self.reader.cluster_of(self.run.key.cluster_id) if self.run else None
+
+    @property
     def clusters(self) -> list[str]:
-        return sorted({run.key.cluster_id for run in self.runs})
+        """Ids of the clusters that the reader may see and of which something is published, in the settings' order."""
+        found = {run.key.cluster_id for run in self.runs}
+        named = [cluster.cluster_id for cluster in self.reader.clusters if cluster.cluster_id is not None]
+        return [each for each in named if each in found] or sorted(found)
+
+    def label(self, cluster_id: str) -> str:
+        """What people call a cluster: the settings' name for it, or its id."""
+        cluster = self.reader.cluster_of(cluster_id)
+        return cluster_id if cluster is None else cluster.name or cluster_id
+
+    def dag(self, kind: str) -> str:
+        """The id of the cluster's DAG of a kind."""
+        return self.cluster.own(kind) if self.cluster else kind
 
     @property
     def own_runs(self) -> list[PublishedRun]:
@@ -93,6 +113,7 @@ class View:
         cls,
         store: Store,
         *,
+        reader: Reader,
         cluster_id: str | None,
         as_of_ms: int | None,
         base: str,
@@ -100,16 +121,25 @@ class View:
         path: str,
         asked: Sequence[tuple[str, str]],
     ) -> "View":
-        """The view of a request; NoCoverage when runs are published, but none that it asks about."""
-        runs = store.runs()
-        return cls(
+        """The view of a request; NoCoverage when runs are published, but none that it asks about.
+
+        Runs that the reader may not see are not there, so that asking for them answers as asking for none does.
+        """
+        runs = [run for run in store.runs() if reader.cluster_of(run.key.cluster_id)]
+        view = cls(
             store=store,
+            reader=reader,
             base=base,
             texts=texts,
             runs=runs,
-            run=at(runs, cluster_id=cluster_id, as_of_ms=as_of_ms) if runs else None,
+            run=None,
             as_of_ms=as_of_ms,
             cluster_id=cluster_id,
             path=path,
             asked=tuple(asked),
         )
+        if not runs:
+            return view
+        is_named = reader.clusters[0].name is not None
+        wanted = cluster_id or (view.clusters[0] if is_named else None)
+        return replace(view, run=at(runs, cluster_id=wanted, as_of_ms=as_of_ms))

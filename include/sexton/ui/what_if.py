@@ -88,8 +88,8 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     from sexton.lake.read import published_at
     from sexton.stages.what_if import Rules, published_folder, what_if
 
-    config = settings()
-    known = read_policy(Path(config.policy)) if config.policy else None
+    (file,) = (cluster.policy for cluster in settings().every_cluster if cluster.is_of(question["cluster_id"]))
+    known = read_policy(Path(file)) if file else None
     tried = parse_policy(question["policy"], place="policy") if question["policy"].strip() else known
     lake = open_lake()
     run = published_at(lake, question["as_of_ms"], cluster_id=question["cluster_id"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -327,7 +328,17 @@ def test_an_as_of_that_is_none_fails_for_good() -> None:
 def test_run_folders_have_tame_names(home) -> None:
     folder = Path(run_folder("offset_retention", "manual__2026/../x y"))
     assert folder.parent == home / "var" / "runs" / "offset_retention"
-    assert folder.name == "manual__2026_.._x_y"
+    assert re.fullmatch(r"manual__2026_.._x_y-[0-9a-f]{12}", folder.name)
+
+
+def test_no_run_has_the_folder_of_another(home) -> None:
+    named = run_folder("d", "a:b")
+    ids = ["a:b", "a+b", "a_b", ".", "..", "...", "", "x" * 101, "x" * 102, Path(named).name]
+    folders = [Path(run_folder("d", run_id)) for run_id in ids]
+    assert len(set(folders)) == len(ids)
+    assert {folder.parent for folder in folders} == {home / "var" / "runs" / "d"}
+    assert not {folder.name for folder in folders} & {".", ".."}
+    assert Path(run_folder("d", "manual__1")).name == "manual__1"
 
 
 def test_alert_of_a_failure(home, caplog) -> None:

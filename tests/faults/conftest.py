@@ -1,5 +1,7 @@
 """What tests of faults ask for: how much, from which seed, and where to say what was seen."""
 
+import os
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -7,11 +9,21 @@ import pytest
 from tests.conftest import SEED, TOLD
 from tests.faults.logs import FIXED_SEED
 
+_HOME = tempfile.TemporaryDirectory(prefix="sexton-airflow-")
+os.environ.setdefault("AIRFLOW_HOME", _HOME.name)  # Airflow reads its configuration when it is imported
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+
 
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether the full counts were asked for."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def drawn(request: pytest.FixtureRequest) -> int:
+    """The seed that is new in every run, for what is made once and holds cases of both seeds."""
+    return request.config.stash[SEED]
 
 
 @pytest.fixture(params=["fixed", "random"])

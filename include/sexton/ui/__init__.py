@@ -3,6 +3,7 @@
 store.py      published tables through DuckDB (database.py), a run at a time; keeping.py: what was computed of one
 overview.py, index.py, groups.py, offsets.py, history.py, plans.py, what_if.py
               what the pages ask: plain dataclasses, no HTML
+metrics.py    numbers of every cluster's newest run, for Prometheus
 access.py     who may see what: Airflow's own login and permissions, in one place
 app.py        the FastAPI application; pages.py, api.py, plan_routes.py and what_if_routes.py are its routes
 texts.py      every word of the pages, in every language

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
-from sexton.ui import api, pages, plan_routes, what_if_routes
+from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
 from sexton.ui.access import Access, reader_of, same_origin
 from sexton.ui.asking import may_plan
 from sexton.ui.rendering import render
@@ -46,7 +46,8 @@ def make_app(store: Store, access: Access) -> FastAPI:
         dependencies=[Depends(access.reading), Depends(same_origin)],  # in this order, and before any other
     )
     app.state.store = store
-    for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages):
+    app.state.metrics = metrics.Metrics(store)
+    for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages, metrics.router):
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])

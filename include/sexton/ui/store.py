@@ -112,6 +112,14 @@ class Store:
         key = ("today", table, found.metadata_location)
         return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
 
+    def written_at_ms(self, run: PublishedRun) -> int | None:
+        """When the last of a run's tables was written, its checks; None once that snapshot has expired."""
+        found, snapshot_id = self._load("dq_results"), run.snapshots.get("dq_results")
+        if found is None or snapshot_id is None:
+            return None
+        snapshot = found.snapshot_by_id(snapshot_id)
+        return None if snapshot is None else int(snapshot.timestamp_ms)
+
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
         """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
         return self._kept.value((run.key.cluster_id, run.key.run_id), label, make)

@@ -1,0 +1,201 @@
+"""Metrics of each cluster's newest published run, in Prometheus' text format: numbers only, no group's or topic's name.
+
+How many time series there are depends on types, states and reasons that Kafka and Sexton name, never on what clients
+do. A run is measured once, with the first scrape that sees it. Ages are not told: a scrape's own clock does that, from
+the timestamps here.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from sexton import __version__
+from sexton.lake.read import PublishedRun
+from sexton.report.figures import HOUR_MS
+from sexton.tables import TABLES
+from sexton.ui.access import Reader, reader_of
+from sexton.ui.store import Store
+
+router = APIRouter()
+
+WITHIN_HOURS = (1, 24, 7 * 24, 30 * 24)
+"""Spans from as_of on in which offsets fall due."""
+SEVERITIES = TABLES["dq_results"].column("severity").allowed
+ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
+Value = tuple[str, tuple[str, ...], float]
+"""A metric without its prefix, its labels but for the cluster's, and the value."""
+_CLUSTER = ("cluster_id",)
+GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "sexton_build_info": ("Always 1.", ("version",)),
+    "sexton_cluster_info": ("Always 1; what the settings call the cluster.", ("cluster_id", "cluster")),
+    "sexton_published_runs": ("Published runs that are kept.", _CLUSTER),
+    "sexton_run_as_of_timestamp_seconds": ("The instant that the newest run describes.", _CLUSTER),
+    "sexton_run_log_read_timestamp_seconds": (
+        "When it read the log, which is as far as the archive then went.",
+        _CLUSTER,
+    ),
+    "sexton_run_duration_seconds": ("From then until its tables were written.", _CLUSTER),
+    "sexton_run_is_complete": ("1 unless a log partition was missing.", _CLUSTER),
+    "sexton_run_warnings": ("What the run found worth saying.", _CLUSTER),
+    "sexton_retention_seconds": ("The retention that it judged by.", _CLUSTER),
+    "sexton_groups": ("Groups.", ("cluster_id", "type", "state")),
+    "sexton_group_members": ("Members of groups.", ("cluster_id", "type")),
+    "sexton_offsets": (
+        "Committed offsets by what the broker would do now, and why.",
+        ("cluster_id", "verdict", "reason"),
+    ),
+    "sexton_offsets_due_within": ("Offsets that are kept now and fall due in so many hours.", ("cluster_id", "hours")),
+    "sexton_offsets_by_policy": ("Committed offsets by what the policy wants.", ("cluster_id", "verdict")),
+    "sexton_offsets_orphaned": ("Committed offsets whose partition is gone.", ("cluster_id", "why")),
+    "sexton_offsets_pending": ("Transactional offsets that are still undecided.", _CLUSTER),
+    "sexton_planned_tombstones": ("Records of the run's plan.", _CLUSTER),
+    "sexton_open_transactions": ("Producers with undecided offsets.", _CLUSTER),
+    "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
+    "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
+    "sexton_log_records": ("Records in it.", _CLUSTER),
+    "sexton_log_partitions": ("Log partitions by how a coordinator would load them.", ("cluster_id", "load")),
+    "sexton_log_slowest_load_seconds": ("The slowest such load, predicted.", _CLUSTER),
+    "sexton_failed_expectations": ("Expectations that the run has not met.", ("cluster_id", "severity")),
+}
+"""Metric -> what it tells, and its labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A value of a metric; `labels` in the order of GAUGES."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float
+
+
+class Metrics:
+    """The metrics of a store's runs; what was measured of a cluster's newest run is kept until there is a newer one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()  # of two scrapes one measures
+        self._measured: dict[str, tuple[str, list[Sample]]] = {}
+
+    def text(self, reader: Reader) -> bytes:
+        """What a reader may know, as Prometheus reads it."""
+        runs = [run for run in self._store.runs() if reader.cluster_of(run.key.cluster_id) is not None]
+        newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
+        published = Counter(run.key.cluster_id for run in runs)
+        names = {cluster.cluster_id: cluster.name or "" for cluster in reader.clusters if cluster.cluster_id}
+        samples = [Sample(name="sexton_build_info", labels=(__version__,), value=1)]
+        for cluster_id in dict.fromkeys([*names, *newest]):
+            own = (cluster_id, names.get(cluster_id, ""))
+            samples.append(Sample(name="sexton_cluster_info", labels=own, value=1))
+            samples.append(Sample(name="sexton_published_runs", labels=own[:1], value=published[cluster_id]))
+            samples += self._of(newest[cluster_id]) if cluster_id in newest else []
+        registry = CollectorRegistry()
+        registry.register(_Collected(samples))
+        return generate_latest(registry)
+
+    def _of(self, run: PublishedRun) -> list[Sample]:
+        cluster_id, run_id = run.key.cluster_id, run.key.run_id
+        with self._lock:
+            if self._measured.get(cluster_id, ("", []))[0] != run_id:
+                self._measured[cluster_id] = (run_id, list(_Run(self._store, run).samples()))
+            return self._measured[cluster_id][1]
+
+
+class _Run:
+    """One run, measured."""
+
+    def __init__(self, store: Store, run: PublishedRun) -> None:
+        self._store, self._run = store, run
+
+    def samples(self) -> Iterator[Sample]:
+        """Everything that is told of it."""
+        for name, labels, value in chain(self._itself(), self._groups(), self._offsets(), self._log()):
+            yield Sample(name=f"sexton_{name}", labels=(self._run.key.cluster_id, *labels), value=float(value))
+
+    def _itself(self) -> Iterator[Value]:
+        facts, read_ms = self._run.facts, self._run.facts["taken_at_ms"]
+        yield "run_as_of_timestamp_seconds", (), self._run.key.as_of_ms / 1000
+        yield "run_log_read_timestamp_seconds", (), read_ms / 1000
+        written_ms = self._store.written_at_ms(self._run)
+        if written_ms is not None:
+            yield "run_duration_seconds", (), max(written_ms - read_ms, 0) / 1000
+        yield "run_is_complete", (), facts["coverage"] == "complete"
+        yield "run_warnings", (), len(facts["warnings"] or ())
+        yield "retention_seconds", (), facts["retention_ms"] / 1000
+        failed = self._by("dq_results", "severity", "count(*) FILTER (NOT success)")
+        for severity in SEVERITIES:
+            yield "failed_expectations", (severity,), failed.get((severity,), 0)
+
+    def _groups(self) -> Iterator[Value]:
+        for key, groups in self._by("groups", "group_type, state", "count(*)").items():
+            yield "groups", key, groups
+        for key, members in self._by("groups", "group_type", "coalesce(sum(member_count), 0)").items():
+            yield "group_members", key, members
+
+    def _offsets(self) -> Iterator[Value]:
+        for key, offsets in self._by("offset_verdicts", "broker_verdict, broker_reason", "count(*)").items():
+            yield "offsets", key, offsets
+        for key, offsets in self._by("offset_verdicts", "policy_verdict", "count(policy_verdict)").items():
+            if offsets:
+                yield "offsets_by_policy", key, offsets
+        for hours in WITHIN_HOURS:
+            until_ms = self._run.key.as_of_ms + hours * HOUR_MS
+            due = f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {until_ms})"
+            yield "offsets_due_within", (str(hours),), self._one("offset_verdicts", due)
+        orphans = self._by("offset_verdicts", "orphan", "count(orphan)")
+        for why in ORPHANS:
+            yield "offsets_orphaned", (why,), orphans.get((why,), 0)
+        yield "offsets_pending", (), self._one("pending_offsets", "count(*)")
+        yield "planned_tombstones", (), self._one("tombstones", "count(*)")
+
+    def _log(self) -> Iterator[Value]:
+        yield "open_transactions", (), self._one("open_transactions", "count(*)")
+        yield "undecodable_records", (), self._one("undecodable_records", "count(*)")
+        yield "log_size_bytes", (), self._one("load_profile", "coalesce(sum(bytes), 0)")
+        yield "log_records", (), self._one("load_profile", "coalesce(sum(records), 0)")
+        for load, condition in (("fine", "NOT load_would_fail"), ("would_fail", "load_would_fail")):
+            yield "log_partitions", (load,), self._one("load_profile", f"count(*) FILTER ({condition})")
+        yield "log_slowest_load_seconds", (), self._one("load_profile", "coalesce(max(predicted_load_ms), 0)") / 1000
+
+    def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
+        """A number by labels."""
+        rows = self._store.rows(
+            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._store.table(self._run, table)} GROUP BY ALL "
+            "ORDER BY ALL"
+        )
+        return {tuple(str(told) for name, told in row.items() if name != "value"): row["value"] for row in rows}
+
+    def _one(self, table: str, value: str) -> float:
+        return float(
+            self._store.rows(f"SELECT {value} AS value FROM {self._store.table(self._run, table)}")[0]["value"]
+        )
+
+
+class _Collected:
+    """Samples, as prometheus_client asks for them."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        for name, (told, labels) in GAUGES.items():
+            family = GaugeMetricFamily(name, told, labels=labels)
+            for sample in self._samples:
+                if sample.name == name:
+                    family.add_metric(sample.labels, sample.value)
+            yield family
+
+
+@router.get("/metrics", include_in_schema=False)
+def get_metrics(request: Request) -> Response:
+    """Answers by the access that all routes ask; Prometheus sends a bearer token."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(metrics.text(reader_of(request)), media_type=CONTENT_TYPE_LATEST)

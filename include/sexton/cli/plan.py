@@ -131,7 +131,7 @@ def plan(
     if json:
         sys.stdout.write(jsonlib.dumps(_fields(made, out), ensure_ascii=True, indent=2) + "\n")
     else:
-        _print(made, out, archive)
+        _print(made, out, archive, policy)
     return _exit_code(made)
 
 
@@ -208,7 +208,7 @@ def _fields(made: "Planned", out: Path) -> dict[str, Any]:
     }
 
 
-def _print(made: "Planned", out: Path, archive: str | None) -> None:
+def _print(made: "Planned", out: Path, archive: str | None, policy: Path | None) -> None:
     record, counts = made.plan.record, made.plan.record.counts
     tell_line(f"plan_id      {record.plan_id}")
     tell_line(f"plan_sha256  {made.plan.sha256}")
@@ -235,7 +235,8 @@ def _print(made: "Planned", out: Path, archive: str | None) -> None:
         tell_line("to apply it  not possible: it exceeds the policy's limits")
         return
     tell_line(f"look at it   sexton show plan {record.plan_id} --archive {archive}")
-    tell_line(f"to apply it  sexton apply {record.plan_id} --archive {archive} --plan-sha256 {made.plan.sha256}")
+    by = "" if policy is None else f" --policy {policy}"  # else apply takes the setting's, and refuses this plan
+    tell_line(f"to apply it  sexton apply {record.plan_id} --archive {archive}{by} --plan-sha256 {made.plan.sha256}")
     tell_line("             with --sink coordinator --approved-by NAME, as the principal that may delete")
     tell_line("             or run the DAG apply_tombstones with this plan_id: it asks for an approval first")
 

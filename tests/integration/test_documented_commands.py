@@ -1,0 +1,185 @@
+"""The documented commands that need a broker, in the order in which somebody comes to them, on one that they start.
+
+`sexton broker up` is the first of them. What is told of other commands is in tests/docs.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.consumer import OffsetCommitRequest
+
+from sexton import cli
+from sexton.kafka.admin import commit_offsets, group_now
+from sexton.kafka.broker import free_port
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import find_coordinator
+from sexton.kafka.session import ClusterSession
+from sexton.local.workload import QUIET, TIMEOUT_S
+from sexton.settings import settings
+from tests.docs.pages import Command
+from tests.docs.running import run
+from tests.docs.sorting import sexton_commands
+
+GROUPS = ("my-group", "orders-service", "team-a-1")
+IDLE = "idle-1"
+ORDERS = {("orders", number): (10 + number, 0, "") for number in range(4)}
+CLICKS = {("clicks", 0): (7, 0, "a note")}
+INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+POLICY = f"""\
+version: 1
+limits: {{max_share_of_groups: 1.0, max_share_of_owner: 1.0}}
+rules:
+  - {{name: idle, match: {{group: {IDLE}}}, retention: 1m, owner: us, reason: it never read anything}}
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def rank(command: Command) -> tuple[int, int]:
+    """Snapshots before what is applied, looks before acts, restores last."""
+    words = command.words
+    order = ["broker", "doctor", "snapshot", "apply", "restore", "show"]
+    return order.index(words[1]), int("--apply" in words or "--sink" in words)
+
+
+def told(*argv: str) -> dict[str, Any]:
+    with redirect_stdout(StringIO()) as out:
+        assert cli.main([*argv, "--json"]) == 0, argv
+    return dict(json.loads(out.getvalue()))
+
+
+class World:
+    """A folder with an archive, a broker that the commands start and stop, and what placeholders stand for."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.config: ClientConfig = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
+        address = self.config.bootstrap_servers
+        self.names = {"kafka-1:9092": address, "broker:9092": address, "19093": str(port)}
+        for name in ("client.properties", "applier.properties"):
+            (folder / name).write_text(f"bootstrap.servers={address}\n")
+        (folder / "policy.yaml").write_text(POLICY)
+
+    def fill(self) -> None:
+        """Groups whose offsets have expired, one that has none, and the instant at which they all had them."""
+        admin = AdminClient({**self.config.for_confluent(), **QUIET})
+        for made in admin.create_topics([NewTopic("orders", 4, 1), NewTopic("clicks", 1, 1)]).values():
+            made.result(TIMEOUT_S)
+        consumer = Consumer({**self.config.for_confluent(), **QUIET, "group.id": IDLE, "enable.auto.commit": False})
+        consumer.subscribe(["orders"])
+        deadline = time.monotonic() + TIMEOUT_S
+        while not consumer.assignment():
+            assert time.monotonic() < deadline, "nothing was assigned"
+            consumer.poll(0.2)
+        consumer.close()
+        with ClusterSession(self.config) as session:
+            for group_id in GROUPS:
+                assert set(commit_offsets(session, group_id, ORDERS | CLICKS).values()) == {None}
+                self._let_expire(session, group_id)
+            assert group_now(session, IDLE).state == "Empty"
+        time.sleep(1.1)  # instants are told in whole seconds
+        self.instant = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time.sleep(1.1)
+
+    def _let_expire(self, session: ClusterSession, group_id: str) -> None:
+        """Commit once more, to be kept for a millisecond, as clients could before KIP-211: nobody has to wait."""
+        Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        Part = Topic.OffsetCommitRequestPartition
+        parts = [Part(partition_index=part, committed_offset=offset, committed_metadata="")
+                 for (_, part), (offset, _, _) in ORDERS.items()]  # fmt: skip
+        request = OffsetCommitRequest(
+            version=4, group_id=group_id, generation_id_or_member_epoch=-1, member_id="", retention_time_ms=1,
+            topics=[Topic(name="orders", partitions=parts)],
+        )  # fmt: skip
+        answer = session.call(request, node_id=find_coordinator(session, group_id))
+        assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
+
+    def plan(self) -> None:
+        """One plan of what the broker would sweep, one of the policy's: each is applied under its own rules."""
+        broker = told("plan", "--archive", "archive", "--out", "plan")
+        policy = told("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan-by-policy")
+        assert broker["counts"]["offsets"] == len(GROUPS) * len(ORDERS)
+        assert (policy["counts"]["tombstones"], policy["over_limits"]) == (1, [])
+        self.plans = {False: broker, True: policy}
+
+    def names_for(self, command: Command) -> dict[str, str]:
+        names = {**self.names, **dict.fromkeys(INSTANT.findall(command.text), getattr(self, "instant", ""))}
+        if plans := getattr(self, "plans", None):
+            plan = plans["--policy" in command.words]
+            names |= dict.fromkeys(("PLAN_ID", "3f9c...", "3f2a..."), plan["plan_id"])
+            names |= dict.fromkeys(("PLAN_SHA256", "5b1e..."), plan["plan_sha256"])
+        if restore := getattr(self, "restore_id", None):
+            names |= dict.fromkeys(("RESTORE_ID", "9c41..."), restore)
+        return names
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder, port = tmp_path_factory.mktemp("documented"), free_port()
+    (folder / ".cache").symlink_to(settings().cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in {
+            "SEXTON_HOME": str(folder),
+            "SEXTON_ARCHIVE": "archive",
+            "SEXTON_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
+            "SEXTON_SETTLE_MS": "1000",
+        }.items():
+            patch.setenv(name, value)
+        settings.cache_clear()
+        try:
+            yield World(folder, port)
+        finally:
+            settings.cache_clear()
+            cli.main(["broker", "down"])
+    settings.cache_clear()
+
+
+def test_in_the_order_of_a_life(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
+    kinds = {command.words[1] for command in commands}
+    assert kinds == {"broker", "doctor", "snapshot", "apply", "restore", "show"}
+
+    def each(*words: str) -> Iterator[str]:
+        for command in commands:
+            if tuple(command.words[1 : 1 + len(words)]) == words:
+                yield run(command, world.names_for(command), monkeypatch, capsys)
+
+    ups = [command for command in commands if command.words[1:3] == ["broker", "up"]]
+    for command in ups:
+        run(Command("before", 0, "sexton broker down"), {}, monkeypatch, capsys)
+        run(command, world.names_for(command), monkeypatch, capsys)
+    world.fill()
+    assert len(list(each("doctor"))) >= 2
+    assert len(list(each("snapshot"))) >= 5
+    world.plan()
+    applied = list(each("apply"))
+    assert any("would be done" in out for out in applied)
+    assert any(re.search(r"\bdone \d", out) for out in applied)
+    for out in each("restore"):
+        if found := re.findall(r"^restore ([0-9a-f]{64})$", out, flags=re.MULTILINE):
+            world.restore_id = found[-1]
+    assert list(each("show"))
+    with ClusterSession(world.config) as session:
+        assert group_now(session, "my-group").state == "Empty", "it came back"
+    assert list(each("broker", "down"))
+
+
+def test_every_command_is_of_a_kind_that_is_run() -> None:
+    for command in sexton_commands(of_a_cluster=True):
+        words = command.words[1:]
+        assert words[0] in ("doctor", "snapshot", "apply", "restore") or words[:2] in (
+            ["broker", "up"], ["broker", "down"], ["show", "restore"],
+        ), command  # fmt: skip

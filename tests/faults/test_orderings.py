@@ -63,14 +63,18 @@ class Attempt:
 
 @dataclass
 class Deployment:
-    """Everything that one order of runs works on; `told` is what happened, `owners` whose rows should be seen."""
+    """Everything that one order of runs works on; `told` is what happened, `owners` whose rows should be seen.
 
-    engine: Engine
+    As in a DAG, what is small is replayed and judged without Spark, which checks and publishes.
+    """
+
+    spark: Engine
     lake: Lake
     folder: Path
     cluster_id: str
     told: list[str] = field(default_factory=list)
     owners: dict[int, str] = field(default_factory=dict)
+    here: Engine = field(default_factory=lambda: Engine("orders", quiet=True))
 
     def __post_init__(self) -> None:
         self.archive: Archive = three_minutes(
@@ -95,15 +99,15 @@ class Deployment:
     def _replay(self, attempt: Attempt) -> None:
         out = self._out(attempt)
         since_ms = instant(attempt.minute - 1)
-        run(self.engine, out.root, self.archive, instant(attempt.minute), since_ms=since_ms)
-        find_expired.run(self.engine, out)
-        plan_tombstones.run(self.engine, out)
+        run(self.here, out.root, self.archive, instant(attempt.minute), since_ms=since_ms)
+        find_expired.run(self.here, out)
+        plan_tombstones.run(self.here, out)
 
     def _check(self, attempt: Attempt) -> None:
-        validate_tables.run(self.engine, self._out(attempt), validate=passed)
+        validate_tables.run(self.spark, self._out(attempt), validate=passed)
 
     def _publish(self, attempt: Attempt) -> None:
-        publish_tables.run(self.engine, self._out(attempt))
+        publish_tables.run(self.spark, self._out(attempt))
         self.owners[attempt.minute] = attempt.name
 
     def _publish_again(self, attempt: Attempt) -> None:
@@ -112,7 +116,7 @@ class Deployment:
             self._publish(attempt)
             return
         with pytest.raises(UsageError, match="no branch"):
-            publish_tables.run(self.engine, self._out(attempt))
+            publish_tables.run(self.spark, self._out(attempt))
 
     def published(self) -> list[PublishedRun]:
         return published_runs(self.lake, self.cluster_id)

@@ -68,10 +68,10 @@ def test_state_equals_what_the_broker_answers(engine: Engine, tmp_path: Path, re
 @pytest.mark.parametrize(
     "recording, number", [(name, number) for name in RECORDINGS for number in range(sweep_count(name))]
 )
-def test_plan_equals_the_brokers_sweep(engine: Engine, tmp_path: Path, recording: str, number: int) -> None:
+def test_plan_equals_the_brokers_sweep(small: Engine, tmp_path: Path, recording: str, number: int) -> None:
     as_of_ms = int(check("as-of", GOLDEN / recording, number))
     options = {"as_of_ms": as_of_ms, "retention_minutes": 1, "profile": RECORDINGS[recording]}
-    record = audit(engine, tmp_path, GOLDEN / recording / "swept", **options)
+    record = audit(small, tmp_path, GOLDEN / recording / "swept", **options)
     assert check("sweep", GOLDEN / recording, tmp_path, number).splitlines()[-1].startswith("equal:")
     assert planned_keys(tmp_path) == rows_of_plan(tmp_path)
     assert record.plan_id
@@ -100,10 +100,10 @@ def rows_of_plan(out: Path) -> list[tuple[int, str]]:
     return [(row["log_partition"], row["key"].hex()) for row in rows]
 
 
-def test_the_real_kafka_dump_log_shows_the_same_records(engine: Engine, tmp_path: Path) -> None:
+def test_the_real_kafka_dump_log_shows_the_same_records(small: Engine, tmp_path: Path) -> None:
     recording = GOLDEN / "kafka-4.3.1-plain"
     as_of_ms = int(check("as-of", recording, 0))
-    audit(engine, tmp_path, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
+    audit(small, tmp_path, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     kafka_jars = jars.ensure(settings().cache, "kafka")
     shown = []
@@ -128,11 +128,11 @@ def test_the_real_kafka_dump_log_shows_the_same_records(engine: Engine, tmp_path
     assert all(found == list(range(len(found))) for found in positions.values())
 
 
-def test_the_same_bytes_give_the_same_plan_and_checkpoint(engine: Engine, tmp_path: Path) -> None:
+def test_the_same_bytes_give_the_same_plan_and_checkpoint(small: Engine, tmp_path: Path) -> None:
     recording = GOLDEN / "kafka-4.3.1-partial"
     as_of_ms = int(check("as-of", recording, 0))
     first, second = (
-        audit(engine, tmp_path / name, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1) for name in "ab"
+        audit(small, tmp_path / name, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1) for name in "ab"
     )
     assert first.plan_id == second.plan_id
     assert first.checkpoint_sha256 == second.checkpoint_sha256

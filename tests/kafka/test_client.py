@@ -187,3 +187,11 @@ def test_unreadable_properties_file(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8"):
         read_properties(tmp_path / "binary")
+
+
+@pytest.mark.parametrize("line", ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "hunter2", "a+b/c=="])
+def test_a_line_of_a_key_is_not_repeated(line):
+    """A PEM that lost its backslashes is a name of a setting in each of its lines."""
+    with pytest.raises(UsageError, match=r"a line that is no setting's name, sasl\.pasword") as caught:
+        client_config(BROKER | {line: "", "sasl.pasword": "x"})
+    assert line not in str(caught.value)

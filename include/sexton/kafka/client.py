@@ -152,7 +152,8 @@ def client_config(
     names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
     if unknown := sorted(name for name in plain if name not in names):
         known = ", ".join(names)
-        raise UsageError(f"not a setting that is known here: {', '.join(unknown)}", place=place, fix=f"known: {known}")
+        told = ", ".join(dict.fromkeys(map(_quotable, unknown)))
+        raise UsageError(f"not a setting that is known here: {told}", place=place, fix=f"known: {known}")
     _refuse_java_stores(plain, place)
     for name, allowed in ALLOWED_VALUES.items():
         if name in plain:
@@ -226,6 +227,11 @@ def _refuse_java_stores(plain: Mapping[str, str], place: object) -> None:
                 place=place,
                 fix=f"export it as PEM and set ssl.{store}.type=PEM",
             )
+
+
+def _quotable(name: str) -> str:
+    """The name of a setting that is unknown; what looks like none may be a line of a key, and is not repeated."""
+    return name if re.fullmatch(r"[a-z]{1,20}([._][a-z0-9-]{1,20})+", name) else "a line that is no setting's name"
 
 
 def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sexton import cli, doctor
+from sexton import cli, distributions, doctor
 from sexton.doctor import Check
 from sexton.errors import SetupError, UsageError
 from sexton.java import JavaHome
@@ -42,7 +42,8 @@ def test_java(config: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     told = {"pyspark": "4.1.3", "pyspark-client": "4.1.3"}
-    monkeypatch.setattr(doctor, "_version", told.get)
+    monkeypatch.setattr(distributions, "version_of", told.get)
+    monkeypatch.setattr(distributions, "_versions_on_disk", lambda: [])
     monkeypatch.setattr(doctor, "altered_files", lambda *_: [])
     return told
 

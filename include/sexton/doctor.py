@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sexton import distributions
 from sexton.errors import SextonError, UsageError
 from sexton.report.figures import some
 from sexton.settings import Settings, variable
@@ -58,6 +59,7 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
     checks: dict[str, Callable[[], Check]] = {
         "Python": lambda: check_python(sys.version_info[:3]),
         "Java": lambda: check_java(config),
+        "packages": check_packages,
         "Spark": check_spark,
         "Iceberg": check_iceberg,
         "jars": lambda: check_jars(config.cache / "jars"),
@@ -99,21 +101,27 @@ def check_java(config: Settings) -> Check:
 
 def check_spark() -> Check:
     """pyspark and pyspark-client ship the same files: they have to be one version, and its files those on disk."""
-    versions = {name: _version(name) for name in ("pyspark", "pyspark-client")}
+    versions = {name: distributions.version_of(name) for name in ("pyspark", "pyspark-client")}
     if versions["pyspark"] is None:
         return Check(name="Spark", state="problem", found="pyspark is not installed", fix=INSTALL)
-    if versions["pyspark-client"] is None:
-        return Check(name="Spark", state="ok", found=f"pyspark {versions['pyspark']}")
-    told = f"pyspark {versions['pyspark']}, pyspark-client {versions['pyspark-client']}"
-    if versions["pyspark"] != versions["pyspark-client"]:
-        fix = "install the versions of requirements.txt: both must be the same"
-        return Check(name="Spark", state="problem", found=f"{told} overwrite each other's files", fix=fix)
-    altered = altered_files("pyspark", "pyspark-client")
+    told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    if mix := distributions.spark_mix():
+        fix = "install the versions of requirements.txt: all of Spark must be one"
+        return Check(name="Spark", state="problem", found=f"{told} do not fit together: {'; '.join(mix)}", fix=fix)
+    altered = altered_files("pyspark", "pyspark-client") if versions["pyspark-client"] else []
     if altered:
         found = f"{told}: {len(altered)} files are not those of that version, {altered[0]} for one"
         fix = "reinstall both: `uv pip install --reinstall pyspark==X pyspark-client==X` with the version above"
         return Check(name="Spark", state="problem", found=found, fix=fix)
     return Check(name="Spark", state="ok", found=f"{told}, files intact")
+
+
+def check_packages() -> Check:
+    """Every package that is needed is there, in a version that is taken."""
+    found = distributions.unmet(missing=True)
+    if found:
+        return Check(name="packages", state="problem", found="; ".join(found), fix=distributions.INSTALL)
+    return Check(name="packages", state="ok", found="all that is needed, in versions that fit")
 
 
 def altered_files(first: str, second: str) -> list[str]:
@@ -130,7 +138,7 @@ def check_iceberg() -> Check:
     """An Iceberg runtime jar is made for one minor release of Spark and fails on every other."""
     from sexton.kafka.jars import read_lock
 
-    wanted = ".".join((_version("pyspark") or "?").split(".")[:2])
+    wanted = ".".join((distributions.version_of("pyspark") or "?").split(".")[:2])
     runtimes = [jar.coordinate for jar in read_lock() if "iceberg-spark-runtime-" in jar.coordinate]
     for coordinate in runtimes:
         made_for = re.search(r"iceberg-spark-runtime-([\d.]+)_", coordinate)
@@ -219,13 +227,6 @@ def check_cluster(client: "ClientConfig") -> Check:
 
 def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _recorded(distribution: str) -> dict[str, tuple[str, Path]]:

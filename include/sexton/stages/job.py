@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sexton.distributions import require_fit
 from sexton.errors import SextonError
 from sexton.stages.run import write_bytes
 
@@ -39,6 +40,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     """
     arguments = options.parse_args(argv)
     try:
+        require_fit()
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
     except SextonError as error:
         outcome = {"exit_code": error.exit_code, "error": str(error)}

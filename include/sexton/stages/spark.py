@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from sexton.distributions import require_fit
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.settings import set_variables, settings, variable
@@ -62,6 +63,7 @@ def compiler_environment() -> dict[str, str]:
 
 def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, iceberg: bool = False) -> "SparkSession":
     """The session of this process: under spark-submit the submitted one, else a local one with modest settings."""
+    require_fit()
     set_variables(spark_environment())
     try:
         from pyspark.sql import SparkSession

@@ -1,0 +1,79 @@
+"""Which Python packages are installed, and whether they fit together: looked at before anything starts.
+
+pyspark and pyspark-client ship the same files, Spark's jars come with pyspark or from SPARK_HOME, and constraints of
+others (Airflow's, a base image's) may move what we need to another release. Each of that works for a while and then
+fails far away, or not at all and wrongly. Looked at is metadata only; `doctor` compares files, too.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from sexton.errors import SetupError
+from sexton.settings import variable
+
+OURS = "sexton"
+INSTALL = "run `make install`, or install what requirements.txt names into an environment of its own"
+_CORE_JAR = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
+_VERSION = re.compile(r"""__version__[^=]*=\s*["']([^"']+)["']""")
+
+
+def version_of(distribution: str) -> str | None:
+    """The installed version; None where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def require_fit() -> None:
+    """SetupError when what is installed contradicts itself; what is missing shows when it is imported."""
+    found = [*spark_mix(), *unmet()]
+    if found:
+        raise SetupError(f"the installed packages do not fit together: {'; '.join(found)}", fix=INSTALL)
+
+
+def spark_mix() -> list[str]:
+    """What of Spark is of another release than pyspark says, a sentence each."""
+    wanted = version_of("pyspark")
+    if wanted is None:
+        return []
+    client = version_of("pyspark-client")
+    parts = {"pyspark-client": client or wanted, **dict(_versions_on_disk())}
+    return [f"{name} is {version}, pyspark {wanted}" for name, version in parts.items() if version != wanted]
+
+
+def unmet(*, missing: bool = False) -> list[str]:
+    """Installed packages of a version that ours does not take, a sentence each; with `missing` also those not there."""
+    try:
+        needs = metadata.requires(OURS) or []
+    except metadata.PackageNotFoundError:
+        return []  # run from its source
+    found = []
+    for need in map(Requirement, needs):
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        version = version_of(need.name)
+        if version is None:
+            found += [f"{need.name} is missing"] if missing else []
+        elif not need.specifier.contains(version, prereleases=True):
+            found.append(f"{need.name} is {version}, needed is {need.specifier}")
+    return found
+
+
+def _versions_on_disk() -> Iterator[tuple[str, str]]:
+    """Spark's releases by the names of its jars and by what its Python says of itself."""
+    package = Path(str(metadata.distribution("pyspark").locate_file("pyspark")))
+    homes = {"pyspark's jars": package / "jars"}
+    if home := variable("SPARK_HOME"):
+        homes["SPARK_HOME"] = Path(home) / "jars"
+    for name, folder in homes.items():
+        for jar in sorted(folder.glob("spark-core_*.jar")):
+            if told := _CORE_JAR.fullmatch(jar.name):
+                yield f"{name} ({jar.name})", told[1]
+    file = package / "version.py"
+    if file.is_file() and (told := _VERSION.search(file.read_text(encoding="utf-8"))):
+        yield f"{file.name} of pyspark", told[1]

@@ -3,6 +3,7 @@
 It stands here and not in the package because only a test may load DAG files as Airflow does.
 """
 
+import json
 import sys
 from functools import cache
 from itertools import pairwise
@@ -75,9 +76,13 @@ def _row(name: str, param: Any) -> str:
     schema = param.schema
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     value = " or ".join(schema.get("enum") or [kind for kind in kinds if kind != "null"])
-    default = "none" if param.value in (None, "", []) or not param.has_value else f"`{str(param.value).lower()}`"
+    default = "none" if param.value in (None, "", []) or not param.has_value else f"`{_text(param.value)}`"
     text = f"{schema['title']}. {param.description}".replace("|", "\\|")
     return f"| `{name}` | {value} | {default} | {text} |\n"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def main(target: Path) -> None:

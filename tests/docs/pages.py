@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^ *```(\w*) *$")
 CODE_INDENT = 4
+CONTINUED = ("\\", "|", "&&")
 SHELLS = ("sh", "bash", "shell", "console")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -90,9 +91,9 @@ def commands(block: Block) -> Iterator[Command]:
     at = 0
     while at < len(lines):
         begin, text = at, lines[at].strip()
-        while text.endswith("\\") and at + 1 < len(lines):
+        while text.endswith(CONTINUED) and at + 1 < len(lines):
             at += 1
-            text = text[:-1].rstrip() + " " + lines[at].strip()
+            text = text.removesuffix("\\").rstrip() + " " + lines[at].strip()
         at += 1
         if text and not text.startswith("#"):
             yield Command(block.page, block.line + begin, text)

@@ -12,6 +12,7 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import deepcopy
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import typer
+import yaml
 
 from sexton import cli, quality
 from sexton.cli.codes import CODES
@@ -30,6 +32,8 @@ from tests.docs.pages import PAGES, ROOT, Command, all_blocks, name_of
 from tests.docs.running import argv_of, run
 from tests.docs.sorting import ACL_TEST, OWN_TESTS, SEXTON, has_commands, sexton_commands, shell
 
+CHAINED = re.compile(r"\s(?:\||&&)\s")
+"""Between the commands of one line."""
 MAY_END_WITH = {"doctor": (0, 2)}
 """Where an exit code other than 0 is an answer: what a doctor finds is the machine's business."""
 KAFKA_PROGRAMS = {"kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh", "kafka-acls.sh"}
@@ -92,8 +96,10 @@ def test_ours(
 
 @pytest.mark.parametrize("command", once([each for each in shell() if each.program != SEXTON]), ids=str)
 def test_others(command: Command, names: dict[str, str]) -> None:
-    assert command.program in PROGRAMS, f"{command}: no test knows this program"
-    PROGRAMS[command.program](command)
+    for text in CHAINED.split(command.text):
+        part = Command(command.page, command.line, text)
+        assert part.program in PROGRAMS, f"{part}: no test knows this program"
+        PROGRAMS[part.program](part)
 
 
 def airflow(command: Command, words: list[str] | None = None) -> None:
@@ -110,8 +116,7 @@ def airflow(command: Command, words: list[str] | None = None) -> None:
 
         dag = load()[dag_id]
         for name, value in json.loads(getattr(parsed, "conf", None) or "{}").items():
-            param = dag.params.get_param(name)
-            param.resolve(value=value)
+            deepcopy(dag.params.get_param(name)).resolve(value=value)  # it would keep the value
 
 
 def docker(command: Command) -> None:
@@ -155,6 +160,9 @@ def make(command: Command) -> None:
 
 def python(command: Command) -> None:
     words = command.words
+    if words[1] == "-c":
+        compile(words[2], str(command), "exec")
+        return
     assert words[1] == "-m", command
     assert find_spec(words[2]) is not None, command
     source = "".join(path.read_text(encoding="utf-8") for path in _sources(words[2]))
@@ -186,11 +194,8 @@ def kafka(command: Command) -> None:
         assert (ROOT / ACL_TEST).read_text(encoding="utf-8").count(command.page.rpartition("/")[2]) > 0, command
 
 
-def piped(command: Command) -> None:
-    """What echo says to somebody."""
-    rest = command.text.partition(" | ")[2]
-    if rest:
-        test_others(Command(command.page, command.line, rest), {})
+def left_alone(command: Command) -> None:
+    """What every system has, on places of the reader's own."""
 
 
 def variable_of_a_shell(command: Command) -> None:
@@ -227,11 +232,13 @@ PROGRAMS: dict[str, Callable[[Command], None]] = {
     "spark-submit": spark_submit,
     "make": make,
     "python": python,
+    "python3": python,
     "pip": pip,
     "pytest": lambda command: _assert_exists(command, command.words[1]),
     "duckdb": sql,
     "curl": curl,
-    "echo": piped,
+    "echo": left_alone,
+    "mv": left_alone,
     "mkdir": as_it_stands,
     "cp": as_it_stands,
     "": variable_of_a_shell,
@@ -270,11 +277,18 @@ def test_blocks_without_commands_are_what_they_seem() -> None:
 def test_other_languages(block: object, tmp_path: Path) -> None:
     check = {
         "python": lambda text: compile(text, block.page, "exec"),
-        "yaml": lambda text: parse_policy(text if "version:" in text else f"version: 1\n{text}", place=block.page),
+        "yaml": lambda text: _yaml(text, block.page),
         "properties": _properties(tmp_path),
         "mermaid": lambda text: text.startswith("flowchart") or pytest.fail("no flowchart"),
     }
     check[block.language](block.text)
+
+
+def _yaml(text: str, page: str) -> object:
+    """A policy, its tests, or what another program takes."""
+    if not re.search(r"^(rules|tests):", text, re.MULTILINE):
+        return yaml.safe_load(text)
+    return parse_policy(text if "version:" in text else f"version: 1\n{text}", place=page)
 
 
 def _properties(tmp_path: Path) -> Callable[[str], object]:

@@ -23,6 +23,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
+from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.lineage import lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
 from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
@@ -160,6 +162,9 @@ def told_alerts(outcome: Mapping[str, Any]) -> list[str]:
 class SparkStage(SparkSubmitOperator):
     """Runs `spark_jobs/<task_id>.py` of this project and turns its exit code into what Airflow should do."""
 
+    broker: str | None = None
+    """Where the cluster was, once the task has talked to one."""
+
     def execute(self, context: Any) -> None:
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
@@ -175,6 +180,10 @@ class SparkStage(SparkSubmitOperator):
         if failure is not None:
             self._settle(context, failure, outcome)
         self._describe(context["outlet_events"], context)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What was read and written; Airflow's OpenLineage provider asks, where it is installed."""
+        return lineage_of(self.task_id, task_instance.dag_id, broker=self.broker, tables=PUBLISHED_TABLES)
 
     def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:
         """Return when the job's work is done after all; else raise what its exit code asks for."""
@@ -212,6 +221,7 @@ class SnapshotStage(SparkStage):
 
     def execute(self, context: Any) -> None:
         config = client_config(self.kafka_conn_id)
+        self.broker = config[BOOTSTRAP]
         with config_file(config) as file:
             broker = [f"--bootstrap-servers={config[BOOTSTRAP]}", f"--client-config={file or ''}"]
             self.application_args = [*(self.application_args or []), *broker]

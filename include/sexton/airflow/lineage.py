@@ -1,0 +1,79 @@
+"""What each task reads and writes, in OpenLineage's words: only asked for where Airflow's provider of it is installed.
+
+Datasets are named as the OpenLineage specification names them, and are places that stay: the offsets topic, the
+archive, the folder that the stages of a DAG's runs share, the published tables. No name holds a login, a run or
+anything that a client of the cluster has named.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sexton.settings import settings
+
+OFFSETS_TOPIC = "__consumer_offsets"
+NAMESPACE = "sexton"
+"""In the catalog, as `lake.catalog.Lake` has it."""
+TOPIC, ARCHIVE, RUNS, TABLES = "topic", "archive", "runs", "tables"
+READS = {
+    "snapshot_log": (TOPIC,),
+    "replay_groups": (ARCHIVE,),
+    "find_expired": (RUNS,),
+    "plan_tombstones": (RUNS,),
+    "validate_tables": (RUNS,),
+    "publish_tables": (RUNS,),
+    "verify": (ARCHIVE,),
+    "recheck": (ARCHIVE,),
+    "drill": (TOPIC, ARCHIVE),
+}
+WRITES = {
+    "snapshot_log": (ARCHIVE,),
+    "replay_groups": (RUNS,),
+    "find_expired": (RUNS,),
+    "plan_tombstones": (RUNS,),
+    "publish_tables": (TABLES,),
+    "thin": (TABLES,),
+    "tidy": (TABLES,),
+}
+_USER_IS_PLACE = ("abfs", "abfss")
+"""Schemes in which what comes before the @ is no login."""
+
+Dataset = tuple[str, str]
+"""Namespace and name."""
+
+
+def lineage_of(step: str, dag_id: str, *, broker: str | None, tables: Iterable[str]) -> Any:
+    """What a stage or step has read and written, as the provider wants it; `broker` where it has talked to one."""
+    from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    known = {
+        TOPIC: [],
+        ARCHIVE: [place_of(settings().archive_uri)],
+        RUNS: [place_of(f"{settings().runs_uri}/{dag_id}")],
+    }
+    if broker is not None:
+        known[TOPIC] = [(kafka_namespace(broker), OFFSETS_TOPIC)]
+    known[TABLES] = [place_of(f"{settings().warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
+
+    def named(kinds: Iterable[str]) -> Iterator[NamedDataset]:
+        return (NamedDataset(namespace=space, name=name) for kind in kinds for space, name in known[kind])
+
+    return OperatorLineage(inputs=list(named(READS.get(step, ()))), outputs=list(named(WRITES.get(step, ()))))
+
+
+def kafka_namespace(bootstrap_servers: str) -> str:
+    """Of the first address; a listener's name before it is left out."""
+    return f"kafka://{bootstrap_servers.partition(',')[0].strip().rpartition('://')[2]}"
+
+
+def place_of(uri: str) -> Dataset:
+    """A folder or URI, without a login or options that it may hold."""
+    if "://" not in uri:
+        return "file", str(Path(uri).absolute())
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return "file", parts.path
+    host = parts.netloc if parts.scheme in _USER_IS_PLACE else parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}", parts.path.strip("/")

@@ -96,12 +96,14 @@ def test_iceberg(versions: dict[str, str], version: str, state: str) -> None:
         ({"a-1.jar": b"abc"}, "problem", "1 of 2 not fetched yet, b-1.jar"),
         ({"a-1.jar": b"abd", "b-1.jar": b"abc"}, "problem", "1 of 2 damaged, a-1.jar"),
         ({"a-1.jar": b"abd"}, "problem", "1 of 2 damaged, a-1.jar"),
+        ({"a-1.jar": b"abc", "b-1.jar": b"abc", "asked-1.jar": b"abd"}, "problem", "1 of 3 damaged, asked-1.jar"),
     ],
-    ids=["all", "missing", "damaged", "both"],
+    ids=["all", "missing", "damaged", "both", "one that need not be there"],
 )
 def test_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], state: str, words: str) -> None:
     pinned = [
-        Jar(jar_set="kafka", coordinate=f"group:{name}:1", size_bytes=3, sha256=ABC_SHA256) for name in ("a", "b")
+        Jar(jar_set=jar_set, coordinate=f"group:{name}:1", size_bytes=3, sha256=ABC_SHA256)
+        for jar_set, name in (("kafka", "a"), ("spark", "b"), ("s3", "asked"))
     ]
     monkeypatch.setattr("sexton.kafka.jars.read_lock", lambda: pinned)
     for name, data in files.items():

@@ -96,7 +96,7 @@ def running_postgres() -> Iterator[Postgres]:
 def _programs(folder: Path) -> Path:
     """Where bin, lib and share are that the server's user can reach."""
     found = importlib.util.find_spec(PACKAGE)
-    assert found is not None
+    assert found is not None, f"no package {PACKAGE} here: `make install` brings it"
     assert found.origin is not None
     site, home = Path(found.origin).parents[1], Path(PACKAGE) / "pginstall18"
     if _user() is None:

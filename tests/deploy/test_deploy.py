@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,7 +22,8 @@ from sexton.local.airflow_home import USERS
 from sexton.settings import environment
 from tests.deploy.compose import ROOT, SERVICES
 from tests.deploy.compose import environment as environment_of
-from tests.postgres import PACKAGE, USER, Postgres, running_postgres
+from tests.deploy.databases import make_databases
+from tests.postgres import Postgres, running_postgres
 
 AIRFLOW_FILES = {
     "fernet_key", "secret_key", "jwt_secret", "sql_alchemy_conn", "pgpass", "aws_credentials", "passwords.json",
@@ -65,16 +65,7 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def databases(postgres: Postgres, secrets: Path) -> Postgres:
     """Postgres as scripts/databases.sh leaves it."""
-    package = find_spec(PACKAGE)
-    assert package is not None
-    assert package.origin is not None
-    programs = Path(package.origin).parent / "pginstall18" / "bin"
-    login = {"PGHOST": "127.0.0.1", "PGPORT": str(postgres.port), "PGPASSWORD": postgres.password}
-    command = ["sh", str(ROOT / "scripts" / "databases.sh")]
-    path = f"{programs}:{environment()['PATH']}"
-    given = environment(**login, POSTGRES_USER=USER, SECRETS=str(secrets / "postgres"), PATH=path)
-    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    make_databases(postgres, secrets / "postgres")
     return postgres
 
 

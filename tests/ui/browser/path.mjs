@@ -43,7 +43,7 @@ const dashboard = async (page) => {
 };
 
 const newestPlan = async (frame) => {
-  await frame.getByRole("link", { name: "Plans", exact: true }).click();
+  await frame.getByRole("navigation", { name: "Sexton" }).getByRole("link", { name: "Plans" }).click();
   await frame.locator("main tbody a[href*='/plans/']").first().click();
   return frame.locator("header code").innerText();
 };
@@ -61,7 +61,7 @@ const asksFor = async (page) => {
   told.story = await frame.locator("ol.story li b").allInnerTexts();
   await shot(page, "story");
 
-  await frame.getByRole("link", { name: "What if" }).click();
+  await frame.getByRole("navigation", { name: "Sexton" }).getByRole("link", { name: "What if" }).click();
   await frame.locator("input[name=retention_minutes]").fill(String(config.minutes));
   await frame.locator("button[type=submit]").click();
   await frame.locator("#answer .cards").waitFor();

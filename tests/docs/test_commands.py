@@ -26,6 +26,7 @@ from sexton import cli, quality
 from sexton.cli.codes import CODES
 from sexton.kafka.client import read_properties
 from sexton.policy import parse_policy
+from sexton.settings import settings
 from tests.deploy.compose import COMPOSE, SERVICES
 from tests.docs import world
 from tests.docs.pages import PAGES, ROOT, Command, all_blocks, name_of
@@ -79,6 +80,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         made = world.sexton("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan")
         plan_id, sha256 = made["plan_id"], made["plan_sha256"]
         yield {"PLAN_ID": plan_id, "3f9c...": plan_id, "3f2a...": plan_id, "PLAN_SHA256": sha256}
+    settings.cache_clear()
 
 
 @pytest.mark.parametrize("command", once(sexton_commands(of_a_cluster=False)), ids=str)

@@ -21,6 +21,7 @@ import duckdb
 import pytest
 import typer
 import yaml
+from airflow.sdk.exceptions import ParamValidationError
 
 from sexton import cli, quality
 from sexton.cli.codes import CODES
@@ -325,3 +326,41 @@ def test_exit_codes_are_told_alike() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "docs/cli.md#exit-codes" in text
     assert len(CODES) == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "airflow dags triger offset_retention",
+        'airflow dags trigger offset_retention --conf \'{"as_of": "soon"}\'',
+        "docker compose exec nowhere sh",
+        "docker compose up --detach --scale nobody=3",
+        "spark-submit spark_jobs/keep_house.py thin --archive a --run-dir b --nope",
+        "make nothing",
+        "python -m sexton.nowhere",
+        "pip install 'sexton[nothing]'",
+        "pytest tests/nowhere.py",
+        'curl "$AIRFLOW/sexton/api/nowhere"',
+        "kafka-nothing.sh --list",
+        "kubectl get pods",
+    ],
+)
+def test_what_is_wrong_with_others_is_noticed(text: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception, ParamValidationError)):
+        test_others(Command("here", 1, text), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sexton audit --segments backup --outt run",
+        "sexton fetch my-group --segments nowhere",
+        "sexton fetch my-group --segments backup --json | jq '.offsets[].commited_offset'",
+        "sexton fetch my-group --segments backup | jq .offsets",
+    ],
+)
+def test_what_is_wrong_with_ours_is_noticed(
+    text: str, names: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AssertionError):
+        run(Command("here", 1, text), names, monkeypatch, capsys)

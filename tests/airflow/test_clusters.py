@@ -141,5 +141,6 @@ def test_commands_are_about_their_cluster(bag, tmp_path, monkeypatch) -> None:
     assert [note["argv"][0] for note in world.ran] == ["show", "show", "apply", "restore", "show"]
     assert all("--cluster-id=eu-id" in note["argv"] for note in world.ran)
     assert all(note["environment"]["SEXTON_POLICY"] == "/etc/eu.yaml" for note in world.ran)
+    assert [asked["subject"] for asked in world.asked] == ["Delete what plan aaaaaaaaaaaa names on cluster eu?"]
     servers = [text for note in world.ran for text in note["argv"] if text.startswith("--bootstrap-servers")]
     assert servers == ["--bootstrap-servers=kafka_eu_applier:1", "--bootstrap-servers=kafka_eu:1"]

@@ -44,6 +44,11 @@ class CommandTask(BaseOperator):
         self.cluster = cluster
         self._command = Command()
 
+    @property
+    def where(self) -> str:
+        """The cluster, for a sentence that people read before they answer; nothing where clusters have no names."""
+        return f" on cluster {self.cluster.name}" if self.cluster.name else ""
+
     def on_kill(self) -> None:
         self._command.stop()
 
@@ -104,7 +109,7 @@ class ShowPlan(CommandTask, SkipMixin):
         intro = f"Approving deletes what this plan names from the cluster, by the sink `{sink}`."
         if sink == LOG_SINK:
             intro = f"{intro}\n\n{LOG_SINK_WARNING}"
-        self.ask(context, told, options, subject=f"Delete what plan {told['id'][:12]} names?", intro=intro)
+        self.ask(context, told, options, subject=f"Delete what plan {told['id'][:12]} names{self.where}?", intro=intro)
 
 
 class ShowRestore(CommandTask):
@@ -119,7 +124,7 @@ class ShowRestore(CommandTask):
             raise CommandRefused(public, public=public)
         told = self.shown("restore", str(made["restore_id"]))
         _tell_log(self.log, told["body"])
-        subject = f"Write back what restore {told['id'][:12]} names?"
+        subject = f"Write back what restore {told['id'][:12]} names{self.where}?"
         self.ask(context, told, options, subject=subject, intro="Approving commits these offsets again.")
 
 

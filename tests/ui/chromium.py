@@ -15,7 +15,7 @@ CHROMIUM = next(
 )
 DEBIAN = {"node": "nodejs"}
 """Programs that a package of another name brings."""
-TIMEOUT_S = 500
+TIMEOUT_S = 900
 
 
 def missing() -> str:

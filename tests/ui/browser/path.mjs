@@ -21,7 +21,7 @@ const shot = (page, name) => page.screenshot({ path: `${config.out}/${++stop}-${
 // A window of somebody who has logged in as people do.
 const enter = async ({ user, password }) => {
   const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, locale: "en-US" });
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(120_000); // a busy machine
   const page = await context.newPage();
   page.on("pageerror", (error) => told.errors.push(`${page.url()}: ${error}`));
   page.on("request", (request) => !/^(data|blob):/.test(request.url()) && new URL(request.url()).origin !== own && told.foreign.push(request.url()));

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 
 from sexton.lake.read import PublishedRun
-from sexton.ui.asking import Asked, AskedGroups, AskedOffsets, PageNumber, PageSize, Search
+from sexton.ui.asking import FAR, Asked, AskedGroups, AskedOffsets, PageNumber, PageSize, Search
 from sexton.ui.groups import GroupDetail, Page, find_groups, group_detail
 from sexton.ui.history import Series, Story, series, story
 from sexton.ui.offsets import find_offsets
@@ -55,7 +55,7 @@ def get_group(view: Asked, id: GroupId, topic: Search = "", page: PageNumber = 1
 
 
 @router.get("/group/story")
-def get_story(view: Asked, id: GroupId, before: Annotated[int | None, Query(ge=0)] = None) -> Story:  # noqa: A002
+def get_story(view: Asked, id: GroupId, before: Annotated[int | None, Query(ge=0, le=FAR)] = None) -> Story:  # noqa: A002
     """What runs up to the instant saw happen to a group, the newest first; `before` takes a story's before_ms."""
     runs = [run for run in view.until_now if before is None or run.key.as_of_ms <= before]
     return story(view.store, runs or [view.chosen], id)

@@ -14,10 +14,10 @@ from sexton.ui.view import View
 MOST_ROWS = 200
 """Rows of one page, whoever asks."""
 _LONGEST_TEXT = 32_767  # as long as a group id can be
-_FAR = 2**63 - 1
+FAR = 2**63 - 1
 
 AsOf = Annotated[
-    int | None, Query(ge=0, le=_FAR, description="the newest run at or before this, epoch ms; default: of all")
+    int | None, Query(ge=0, le=FAR, description="the newest run at or before this, epoch ms; default: of all")
 ]
 Cluster = Annotated[
     str | None, Query(max_length=500, description="cluster id; default: the first that there is for who asks")

@@ -69,7 +69,10 @@ def get_ledger(view: Asked) -> list[dict[str, Any]]:
 @api.get("/ledger/{plan_id}")
 def get_ledger_of(view: Asked, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> Page:
     """Every attempt at every item of a plan or restore."""
-    return ledger_of(view.store, view.chosen.key.cluster_id, plan_id, page=page, size=size)
+    found = ledger_of(view.store, view.chosen.key.cluster_id, plan_id, page=page, size=size)
+    if not found.total:
+        raise HTTPException(status_code=404, detail="the ledger has nothing of it")
+    return found
 
 
 def told(line: PlanLine) -> dict[str, Any]:

@@ -21,7 +21,7 @@ down: ## Stop what `make up` started
 	@if [ -x $(PY) ]; then $(PY) -m sexton.local down; fi
 
 test: install lint ## Run everything that CI runs
-	$(PY) -m pytest -q -n 3
+	$(PY) -m pytest -q -n 2
 
 bench: install ## Measure the kernels and the audit on this machine
 	$(PY) -m tests.bench

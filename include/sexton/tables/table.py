@@ -6,6 +6,7 @@ Record formats and what fills a table are not here.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import pyarrow as pa
@@ -45,9 +46,10 @@ class Column:
         return pa.field(self.name, self.type)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """A table: the grain says what one row is, `key` which columns no two rows of a run share."""
+    """A table: the grain says what one row is, `key` which columns no two rows of a run share. Declared once, so equal
+    only to itself."""
 
     name: str
     grain: str
@@ -72,7 +74,12 @@ class Table:
 
     def arrow_schema(self, *, with_run: bool = True) -> pa.Schema:
         """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front."""
-        return pa.schema([column.field for column in (self.all_columns if with_run else self.columns)])
+        return _arrow_schema(self, with_run)
+
+
+@cache
+def _arrow_schema(table: Table, with_run: bool) -> pa.Schema:
+    return pa.schema([column.field for column in (table.all_columns if with_run else table.columns)])
 
 
 RUN_COLUMNS = (

@@ -134,9 +134,11 @@ def test_who_cannot_be_reached_fails_nothing(told, monkeypatch, caplog) -> None:
     config = Settings(home=told.home, notify=["slack:nobody", "smoke:signal", *EVERY])
     use(monkeypatch, config)
     monkeypatch.setenv(
-        "AIRFLOW_CONN_TEAM", json.dumps({"conn_type": "slackwebhook", "password": "http://127.0.0.1:9/x"})
+        "AIRFLOW_CONN_TEAM", json.dumps({"conn_type": "slackwebhook", "password": "http://127.0.0.1:9/services/canary"})
     )
+    caplog.set_level("DEBUG")
     assert raise_alert(context(), severity="warning", message="m") is not None
+    assert "canary" not in caplog.text, "a webhook's address is its secret"
     for name in ("slack:nobody", "smoke:signal", "slack:team"):
         assert f"could not be sent to {name}" in caplog.text
     assert len(told.mails) == 1

@@ -72,6 +72,7 @@ def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
             text=_mrkdwn(message),
             unfurl_links=False,
             timeout=TIMEOUT_S,
+            retry_handlers=[],  # Slack's own write the webhook's whole address to the log, which is its secret
         )
     if sink.kind == "smtp":
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier

@@ -29,9 +29,17 @@ class ApiServer:
     tokens: Mapping[str, str]
     pid: int
 
-    def status(self, path: str, *, token: str | None = None, cookie: str | None = None, method: str = "GET") -> int:
-        """How it answers, to a bearer token, a cookie or neither."""
-        headers = {"Sec-Fetch-Site": "same-origin"}
+    def status(
+        self,
+        path: str,
+        *,
+        token: str | None = None,
+        cookie: str | None = None,
+        method: str = "GET",
+        site: str = "same-origin",
+    ) -> int:
+        """How it answers, to a bearer token, a cookie or neither; asked from a page of that `site`."""
+        headers = {"Sec-Fetch-Site": site}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         if cookie is not None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from sexton.ui.api import MOST_TRANSACTIONS
-from sexton.ui.asking import Asked, AskedGroups, AskedOffsets, PageNumber, Search
+from sexton.ui.asking import FAR, Asked, AskedGroups, AskedOffsets, PageNumber, Search
 from sexton.ui.groups import ONLY, find_groups, group_detail
 from sexton.ui.history import runs_with_checks, story
 from sexton.ui.offsets import FINDINGS, find_offsets
@@ -68,14 +68,14 @@ def show_group(view: Asked, id: Search, topic: Search = "", page: PageNumber = 1
 
 
 @router.get("/group/story")
-def show_story(view: Asked, id: Search, before: Annotated[int, Query(ge=0)]) -> str:  # noqa: A002
+def show_story(view: Asked, id: Search, before: Annotated[int, Query(ge=0, le=FAR)]) -> str:  # noqa: A002
     """An older page of a group's story, put below the one that is there."""
     runs = [run for run in view.until_now if run.key.as_of_ms <= before]
     return render(view, "_story.html", page="groups", group_id=id, story=story(view.store, runs or [view.chosen], id))
 
 
 @router.get("/runs")
-def show_runs(view: Asked, before: Annotated[int | None, Query(ge=0)] = None) -> str:
+def show_runs(view: Asked, before: Annotated[int | None, Query(ge=0, le=FAR)] = None) -> str:
     runs = [run for run in view.own_runs if before is None or run.key.as_of_ms < before]
     shown = runs_with_checks(view.store, runs[-RUNS_A_PAGE:])
     older = runs[-RUNS_A_PAGE].key.as_of_ms if len(runs) > RUNS_A_PAGE else None

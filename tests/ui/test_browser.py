@@ -19,7 +19,7 @@ from tests.ui.api_server import free_port
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over
 
-WIDTHS, THEMES = (1360, 600), ("light", "dark")
+WIDTHS, THEMES = (1280, 390), ("light", "dark")
 CALM = FIRST_MS + HOUR_MS
 """A run without hostile names."""
 PAGES = {

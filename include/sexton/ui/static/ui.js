@@ -154,7 +154,7 @@
       axes: [
         { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => told(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
         // Digits as fine as the steps are: two ticks never read the same.
-        { ...axis, size: 104, values: (_, ticks, __, ___, step) => ticks.map((value) => (step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
+        { ...axis, size: (_, labels) => 16 + 7.4 * Math.max(6, ...(labels ?? []).map((each) => String(each).length)), values: (_, ticks, __, ___, step) => ticks.map((value) => (step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
       ],
       series: [
         { label: labels.time, value: (_, at) => (at === null ? "-" : told(at * 1000)) },

@@ -1,0 +1,52 @@
+"""The dashboard's pictures in docs/images, made again: `python -m tests.ui.shots LAKE [FOLDER]`.
+
+LAKE is one of `tests.ui.generated`; a Chinese font has to be installed. That pages look right in each look, and that
+nothing is wider than its window, is what test_browser.py sees to.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from multiprocessing import Process
+from pathlib import Path
+
+from sexton.settings import PROJECT_ROOT
+from tests.ui import chromium
+from tests.ui.api_server import free_port
+from tests.ui.measure import _get, _wait, serve
+from tests.ui.worlds import PREFIX
+
+SHOTS = {
+    "dashboard-overview": ("/", "light", 1280),
+    "dashboard-group-dark": ("/group?id={group}", "dark", 1280),
+    "dashboard-zh": ("/?lang=zh-CN", "light", 1280),
+    "dashboard-phone-dark": ("/groups?only=due&sort=due", "dark", 390),
+}
+
+
+def main(lake: Path, folder: Path) -> int:
+    port = free_port()
+    server = Process(target=serve, args=(str(lake.absolute()), port), daemon=True)
+    server.start()
+    base = f"http://127.0.0.1:{port}{PREFIX}"
+    try:
+        _wait(f"{base}/static/ui.css")
+        found = json.loads(_get(f"{base}/api/groups?sort=due&only=due&size=1"))
+        group = found["rows"][0]["group_id"]
+        for name, (path, theme, width) in SHOTS.items():
+            with tempfile.TemporaryDirectory() as out:
+                page = {"name": name, "url": base + path.format(group=group), "steps": [{"wait": 1500}]}
+                looked = {"pages": [page], "widths": [width], "themes": [theme], "fullPage": False}
+                chromium.run_script("check.mjs", Path(out), **looked)
+                shutil.copy(Path(out) / f"{name}-{width}-{theme}.png", folder / f"{name}.png")
+    finally:
+        server.terminate()
+        server.join(10)
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else PROJECT_ROOT / "docs" / "images"))

@@ -13,13 +13,20 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.staticfiles import StaticFiles
 
+from sexton.report.collect import summarize
+from sexton.report.page import render_page
+from sexton.report.plan_page import render_plan
+from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
+from tests.report.test_plan_page import content
 from tests.ui import chromium
 from tests.ui.api_server import free_port
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over
 
 WIDTHS, THEMES = (1280, 390), ("light", "dark")
+"""A laptop's and a phone's."""
 CALM = FIRST_MS + HOUR_MS
 """A run without hostile names."""
 PAGES = {
@@ -37,6 +44,8 @@ PAGES = {
     "what-if": "/what-if",
     "chinese": "/?lang=zh-CN",
 }
+FILES = "/files"
+"""Where the pages that are files are served from: report.html of a run and plan.html of a plan."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,8 +56,32 @@ def browser() -> None:
 
 
 @pytest.fixture(scope="module")
-def base(world: WrittenLake) -> Iterator[str]:
-    server = uvicorn.Server(uvicorn.Config(app_over(world), port=(port := free_port()), log_level="error"))
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages that need no server, with something in every part of them, once with tame names and once with hostile."""
+    folder = tmp_path_factory.mktemp("files")
+    for kind, names in {"": ("orders", "billing", "web-shop"), "hostile-": HOSTILE_NAMES[:12]}.items():
+        verdicts = [due(name, number, topic="events") for name in names for number in range(3)]
+        verdicts += [kept(name, 7, "not_due", (1 + 9 * at) * HOUR_MS) for at, name in enumerate(names)]
+        tables = {
+            "groups": [group(name, 4) for name in names],
+            "offset_verdicts": verdicts,
+            "committed_offsets": offsets_of(verdicts),
+            "tombstones": [{"cause": "broker_retention", "record_type": 1} for _ in verdicts[:-3]],
+            "load_profile": [{"log_partition": 0, "records": 900}],
+        }
+        (folder / f"{kind}report.html").write_text(
+            render_page(summarize(write_run_folder(folder / f"{kind}run", tables))), encoding="utf-8"
+        )
+        plan = content(dict.fromkeys(names, 3), deleted=names[:1], topic=names[0], warnings=[f"{names[0]} is held"])
+        (folder / f"{kind}plan-page.html").write_bytes(render_plan(plan))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(world: WrittenLake, files: Path) -> Iterator[str]:
+    app = app_over(world)
+    app.mount(FILES, StaticFiles(directory=files))
+    server = uvicorn.Server(uvicorn.Config(app, port=(port := free_port()), log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -68,8 +101,13 @@ def look(folder: Path, pages: list[dict[str, Any]], **options: Any) -> list[dict
 def test_every_page_at_two_widths_light_and_dark(base: str, tmp_path: Path) -> None:
     folder = Path(os.environ.get("SEXTON_SHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    looks = look(folder, [{"name": name, "url": base + path} for name, path in PAGES.items()])
-    assert len(looks) == len(PAGES) * len(WIDTHS) * len(THEMES)
+    pages = [{"name": name, "url": base + path} for name, path in PAGES.items()]
+    pages += [
+        {"name": name, "url": f"{base.removesuffix(PREFIX)}{FILES}/{name}.html"}
+        for name in ("report", "plan-page", "hostile-report", "hostile-plan-page")
+    ]
+    looks = look(folder, pages)
+    assert len(looks) == len(pages) * len(WIDTHS) * len(THEMES)
     for found in looks:
         where = f"{found['name']} {found['width']} {found['theme']}"
         assert found["status"] == 200, where

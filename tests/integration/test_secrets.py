@@ -1,0 +1,205 @@
+"""The scheduled pipeline with secrets wherever it takes some: whatever it leaves behind is searched for them.
+
+Searched are the tasks' logs and Airflow's database (XCom, rendered fields), run folder, archive and lake, Spark's event
+logs, alerts and the arguments of every process that ran meanwhile: once with a login that is right, once with a wrong
+one.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from sexton.java import JavaHome
+from sexton.kafka import jars
+from sexton.kafka.session import ClusterSession
+from sexton.settings import PROJECT_ROOT, settings
+from tests.integration.secure_broker import PASSWORDS, READER, SecureCluster, secure_cluster
+from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, admin_of, commit_both, until
+from tests.integration.test_admin import wait_for_coordinators
+
+pytestmark = pytest.mark.timeout(900)
+KINDS = (
+    *("wrong password", "sasl.password", "ssl.key.password", "oauth secret", "oauth secret of librdkafka", "extension"),
+    *("connection password", "slack", "smtp", "apprise", "s3 secret", "s3 token", "catalog password", "catalog token"),
+    *("environment", "proxy", "fernet", "jwt", "spark", "git"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
+) -> Iterator[SecureCluster]:
+    with secure_cluster(tmp_path_factory.mktemp("secure"), java=java, jars=kafka_jars) as found:
+        everything = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{READER}", "*", does, AclPermissionType.ALLOW)
+            for kind, name, does in (
+                (ResourceType.TOPIC, "*", AclOperation.READ),
+                (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
+                (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+                (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+            )
+        ]
+        admin = admin_of(found)
+        for made in admin.create_topics([NewTopic(OWN_TOPIC, 1, 1), NewTopic(OTHER_TOPIC, 1, 1)]).values():
+            made.result(60)
+        for made in admin.create_acls(everything).values():
+            made.result(60)
+        with ClusterSession(found.all_powerful) as session:
+            wait_for_coordinators(session)
+            until(lambda: set(commit_both(session, "a-group").values()) == {None})
+        yield found
+
+
+@dataclass
+class Seen:
+    """What was found where, by the kind of the secret."""
+
+    canaries: Mapping[str, str]
+    found: list[str] = field(default_factory=list)
+    searched_bytes: int = 0
+
+    def search(self, data: bytes, where: object) -> None:
+        self.searched_bytes += len(data)
+        self.found += [f"{kind} in {where}" for kind, canary in self.canaries.items() if canary.encode() in data]
+
+    @contextmanager
+    def watching_arguments(self) -> Iterator[None]:
+        """Look at what `ps` would show, as often as can be."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.05):
+                for path in Path("/proc").glob("[0-9]*/cmdline"):
+                    try:
+                        self.search(path.read_bytes(), f"arguments of {path.parent.name}")
+                    except OSError:
+                        continue
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        yield
+        done.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize("login", ["right", "wrong"])
+def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login: str, tmp_path: Path) -> None:
+    canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}
+    seen = Seen({**canaries, "password": PASSWORDS[READER]})
+    environment = environment_of(cluster, java, canaries, tmp_path, is_right=login == "right")
+    airflow = str(Path(sys.executable).parent / "airflow")
+    subprocess.run([airflow, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=300)
+    asked = json.dumps({"as_of": str(time.time_ns() // 1_000_000)})
+    with seen.watching_arguments():
+        done = subprocess.run(
+            [airflow, "dags", "test", "offset_retention", "--conf", asked],
+            env=environment, capture_output=True, cwd=PROJECT_ROOT, timeout=800, check=False,
+        )  # fmt: skip
+    seen.search(done.stdout + done.stderr, "output")
+    said = (done.stdout + done.stderr)[-3_000:].decode()
+    states = task_states(tmp_path / "airflow" / "airflow.db")
+    assert states["publish_tables"] == ("success" if login == "right" else "upstream_failed"), said
+    assert states["snapshot_log"] == ("success" if login == "right" else "failed"), said
+    for path in tmp_path.rglob("*"):
+        is_given = path.is_symlink() or path.name in ("airflow.cfg", "simple_auth_manager_passwords.json.generated")
+        if path.is_file() and not is_given:
+            seen.search(path.read_bytes(), path.relative_to(tmp_path))
+    for name in subprocess.check_output(["git", "ls-files", "-om", "--exclude-standard"], cwd=PROJECT_ROOT).split():
+        if (file := PROJECT_ROOT / name.decode()).is_file():
+            seen.search(file.read_bytes(), file)
+    assert seen.found == []
+    assert (tmp_path / "events").exists()
+    assert len(list((tmp_path / "var" / "alerts").glob("*.json"))) >= (0 if login == "right" else 1)
+
+
+def task_states(database: Path) -> dict[str, str]:
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM rendered_task_instance_fields").fetchone()[0]
+        return dict(connection.execute("SELECT task_id, state FROM task_instance"))
+
+
+def environment_of(
+    cluster: SecureCluster, java: JavaHome, c: Mapping[str, str], home: Path, *, is_right: bool
+) -> dict[str, str]:
+    """A deployment of everything that takes a secret."""
+    for name in ("dags", "spark_jobs", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+    (home / "events").mkdir()
+    conf = home / "spark-conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.dir {(home / 'events').as_uri()}\n"
+    )
+    extra = cluster.properties(READER) | {
+        "sasl.password": c["sasl.password"],
+        "ssl.key.password": c["ssl.key.password"],
+        "sasl.oauthbearer.client.credentials.client.secret": c["oauth secret"],
+        "sasl.oauthbearer.client.secret": c["oauth secret of librdkafka"],
+        "sasl.oauthbearer.extensions": f"key={c['extension']}",
+    }
+    if not is_right:
+        extra["sasl.jaas.config"] = extra["sasl.jaas.config"].replace(PASSWORDS[READER], c["wrong password"])
+    kafka = {"conn_type": "kafka", "login": "somebody", "password": c["connection password"], "extra": extra}
+    slack = {"conn_type": "slackwebhook", "password": f"http://127.0.0.1:9/services/{c['slack']}"}
+    smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": 9, "login": "u", "password": c["smtp"]}
+    smtp["extra"] = {"retry_limit": 0, "timeout": 1, "from_email": "a@x.org"}
+    apprise = {"conn_type": "apprise", "extra": {"config": {"path": f"json://u:{c['apprise']}@127.0.0.1:9/x"}}}
+    lake = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{home / 'catalog.db'}",
+        "warehouse": str(home / "warehouse"),
+        "jdbc.password": c["catalog password"],
+        "token": c["catalog token"],
+        "s3.secret-access-key": c["s3 secret"],
+    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON", "AWS"))}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PROJECT_ROOT),
+        "JAVA_HOME": str(java.home),
+        "AIRFLOW_HOME": str(home / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+        "AIRFLOW__CORE__FERNET_KEY": "",
+        "AIRFLOW__API__SECRET_KEY": c["fernet"],
+        "AIRFLOW__API_AUTH__JWT_SECRET": c["jwt"],
+        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(kafka),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "AIRFLOW_CONN_TEAM": json.dumps(slack),
+        "AIRFLOW_CONN_MAIL": json.dumps(smtp),
+        "AIRFLOW_CONN_PAGER": json.dumps(apprise),
+        "SEXTON_NOTIFY": json.dumps(["slack:team", "smtp:mail:a@x.org", "apprise:pager"]),
+        "SEXTON_NOTIFY_DETAILS": "true",
+        "SEXTON_HOME": str(home),
+        "SEXTON_SETTLE_MS": "500",
+        "SEXTON_SPARK_JARS": ",".join(map(str, jars.ensure(settings().cache, "spark"))),
+        "SEXTON_CATALOG_PROPERTIES": json.dumps(lake),
+        "SPARK_CONF_DIR": str(conf),
+        "AWS_SECRET_ACCESS_KEY": c["s3 secret"],
+        "AWS_SESSION_TOKEN": c["s3 token"],
+        "SOMETHING_PASSWORD": c["environment"],
+        "HTTPS_PROXY": f"http://u:{c['proxy']}@127.0.0.1:9",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "SPARK_SOMETHING_SECRET": c["spark"],
+        "GIT_ASKPASS": c["git"],
+    }

@@ -146,24 +146,29 @@ class _Run:
         for key, offsets in self._by("offset_verdicts", "policy_verdict", "count(policy_verdict)").items():
             if offsets:
                 yield "offsets_by_policy", key, offsets
-        for hours in WITHIN_HOURS:
-            until_ms = self._run.key.as_of_ms + hours * HOUR_MS
-            due = f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {until_ms})"
-            yield "offsets_due_within", (str(hours),), self._one("offset_verdicts", due)
+        untils_ms = [self._run.key.as_of_ms + hours * HOUR_MS for hours in WITHIN_HOURS]
+        due = [f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {at_ms})" for at_ms in untils_ms]
+        for hours, offsets in zip(WITHIN_HOURS, self._all("offset_verdicts", *due), strict=True):
+            yield "offsets_due_within", (str(hours),), offsets
         orphans = self._by("offset_verdicts", "orphan", "count(orphan)")
         for why in ORPHANS:
             yield "offsets_orphaned", (why,), orphans.get((why,), 0)
-        yield "offsets_pending", (), self._one("pending_offsets", "count(*)")
-        yield "planned_tombstones", (), self._one("tombstones", "count(*)")
+        yield "offsets_pending", (), self._count("pending_offsets")
+        yield "planned_tombstones", (), self._count("tombstones")
 
     def _log(self) -> Iterator[Value]:
-        yield "open_transactions", (), self._one("open_transactions", "count(*)")
-        yield "undecodable_records", (), self._one("undecodable_records", "count(*)")
-        yield "log_size_bytes", (), self._one("load_profile", "coalesce(sum(bytes), 0)")
-        yield "log_records", (), self._one("load_profile", "coalesce(sum(records), 0)")
-        for load, condition in (("fine", "NOT load_would_fail"), ("would_fail", "load_would_fail")):
-            yield "log_partitions", (load,), self._one("load_profile", f"count(*) FILTER ({condition})")
-        yield "log_slowest_load_seconds", (), self._one("load_profile", "coalesce(max(predicted_load_ms), 0)") / 1000
+        yield "open_transactions", (), self._count("open_transactions")
+        yield "undecodable_records", (), self._count("undecodable_records")
+        size, records, slowest_ms, fine, would_fail = self._all(
+            "load_profile",
+            *("coalesce(sum(bytes), 0)", "coalesce(sum(records), 0)", "coalesce(max(predicted_load_ms), 0)"),
+            *("count(*) FILTER (NOT load_would_fail)", "count(*) FILTER (load_would_fail)"),
+        )
+        yield "log_size_bytes", (), size
+        yield "log_records", (), records
+        yield "log_partitions", ("fine",), fine
+        yield "log_partitions", ("would_fail",), would_fail
+        yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
         """A number by labels."""
@@ -173,10 +178,14 @@ class _Run:
         )
         return {tuple(str(told) for name, told in row.items() if name != "value"): row["value"] for row in rows}
 
-    def _one(self, table: str, value: str) -> float:
-        return float(
-            self._store.rows(f"SELECT {value} AS value FROM {self._store.table(self._run, table)}")[0]["value"]
-        )
+    def _count(self, table: str) -> float:
+        return self._all(table, "count(*)")[0]
+
+    def _all(self, table: str, *values: str) -> list[float]:
+        """Numbers about all of a table, in one look at it."""
+        told = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
+        (row,) = self._store.rows(f"SELECT {told} FROM {self._store.table(self._run, table)}")
+        return list(row.values())
 
 
 class _Collected:

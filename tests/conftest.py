@@ -41,10 +41,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(0))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    terminalreporter.write_line(f"faults: random seed {config.stash[SEED]}")
-    for reports in terminalreporter.stats.values():
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell what the faults have counted, once, before the failures: the last lines are theirs."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    reporter.write_line("")
+    reporter.write_line(f"faults: random seed {session.config.stash[SEED]}")
+    for reports in reporter.stats.values():
         for report in reports:
             if getattr(report, "when", None) == "call":
                 for _, line in [one for one in report.user_properties if one[0] == TOLD]:
-                    terminalreporter.write_line(f"faults: {report.nodeid.rpartition('::')[2]}: {line}")
+                    reporter.write_line(f"faults: {report.nodeid.rpartition('::')[2]}: {line}")

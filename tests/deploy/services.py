@@ -5,7 +5,6 @@ twice, Kafka is the embedded broker, Postgres the one of a wheel, and the object
 who one is. A process gets the variables of its service and nothing of the caller's environment.
 """
 
-import logging
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from moto.server import ThreadedMotoServer
 
 from sexton.java import find_java
 from sexton.kafka import jars
@@ -26,6 +24,7 @@ from sexton.local.processes import Patience, Processes
 from sexton.settings import settings, variable
 from tests.deploy.compose import ROOT, SERVICES, environment
 from tests.deploy.databases import make_databases
+from tests.object_store import running_object_store
 from tests.postgres import running_postgres
 
 WORKERS = ("spark-worker-1", "spark-worker-2")
@@ -191,15 +190,12 @@ def running_services(
         (folder / name).mkdir(parents=True)
     with ExitStack() as stack:
         postgres = stack.enter_context(running_postgres())
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else moto's server has a line to say for each request
-        store = ThreadedMotoServer(port=0, verbose=False)
-        store.start()
-        stack.callback(store.stop)
+        store = stack.enter_context(running_object_store())
         ports = Ports(
             airflow=free_port(),
             kafka=free_port(),
             postgres=postgres.port,
-            object_store=store.get_host_and_port()[1],
+            object_store=int(store.rpartition(":")[2]),
             spark_master=free_port(),
             master_page=free_port(),
             worker_pages={name: free_port() for name in WORKERS},

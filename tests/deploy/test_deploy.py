@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs as pafs
 
 from sexton.airflow.pools import POOLS
@@ -23,6 +22,7 @@ from sexton.settings import environment
 from tests.deploy.compose import ROOT, SERVICES
 from tests.deploy.compose import environment as environment_of
 from tests.deploy.databases import make_databases
+from tests.object_store import running_object_store
 from tests.postgres import Postgres, running_postgres
 
 AIRFLOW_FILES = {
@@ -76,11 +76,8 @@ def store(monkeypatch: pytest.MonkeyPatch, secrets: Path) -> Iterator[str]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(secrets / "airflow" / "aws_credentials"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield environment_of("init")["SEXTON_ARCHIVE"].replace("object-store:8333", f"{host}:{port}")
-    server.stop()
+    with running_object_store() as address:
+        yield environment_of("init")["SEXTON_ARCHIVE"].replace("object-store:8333", address)
 
 
 def read(folder: Path) -> dict[str, str]:

@@ -32,6 +32,7 @@ from sexton.stages.replay_groups import ReplayRequest, now_ms
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.spark import Engine
+from tests.airflow.parking import has_parked
 
 APPLY, RESTORE = "apply_tombstones", "restore_offsets"
 USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
@@ -41,7 +42,6 @@ CANARY = "canary-that-nobody-may-read"
 SILENCE_HOURS = 0.07  # 252 s, in which every test that answers has to
 RETENTION_MS = 60_000
 PATIENCE_S = 300
-PARKING_S = 5
 
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
 
@@ -97,8 +97,7 @@ class Run:
 
     def wait_until_it_asks(self) -> dict[str, Any]:
         wait_for(lambda: self.states()["approve"] == "awaiting_input", self.log)
-        # Airflow takes a task that is answered before its scheduler has seen it park for one that died, and asks again.
-        time.sleep(PARKING_S)
+        wait_for(lambda: has_parked(self._system.config.var / "log" / "airflow-scheduler.log", self.run_id), self.log)
         return self.api.question(self.dag_id, self.run_id, "approve")
 
     def answer(self, option: str, *, by: str) -> None:

@@ -305,7 +305,9 @@ def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: P
     if lacking := chromium.missing():
         pytest.skip(lacking)
     users = {who: {"user": name, "password": password_of(ran.services, name)} for who, name in PEOPLE.items()}
-    told = chromium.run_script("path.mjs", tmp_path, url=ran.services.url, minutes=TRIED_MINUTES, **users)
+    asked = {"url": ran.services.url, "minutes": TRIED_MINUTES, **users}
+    scheduler_log = str(ran.services.log("airflow-scheduler"))
+    told = chromium.run_script("path.mjs", tmp_path, schedulerLog=scheduler_log, **asked)
     assert (told["errors"], told["foreign"]) == ([], [])
     assert told["next"] == NEXT
     assert told["offsets"] == len([place for place in ran.committed if place[0] == NEXT])

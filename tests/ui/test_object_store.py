@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from sexton.lake.catalog import Lake, open_lake, reader_properties
 from sexton.ui.groups import GroupQuery, find_groups
 from sexton.ui.store import Store
+from tests.object_store import running_object_store
 from tests.ui.lakes import create_table
 from tests.ui.worlds import FIRST_MS
 
@@ -18,21 +18,18 @@ from tests.ui.worlds import FIRST_MS
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     for name, value in {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "NO_PROXY": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    properties = {
-        "type": "jdbc",
-        "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}",
-        "warehouse": "s3://keep/warehouse",
-        "s3.endpoint": f"http://{host}:{port}",
-        "s3.access-key-id": "k",
-        "s3.secret-access-key": "s",
-        "s3.region": "us-east-1",
-    }
-    make_bucket(properties)
-    yield replace(open_lake(properties), name="lake")
-    server.stop()
+    with running_object_store() as address:
+        properties = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}",
+            "warehouse": "s3://keep/warehouse",
+            "s3.endpoint": f"http://{address}",
+            "s3.access-key-id": "k",
+            "s3.secret-access-key": "s",
+            "s3.region": "us-east-1",
+        }
+        make_bucket(properties)
+        yield replace(open_lake(properties), name="lake")
 
 
 def make_bucket(properties: dict[str, str]) -> None:

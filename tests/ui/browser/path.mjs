@@ -1,14 +1,13 @@
 // A person's path, in headless Chromium: from Airflow's menu to the group that loses offsets next, its story, what-if,
 // a plan and the form that asks to apply it; then, as somebody else, to the approval, and to what came of it.
 //
-// node path.mjs CONFIG.json, where CONFIG is {chromium, out, url, minutes, asks: {user, password}, approves: {...}}.
+// node path.mjs CONFIG.json, where CONFIG is {chromium, out, url, minutes, schedulerLog,
+// asks: {user, password}, approves: {...}}.
 // Told as JSON: what was read on the way. Screenshots of each stop go to `out`.
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
 const PATIENCE_MS = 180_000;
-// Airflow takes a task that is answered before its scheduler has seen it park for one that died, and asks again.
-const PARKING_MS = 6_000;
 
 const config = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const browser = await chromium.launch({ executablePath: config.chromium, args: ["--no-sandbox"] });
@@ -86,6 +85,12 @@ const asksFor = async (page) => {
   told.run = decodeURIComponent(new URL(page.url()).pathname.split("/").pop());
 };
 
+// As tests/airflow/parking.py tells: what is answered before the scheduler has heard that it asks, asks again.
+const hasParked = (run) =>
+  readFileSync(config.schedulerLog, "utf8")
+    .split("\n")
+    .some((line) => line.includes("event with state success") && line.includes(`task_id='approve', run_id='${run}'`));
+
 const approves = async (page) => {
   const frame = await dashboard(page);
   await newestPlan(frame);
@@ -97,7 +102,7 @@ const approves = async (page) => {
     if (!(await question.first().isVisible())) await page.reload({ waitUntil: "networkidle" });
   }
   told.question = await question.first().innerText();
-  await page.waitForTimeout(PARKING_MS);
+  while (!hasParked(told.run)) await page.waitForTimeout(1_000);
   const approve = page.getByRole("button", { name: "Approve" });
   await approve.scrollIntoViewIfNeeded();
   await shot(page, "approval");

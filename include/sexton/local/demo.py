@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.markup import escape
@@ -23,7 +23,7 @@ from sexton.errors import SetupError, SextonError
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import SIMPLE_GROUPS, drive
+from sexton.local.workload import SIMPLE_GROUPS, commit_offsets, drive
 from sexton.report import read_summary
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
@@ -31,7 +31,6 @@ from sexton.settings import Settings
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "600000"}
 RETENTION_S = 60
 LATE_GROUPS = 4
-CLIENT_TIMEOUT_S = 15
 DUE_MARGIN_S = 3
 RUN_TIMEOUT_S = 900
 POLL_S = 0.5
@@ -108,9 +107,7 @@ def _commit_again(clients: ClientConfig) -> None:
     """Some groups commit once more, so that not everything is due: these expire a minute later."""
     admin = AdminClient({**clients.for_confluent(), "log_level": 0})
     for group_id in SIMPLE_GROUPS[:LATE_GROUPS]:
-        offsets = [TopicPartition("orders", 0, 1)]
-        for future in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]).values():
-            future.result(CLIENT_TIMEOUT_S)
+        commit_offsets(admin, group_id, [TopicPartition("orders", 0, 1)])
 
 
 def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:

@@ -54,7 +54,8 @@ PINNED_GROUP = "pinned-by-transaction"
 LEFT_BEHIND = {"orphaned-by-deletion": "doomed", "stale-topic-id": "reborn"}
 """Groups by the topic, deleted later, that they committed to."""
 METADATA = ("", "", "", "node-7", "реплика-é中😀", '{"offset": 1, "note": "</script>"}')
-TIMEOUT_S = 15
+TIMEOUT_S = 30
+ANSWER_S = 3
 TRANSACTION_TIMEOUT_MS = 900_000
 QUIET = {"log_level": 0}
 PASSING = (
@@ -62,6 +63,7 @@ PASSING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
+    KafkaError._TIMED_OUT,
 )
 
 Say = Callable[[str], None]
@@ -333,14 +335,25 @@ def commit_offsets(admin: AdminClient, group_id: str, offsets: list[TopicPartiti
     A broker that has just started, or has just been told of a new topic, refuses commits for a moment.
     """
     deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        (answer,) = _wait(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, offsets)]))
-        errors = [partition.error for partition in answer.topic_partitions if partition.error]
-        if not errors:
-            return
-        if errors[0].code() not in PASSING or time.monotonic() > deadline:
-            raise KafkaException(errors[0])
+    while error := _refusal(admin, group_id, offsets):
+        if error.code() not in PASSING or time.monotonic() > deadline:
+            raise KafkaException(error)
         time.sleep(0.05)
+
+
+def _refusal(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -> KafkaError | None:
+    """Why a commit was not done; None when it was.
+
+    Of a broker that is still making its offsets topic, librdkafka now and then gets no answer until its time is out:
+    that is short here, and it is asked again.
+    """
+    asked = [ConsumerGroupTopicPartitions(group_id, offsets)]
+    try:
+        (answer,) = _wait(admin.alter_consumer_group_offsets(asked, request_timeout=ANSWER_S))
+    except KafkaException as error:
+        refused: KafkaError = error.args[0]
+        return refused
+    return next((partition.error for partition in answer.topic_partitions if partition.error), None)
 
 
 def _abort(producer: Producer) -> None:

@@ -8,7 +8,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 from random import Random
@@ -41,6 +40,7 @@ from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.logs import FIXED_SEED
 from tests.faults.names import hostile_names
+from tests.html import Html
 from tests.report.run_folder import due, group, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.strategies import BASE_MS
@@ -86,40 +86,6 @@ def some(world: Hostile, full: bool) -> list[str]:
 
 
 # --- what a sink may show
-
-
-class Html(HTMLParser):
-    """Tags and attributes, titles and links, and the text of every code span."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.titles: set[str] = set()
-        self.links: set[str] = set()
-        self.codes: list[str] = []
-        self._is_code = False
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.titles |= {value or "" for name, value in attrs if name == "title"}
-        self.links |= {value or "" for name, value in attrs if name in ("href", "src", "action")}
-        if tag == "code":
-            self._is_code = True
-            self.codes.append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_code = self._is_code and tag != "code"
-
-    def handle_data(self, data: str) -> None:
-        if self._is_code:
-            self.codes[-1] += data
 
 
 def unseen(text: str) -> list[str]:
@@ -200,7 +166,7 @@ def report_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
         run = {"warnings": names, "source": names[0], "cluster_id": names[-1]}
         folder = write_run_folder(world.root / "reports" / str(number), tables, has_topics=True, **run)
         titles = as_html(render_page(summarize(folder))).titles
-        assert {visible(name) for name in names} <= titles
+        assert {visible(name) for name in names} <= set(titles)
 
 
 def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
@@ -208,7 +174,7 @@ def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
     for number in range(0, len(world.texts), A_PAGE):
         names = world.texts[number : number + A_PAGE]
         found = content(dict.fromkeys(names, 1), topic=names[0], warnings=names, over_limits=names[:1])
-        assert {visible(name) for name in names} <= as_html(render_plan(found).decode()).titles
+        assert {visible(name) for name in names} <= set(as_html(render_plan(found).decode()).titles)
 
 
 def dashboard_lists(world: Hostile, client: TestClient, some: list[str]) -> None:

@@ -1,7 +1,6 @@
 """What an approver reads: what has to be there is there, and a hostile name is nothing but a name in any sink."""
 
 import string
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, 
 from sexton.stages.plans.record import Losses, Plan
 from sexton.stages.restore.keep import RestorePlan
 from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
+from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.report.test_plan_page import PLAN_ID, content
 
@@ -48,32 +48,6 @@ PROBES = [
 NAMES = (*HOSTILE_NAMES, *MORE_HOSTILE, *PROBES)
 
 
-class Html(HTMLParser):
-    """Tags, attributes and the text of every code span."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str | None]] = []
-        self.codes: list[str] = []
-        self._is_code = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += attrs
-        if tag == "code":
-            self._is_code = True
-            self.codes.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_code = self._is_code and tag != "code"
-
-    def handle_data(self, data: str) -> None:
-        if self._is_code:
-            self.codes[-1] += data
-
-
 def rendered(markdown: str) -> Html:
     """As GitHub's Markdown, which Airflow shows: with tables, strikethrough, bare links and raw HTML."""
     return Html(MarkdownIt("gfm-like", {"html": True}).render(markdown))
@@ -102,7 +76,7 @@ def assert_harmless(text: str) -> list[str]:
     """Its code spans."""
     page = rendered(text)
     assert page.tags <= OURS
-    assert page.attributes == []
+    assert page.attributes == set()
     assert not set("<>&{}\\") & set(text)
     assert Environment().from_string(text).render() == text.removesuffix("\n")
     text.encode("utf-8")

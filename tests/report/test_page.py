@@ -2,7 +2,6 @@
 
 import re
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from sexton.report.collect import summarize
 from sexton.report.names import short, visible
 from sexton.report.page import LOG_PARTITIONS_SHOWN, render_page
+from tests.html import Html
 from tests.report.run_folder import (
     AS_OF_MS,
     DAY_MS,
@@ -35,37 +35,6 @@ ATTRIBUTES = """
     lang charset name content http-equiv class title role aria-label viewbox preserveaspectratio width height x y x1 x2
     y1 y2 text-anchor tabindex
 """
-
-
-class Page(HTMLParser):
-    """Every tag, attribute and text of a page; and the shape of its tree."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-        self.titles: list[str] = []
-        self.open: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-        self.titles += [value or "" for name, value in attrs if name == "title"]
-        if tag not in ("meta", "br", "rect", "line"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in ("rect", "line"):
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def everywhere(name: str, root: Path) -> str:
@@ -110,10 +79,9 @@ def everywhere(name: str, root: Path) -> str:
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:24]))
 def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
     html = everywhere(name, tmp_path)
-    page = Page(html)
+    page = Html(html)
     assert page.tags <= set(TAGS.split())
     assert page.attributes <= set(ATTRIBUTES.split())
-    assert page.open == []
     assert html.isprintable() or not re.search(
         r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]", html
     )
@@ -135,24 +103,20 @@ def test_a_template_in_a_name_is_not_run(tmp_path: Path) -> None:
 
 
 def test_an_empty_run_is_a_page(tmp_path: Path) -> None:
-    page = Page(render_page(summarize(write_run_folder(tmp_path))))
-    text = " ".join(page.texts)
+    text = Html(render_page(summarize(write_run_folder(tmp_path)))).text
     assert "There are no groups." in text
     assert "Nothing is planned." in text
     assert "No live offset has a date to expire on." in text
-    assert page.open == []
 
 
 def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
-    page = Page(
-        render_page(summarize(write_run_folder(tmp_path, {"offset_verdicts": JUDGED}, policy=POLICY.canonical)))
-    )
-    text = " ".join(" ".join(page.texts).split())
+    run = write_run_folder(tmp_path, {"offset_verdicts": JUDGED}, policy=POLICY.canonical)
+    text = Html(render_page(summarize(run))).text
     assert "2 offsets to expire, 1 held, 2 kept, 1 of these because no rule speaks of them." in text
     assert "ci rule build 2 2 1 0 builds are short OPS-1" in text
     assert "litigation hold legal 1 0 0 1 LEG-17" in text
     assert POLICY.sha256 in text
-    without = Page(render_page(summarize(write_run_folder(tmp_path / "without", {"offset_verdicts": JUDGED}))))
+    without = Html(render_page(summarize(write_run_folder(tmp_path / "without", {"offset_verdicts": JUDGED}))))
     assert "The policy" not in without.texts
 
 
@@ -164,7 +128,7 @@ def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
         "open_transactions": [{"producer_id": 7, "group_ids": ["g"]}],
     }
     told = {"has_topics": True, "sees_all_topics": True}
-    text = " ".join(Page(render_page(summarize(write_run_folder(tmp_path / "odd", tables, **told)))).texts)
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "odd", tables, **told)))).text
     for words in (
         "1 offset about nothing that the cluster had",
         "the topic has no such partition",
@@ -173,7 +137,7 @@ def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
         "They pin 1 committed offset, 0 of which would be due.",
     ):
         assert words in text
-    nobody = " ".join(Page(render_page(summarize(write_run_folder(tmp_path / "none", has_topics=True)))).texts)
+    nobody = Html(render_page(summarize(write_run_folder(tmp_path / "none", has_topics=True)))).text
     assert "so none is called gone" in nobody
 
 

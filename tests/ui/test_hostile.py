@@ -3,7 +3,6 @@
 import json
 import random
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sexton.report.names import visible
+from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.worlds import PLAN_IDS, PREFIX, app_over, client_of, write_world
 
@@ -36,32 +36,11 @@ TAGS = set(
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
 
 
-class Page(HTMLParser):
-    """Tags, attributes and links of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.links: set[str] = set()
-        self.titles: set[str] = set()
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-        for name, value in attrs:
-            if name in ("href", "src", "action", "hx-get", "hx-post"):
-                self.links.add(value or "")
-            if name == "title":
-                self.titles.add(value or "")
-
-
-def told(client: TestClient, path: str, **query: str) -> Page:
+def told(client: TestClient, path: str, **query: str) -> Html:
     answer = client.get(PREFIX + path, params=query or None)
     assert answer.status_code == 200, answer.text[:300]
     assert not UNSEEN.search(answer.text)
-    page = Page(answer.text)
+    page = Html(answer.text)
     assert page.tags <= TAGS
     assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
     assert all(link.startswith((f"{PREFIX}/", "#", "/dags/apply_tombstones")) for link in page.links)
@@ -96,7 +75,7 @@ def test_what_is_typed_comes_back_as_text(client: TestClient, name: str) -> None
         return
     answer = client.get(f"{PREFIX}/offsets", params={"group": name, "topic": name})
     assert answer.status_code == 200
-    page = Page(answer.text)
+    page = Html(answer.text)
     assert page.tags <= TAGS
     assert not [attribute for attribute in page.attributes if attribute.startswith("on")]
 

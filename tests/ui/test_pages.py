@@ -1,13 +1,13 @@
 """Pages tell what was published, in two languages, and their JSON tells the same."""
 
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from sexton.ui.app import HEADERS
+from tests.html import Html
 from tests.ui.lakes import WrittenLake, lake_at
 from tests.ui.worlds import (
     DYING,
@@ -42,21 +42,6 @@ PUBLISHED = FIRST_MS + HOUR_MS
 """A run before that with the hostile names."""
 
 
-class Text(HTMLParser):
-    """What a page says, without its tags."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.feed(html)
-
-    def handle_data(self, data: str) -> None:
-        self.found.append(data)
-
-    def __str__(self) -> str:
-        return " ".join(" ".join(self.found).split())
-
-
 def page(client: TestClient, path: str, **query: Any) -> str:
     answer = client.get(PREFIX + path, params=query)
     assert answer.status_code == 200, answer.text
@@ -64,7 +49,7 @@ def page(client: TestClient, path: str, **query: Any) -> str:
 
 
 def text(client: TestClient, path: str, **query: Any) -> str:
-    return str(Text(page(client, path, **{"as_of": PUBLISHED, **query})))
+    return Html(page(client, path, **{"as_of": PUBLISHED, **query})).text
 
 
 def data(client: TestClient, path: str, **query: Any) -> Any:

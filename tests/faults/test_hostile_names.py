@@ -6,6 +6,7 @@ log had broken UTF-8: as Java reads it). What a sink may show is told here, not 
 
 import json
 import re
+import shutil
 import unicodedata
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -35,7 +36,11 @@ from sexton.report.page import render_page
 from sexton.report.plan_page import render_plan
 from sexton.report.terminal import print_summary
 from sexton.settings import PROJECT_ROOT
+from sexton.stages import validate_tables
 from sexton.stages.restore.keep import read_restore
+from sexton.stages.run import RunFolder
+from sexton.stages.spark import Engine
+from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.logs import FIXED_SEED
@@ -167,6 +172,19 @@ def report_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
         folder = write_run_folder(world.root / "reports" / str(number), tables, has_topics=True, **run)
         titles = as_html(render_page(summarize(folder))).titles
         assert {visible(name) for name in names} <= set(titles)
+
+
+def data_docs(world: Hostile, client: TestClient, some: list[str]) -> None:
+    """Great Expectations is given counts: its pages, which escape as it likes, have no name to show."""
+    folder = RunFolder(shutil.copytree(world.run, world.root / "checked"))
+    with Engine("names", quiet=True) as engine:
+        validate_tables.run(engine, folder, lake=False)
+    told = [page.read_text("utf-8") for page in (folder.root / "dq").rglob("*.html")]
+    assert len(told) > len(SNAPSHOT_TABLES)
+    assert any("group_id" in page for page in told)
+    for words in ("alert(1)", "DROP TABLE", "evil.example", "error: forged", "7 * 7", "etc/passwd"):
+        assert any(words in name for name in world.texts)
+        assert not any(words in page for page in told), words
 
 
 def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
@@ -388,6 +406,7 @@ def machine_output(world: Hostile, client: TestClient, some: list[str]) -> None:
 
 SINKS: dict[str, Callable[[Hostile, TestClient, list[str]], None]] = {
     "report.html": report_pages,
+    "Data Docs": data_docs,
     "plan.html": plan_pages,
     "dashboard: lists and links": dashboard_lists,
     "dashboard: one group, one plan": dashboard_groups,

@@ -39,7 +39,7 @@ USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
 HOSTILE = "<img src=x onerror=alert(1)> {{ 7*7 }} `x` [y](http://evil)"
 GROUPS = ("billing", "web", HOSTILE)
 CANARY = "canary-that-nobody-may-read"
-SILENCE_HOURS = 0.07  # 252 s, in which every test that answers has to
+SILENCE_HOURS = 0.04  # 144 s, in which every test that answers has to, from the question on
 RETENTION_MS = 60_000
 PATIENCE_S = 300
 

@@ -52,9 +52,10 @@ def questions(chance: random.Random, groups: list[str], runs: int) -> Iterator[t
         ("log partitions", f"/log?{at}"),
         ("checks", f"/checks?{at}"),
         ("plans", f"/plans?{at}"),
+        ("metrics", "/metrics"),
     ):
         yield kind, path
-        if not path.startswith("/api") and kind not in ("group",):
+        if not path.startswith("/api") and kind not in ("group", "metrics"):
             other = {"/?": "/api/overview?"}.get(path[:2], f"/api{path}")
             yield f"{kind} (API)", other
 

@@ -168,5 +168,5 @@ def test_a_broker_that_stops_in_its_tracks(
                 time.sleep(0.2)
         else:
             pytest.fail("the session does not recover")
-    assert longest < 5, "not the 30 s that a session waits unless it is told"
+    assert longest < 0.6 * 1.1 + 0.5  # the tenth is promised, the rest is a busy machine's
     tell(f"the longest of the calls took {longest:.2f} s, their deadline is 0.60 s")

@@ -13,8 +13,6 @@ from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 
 DEADLINE_S = 0.8
-BUSY_S = 5.0
-"""What a busy machine may add; who waits without a deadline waits for 30 s and more."""
 Behaviour = Callable[[socket.socket], None]
 
 
@@ -95,4 +93,5 @@ def test_a_broker_that_stalls(behave: Behaviour, full: bool) -> None:
             begun = time.monotonic()
             with pytest.raises(BrokerError):
                 ClusterSession(config, connect_timeout_ms=int(DEADLINE_S * 1000), request_timeout_ms=500)
-            assert time.monotonic() - begun < DEADLINE_S * 1.1 + BUSY_S
+            # The tenth is promised, the rest is a busy machine's.
+            assert time.monotonic() - begun < DEADLINE_S * 1.1 + 0.5

@@ -39,8 +39,7 @@ CONNECT_S, REQUEST_S, RETRY_S = 1.0, 0.6, 0.6
 DEADLINE_S = CONNECT_S + RETRY_S + 2 * REQUEST_S
 """What one operation may take: getting in, as long as it is tried again, and the attempt under way, which looks at the
 cluster first."""
-BUSY_S = 5.0
-"""What a busy machine may add; who waits without a deadline waits for 30 s and more."""
+BUSY_S = 1.0
 TOOK_S: dict[str, float] = {}
 """How long each took, to be told at the end."""
 GROUP = "stalled"
@@ -164,6 +163,7 @@ def test_an_operation_ends_in_time(stall: Stall, proxy: StallingProxy, impatient
     if stall.how == "throttled":
         assert "a quota holds this client back for 3600 s" in str(caught.value)
     TOOK_S[f"{stall.name}, {stall.how}"] = took_s
+    # The tenth is promised, the rest is a busy machine's.
     assert took_s < DEADLINE_S * 1.1 + BUSY_S
 
 

@@ -83,11 +83,11 @@ class Seen:
 
     @contextmanager
     def watching_arguments(self) -> Iterator[None]:
-        """Look at what `ps` would show, again and again."""
+        """Look at what `ps` would show, as often as can be."""
         done = threading.Event()
 
         def watch() -> None:
-            while not done.wait(0.25):
+            while not done.wait(0.05):
                 for path in Path("/proc").glob("[0-9]*/cmdline"):
                     try:
                         self.search(path.read_bytes(), f"arguments of {path.parent.name}")

@@ -25,8 +25,6 @@ def batch(base_offset: int, last_delta: int = 0, *, body: int = 61, magic: int =
 
 LOG = [batch(10, 4, epoch=3), batch(15), batch(20, 9, body=200, epoch=6)]
 DATA = b"".join(LOG)
-BUSY_S = 5.0
-"""What a busy machine may add; who waits without a deadline waits for 30 s and more."""
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_a_stalled_broker_meets_the_deadline(stalled_port: int) -> None:
     begin = time.monotonic()
     with pytest.raises(BrokerError, match=r"gives no answer in time.*is security\.protocol PLAINTEXT right"):
         ClusterSession(config, connect_timeout_ms=1000)
-    assert time.monotonic() - begin < 1.1 + BUSY_S
+    assert time.monotonic() - begin < 1.1 + 0.3  # the tenth is promised, the rest is a busy machine's
 
 
 def test_nobody_listens() -> None:

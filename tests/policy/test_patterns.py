@@ -59,12 +59,12 @@ TEXTS = (
 def test_nasty_patterns_are_quick_or_refused():
     slowest_s, worst, accepted = 0.0, "", 0
     for pattern in NASTY:
-        started_s = time.process_time()
+        started_s = time.perf_counter()
         if is_accepted(pattern):
             accepted += 1
             for text in TEXTS:
                 is_full_match(pattern, text)
-        taken_s = time.process_time() - started_s
+        taken_s = time.perf_counter() - started_s
         slowest_s, worst = max((slowest_s, worst), (taken_s, pattern))
     assert slowest_s < 1, worst
     assert accepted >= 100
@@ -80,10 +80,10 @@ def is_accepted(pattern):
 
 @pytest.mark.parametrize("pattern", _REFUSED)
 def test_patterns_that_are_too_large(pattern):
-    started_s = time.process_time()
+    started_s = time.perf_counter()
     with pytest.raises(PatternError):
         check_pattern(pattern)
-    assert time.process_time() - started_s < 1
+    assert time.perf_counter() - started_s < 1
 
 
 def test_a_file_of_patterns_is_quick():
@@ -94,9 +94,9 @@ def test_a_file_of_patterns_is_quick():
         for number, pattern in enumerate(patterns)
     )
     policy = parse_policy(text, place="p.yaml")
-    started_s = time.process_time()
+    started_s = time.perf_counter()
     assert decide(policy, group("ab" * 100), offset(), now_ms=NOW_MS).verdict == "keep"
-    assert time.process_time() - started_s < 1
+    assert time.perf_counter() - started_s < 1
 
 
 @pytest.mark.parametrize("pattern", [".*", "(.*)*", "^.*$", "(?s).*", "[^x]*|.*x.*", "", "|a|.*"])

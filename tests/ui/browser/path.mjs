@@ -102,7 +102,7 @@ const approves = async (page) => {
     if (!(await question.first().isVisible())) await page.reload({ waitUntil: "networkidle" });
   }
   told.question = await question.first().innerText();
-  while (!hasParked(told.run)) await page.waitForTimeout(1_000);
+  for (const end = Date.now() + PATIENCE_MS; !hasParked(told.run) && Date.now() < end; ) await page.waitForTimeout(1_000);
   const approve = page.getByRole("button", { name: "Approve" });
   await approve.scrollIntoViewIfNeeded();
   await shot(page, "approval");

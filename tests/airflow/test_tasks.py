@@ -4,6 +4,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -359,3 +361,28 @@ def test_an_alert_that_cannot_be_kept_is_still_told(home, caplog) -> None:
         alerts.raise_alert(context_of(spark_job("find_expired", PLAIN)), severity="warning", message="careful") is None
     )
     assert "careful" in caplog.text
+
+
+def test_a_login_in_the_uri_of_the_archive_reaches_the_job_alone(home, monkeypatch) -> None:
+    told, shown = "s3://key-id:kept+secret@bucket/archive", "--archive=s3://***@bucket/archive"
+    config, masked = Settings(home=home, archive=told), []
+    monkeypatch.setattr(tasks, "settings", lambda: config)
+    monkeypatch.setattr(tasks, "ARCHIVE", shown)
+    monkeypatch.setattr(tasks, "mask_secret", masked.append)
+    log = submit_that(home, monkeypatch, 0)
+    execute("publish_tables", arguments=[shown, f"--run-dir={run_folder('offset_retention', RUN_ID)}"])
+    assert f"--archive={told}" in json.loads(log.read_text())
+    assert masked == ["key-id", "kept+secret"]
+
+
+def test_what_airflow_keeps_of_a_task_has_no_login(home) -> None:
+    variables = {**os.environ, "SEXTON_ARCHIVE": "s3://key-id:kept+secret@bucket/archive", "SEXTON_HOME": str(home)}
+    code = (
+        "from sexton.airflow.tasks import house_job, spark_job, STAGES;"
+        "from sexton.settings import settings;"
+        "(one,) = settings().every_cluster;"
+        "print([spark_job(name, one).application_args for name in STAGES], house_job('thin', one).application_args)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.count("s3://***@bucket/archive") == 4
+    assert "kept+secret" not in done.stdout

@@ -16,10 +16,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.log import mask_secret
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
@@ -27,7 +29,7 @@ from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.lineage import lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
-from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
+from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError, without_login
 from sexton.settings import Cluster, settings
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
@@ -53,6 +55,8 @@ TASK_POOLS = {
     **dict.fromkeys(("publish_tables", "thin", "tidy"), PUBLISH_POOL),
 }
 """What has to go one at a time."""
+ARCHIVE = f"--archive={without_login(settings().archive_uri)}"
+"""Airflow keeps and shows the arguments of every task; a login in the URI is put in when the job is submitted."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +124,7 @@ def macros(cluster: Cluster) -> dict[str, Any]:
 
 ARGUMENTS: dict[str, list[str]] = {
     "snapshot_log": [
-        f"--archive={settings().archive_uri}",
+        ARCHIVE,
         AS_OF,
         f"--settle-ms={settings().settle_ms}",
         f"--bytes-per-second={settings().fetch_bytes_per_second or ''}",
@@ -128,7 +132,7 @@ ARGUMENTS: dict[str, list[str]] = {
         RUN_DIR,
     ],
     "replay_groups": [
-        f"--archive={settings().archive_uri}",
+        ARCHIVE,
         AS_OF,
         "--since={{ since_ms(dag_run, params) }}",
         f"--settle-ms={settings().settle_ms}",
@@ -139,12 +143,12 @@ ARGUMENTS: dict[str, list[str]] = {
         RUN_DIR,
     ],
     "find_expired": ["--policy={{ policy_file(params) }}", RUN_DIR],
-    "publish_tables": [f"--archive={settings().archive_uri}", RUN_DIR],
+    "publish_tables": [ARCHIVE, RUN_DIR],
 }
 """Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""
 
 HOUSE_ARGUMENTS = [
-    f"--archive={settings().archive_uri}",
+    ARCHIVE,
     "--now={{ as_of_ms(dag_run, params) }}",
     "--subset={{ params.subset }}",
     "{{ '--delete' if params.delete else '' }}",
@@ -166,7 +170,11 @@ class SparkStage(SparkSubmitOperator):
     """Where the cluster was, once the task has talked to one."""
 
     def execute(self, context: Any) -> None:
-        self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
+        self.application_args = [
+            f"--archive={_archive_uri()}" if text == ARCHIVE else text
+            for text in self.application_args or []
+            if text and not text.endswith("=")
+        ]
         folder = _folder_of(context)
         outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
         failure: AirflowException | None = None
@@ -267,6 +275,14 @@ def _task(
     if pool == KAFKA_POOL:
         return SnapshotStage(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkStage(**common)
+
+
+def _archive_uri() -> str:
+    """Where the archive is; a login in it is kept out of the log, where spark-submit's command line is shown."""
+    uri = settings().archive_uri
+    for secret in filter(None, urlsplit(uri).netloc.rpartition("@")[0].split(":")):
+        mask_secret(secret)
+    return uri
 
 
 def _folder_of(context: Any) -> str:

@@ -2,9 +2,9 @@
 
     python -m tests.bench.increment ARCHIVE AS_OF_MS OUT [--full | --publish]
 
-replays an instant in a process of its own, with the kernels loaded before, and prints seconds and records as JSON. A
-full replay spreads over the cores, in processes that are there and have loaded the kernels, too, when it begins; an
-increment as small as this one has one core.
+replays an instant in a process of its own, with the kernels loaded before, and prints seconds and records as JSON. The
+processes over which a full replay spreads are there and have loaded the kernels, too, when it begins; an increment as
+small as this one is made by threads of the first one alone.
 """
 
 import argparse
@@ -36,6 +36,8 @@ from tests.bench.watch import run_watched
 
 DELTA_SHARE = 0.01
 SETTLE_MS = 60_000
+REPEATS = 3
+"""The fastest of so many counts, for both."""
 _LINEAGE = Lineage(ordinal=0, start_log_offset=0)
 
 
@@ -47,8 +49,8 @@ def measure_increment(shape: Shape, log: Path, scratch: Path) -> Increment:
     archive = scratch / "archive"
     base_ms, end_ms = archive_log(shape, log, archive)
     _replay(archive, base_ms, scratch / "base", "--publish")
-    full = _replay(archive, end_ms, scratch / "full", "--full")
-    increment = _replay(archive, end_ms, scratch / "increment")
+    full = _fastest(archive, end_ms, scratch / "full", "--full")
+    increment = _fastest(archive, end_ms, scratch / "increment")
     base = _replay(archive, base_ms, scratch / "base-again")
     if increment["checkpoint"] != full["checkpoint"] or increment["base_as_of_ms"] != base_ms:
         raise RuntimeError(f"the increment is not the full replay: {increment}, {full}")
@@ -146,6 +148,12 @@ def _replay(archive: Path, as_of_ms: int, out: Path, *flags: str) -> dict[str, A
     return told
 
 
+def _fastest(archive: Path, as_of_ms: int, out: Path, *flags: str) -> dict[str, Any]:
+    return min(
+        (_replay(archive, as_of_ms, out, *flags) for _ in range(REPEATS)), key=lambda told: float(told["seconds"])
+    )
+
+
 def main() -> None:
     options = argparse.ArgumentParser(prog="python -m tests.bench.increment", description=__doc__)
     options.add_argument("archive")
@@ -165,8 +173,7 @@ def main() -> None:
         is_full=chosen.full,
     )
     with engine_here("bench", quiet=True) as engine:
-        if chosen.full:
-            engine.map("Loading kernels", range(os.cpu_count() or 1), lambda _: warm_up())
+        engine.map("Loading kernels", range(os.cpu_count() or 1), lambda _: warm_up())
         start = time.perf_counter()
         record = replay_groups.run(engine, RunFolder(chosen.out), request)
         seconds = time.perf_counter() - start

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import fold as fold_module
+from sexton.kernels import store
 from sexton.kernels.canonical import canonical
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
 from sexton.kernels.store import pack, unpack
@@ -28,7 +30,7 @@ IN_PIECES = [profile for profile in PROFILES if profile.folds_in_pieces]
 
 def packed(fold: PartialFold) -> bytes:
     """What a checkpoint holds, without the cost of its files."""
-    return pack(canonical(fold._tables()))
+    return pack(fold._tables(canonical(fold.state)))
 
 
 def stored(fold: PartialFold, folder: Path) -> dict[str, bytes]:
@@ -37,9 +39,13 @@ def stored(fold: PartialFold, folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def fold_part(data: bytes, start: int, end: int, *, index: int, profile: Profile) -> PartialFold:
+def fold_part(
+    data: bytes, start: int, end: int, *, index: int, profile: Profile = NEWEST, onto: PartialFold | None = None
+) -> PartialFold:
     chunk = Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False)
-    return fold_chunk([data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
+    return fold_chunk(
+        [data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile, onto=onto
+    )
 
 
 def full(data: bytes, end: int, profile: Profile) -> PartialFold:
@@ -48,16 +54,17 @@ def full(data: bytes, end: int, profile: Profile) -> PartialFold:
 
 
 def by_increments(data: bytes, borders: Sequence[int], profile: Profile, rng: Random) -> bytes:
-    """Checkpoints at `borders`, each made of the one before and a delta that is cut in pieces itself; the last one."""
+    """Checkpoints at `borders`, each made of the one before and a delta that is cut in pieces itself; the last one.
+
+    Pieces are folded by themselves and merged, or one onto the other.
+    """
     before: bytes | None = None
     for start, end in pairwise([0, *borders]):
         inner = sorted(rng.randrange(start, end + 1) for _ in range(rng.choice((0, 0, 1, 3))))
-        folds = [
-            fold_part(data, a, b, index=index + (before is not None), profile=profile)
-            for index, (a, b) in enumerate(pairwise([start, *inner, end]))
-        ]
-        if before is not None:
-            folds.insert(0, replace(PartialFold.from_bytes(before), cut=None))
+        folds = [replace(PartialFold.from_bytes(before), cut=None)] if before is not None else []
+        for a, b in pairwise([start, *inner, end]):
+            onto = folds.pop() if folds and rng.random() < 0.5 else None
+            folds.append(fold_part(data, a, b, index=0 if a == 0 and not folds else 1, profile=profile, onto=onto))
         before = packed(replace(merge_all(folds), cut=end))
     assert before is not None
     return before
@@ -102,6 +109,11 @@ def test_pieces_leave_no_trace(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "PRUNED_FROM_KEYS", 0)
         assert stored(merge_all(fold_pieces(data, borders)), folder / "pieces") == whole
+        onto: PartialFold | None = None
+        for start, end in pairwise([0, *sorted(borders), len(data)]):
+            onto = fold_part(data, start, end, index=0, onto=onto)
+        assert onto is not None
+        assert stored(onto, folder / "onto") == whole
     again = PartialFold.read_parquet(folder / "pieces")
     assert stored(again, folder / "again") == whole
     assert_equal(again, loaded(data))
@@ -118,7 +130,7 @@ def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
     ]
     fold = fold_pieces(encode_log(log), [])[0]
     stored(fold, tmp_path)
-    read = PartialFold.read_parquet(tmp_path)._tables()
+    read = store.read_parquet(tmp_path)
     assert read["keys"]["topic"].to_pylist() == ["b", "a", "t"]
     assert read["keys"]["log_offset"].to_pylist() == [1, 2, None]
     assert read["keys"]["last_tombstone_log_offset"].null_count == 3
@@ -135,7 +147,7 @@ def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Pa
     data = bad + good
     whole = stored(fold_pieces(data, [])[0], tmp_path / "whole")
     assert stored(merge_all(fold_pieces(data, [len(bad)])), tmp_path / "pieces") == whole
-    keys = PartialFold.read_parquet(tmp_path / "whole")._tables()["keys"]
+    keys = store.read_parquet(tmp_path / "whole")["keys"]
     assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
         ("d", 0), ("a", 1), ("c", 1), ("b", 2)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import copy_bytes, pointer
+from sexton.kernels.parquet import cast
 from sexton.kernels.table import NONE, Bytes, Int64s
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
@@ -89,13 +90,14 @@ def strings(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
 
 
 def topic_ids(high: Int64s, low: Int64s) -> pa.Array:
-    """string: UUIDs as Kafka writes them (Uuid.toString), NULL for the zero UUID."""
-    high, low = np.ascontiguousarray(high), np.ascontiguousarray(low)
-    out = np.empty((len(high), _ID_CHARS), np.uint8)
-    _write_ids(high, low, _BASE64, out)
-    ends = np.arange(len(high) + 1, dtype=np.int64) * _ID_CHARS
-    texts = pa.Array.from_buffers(pa.large_string(), len(high), [None, pa.py_buffer(ends), pa.py_buffer(out)])
-    return masked(texts, (high == 0) & (low == 0))
+    """large_string: UUIDs as Kafka writes them (Uuid.toString), NULL for the zero UUID."""
+    is_told = (high != 0) | (low != 0)
+    out = np.empty((int(is_told.sum()), _ID_CHARS), np.uint8)
+    _write_ids(high[is_told], low[is_told], _BASE64, out)
+    ends = np.zeros(len(is_told) + 1, np.int64)
+    np.cumsum(is_told, out=ends[1:])
+    buffers = [pa.array(is_told).buffers()[1], pa.py_buffer(ends * _ID_CHARS), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_string(), len(is_told), buffers)
 
 
 def masked(values: pa.Array, is_null: Mask) -> pa.Array:
@@ -108,7 +110,8 @@ def masked(values: pa.Array, is_null: Mask) -> pa.Array:
 def numbers(values: Int64s, kind: pa.DataType, *, absent: int | None = None) -> pa.Array:
     """A column of numbers, NULL where `absent` stands."""
     values = np.ascontiguousarray(values)
-    return pa.array(values, pa.int64(), mask=None if absent is None else values == absent).cast(kind)
+    is_absent = values == absent if absent is not None else np.zeros(0, bool)
+    return cast(pa.array(values, pa.int64(), mask=is_absent if is_absent.any() else None), kind)
 
 
 def offsets(values: Int64s) -> pa.Array:

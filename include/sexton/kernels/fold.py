@@ -23,7 +23,7 @@ from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
 from sexton.kernels.reread import UNKNOWN_PLACE, place_before, reread
-from sexton.kernels.rules import new_state_of, roles_of
+from sexton.kernels.rules import roles_of
 from sexton.kernels.table import (
     KEYS,
     NEED,
@@ -62,20 +62,24 @@ def fold_chunk(
     as_of_ms: int | None,
     taken_at_ms: int | None,
     profile: Profile = NEWEST,
+    onto: PartialFold | None = None,
 ) -> PartialFold:
-    """Fold the batches that begin in the chunk's pieces.
+    """Fold the batches that begin in the chunk's pieces; `onto` a fold that ends where the chunk begins, which is lost.
 
     `pieces` gives, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
     beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
     hour after `taken_at_ms`, or that of their piece, are passed over in that search. Never raises on what it reads.
     """
+    start = PartialFold.empty(profile=profile, is_prefix=chunk.index == 0) if onto is None else onto
     folder = _Folder(
         cap_bytes=cap_bytes,
         as_of_ms=as_of_ms,
         taken_at_ms=taken_at_ms,
         profile=profile,
-        is_prefix=chunk.index == 0,
-        state=new_state_of(profile),
+        is_prefix=start.is_prefix,
+        state=start.state,
+        tally=start.tally,
+        undecodable=start.undecodable,
     )
     for data, piece in zip(pieces, chunk.pieces, strict=True):
         if not folder.fold_piece(_read_only(data), piece):
@@ -230,9 +234,10 @@ class _Folder:
             cursor[decode.C_BATCH] = at + 1
 
     def _grow(self) -> None:
+        need = GROWTH * int(self.state.counts[NEED]) + 64
         if self.is_prefix:
             self.state = _pruned(self.state)
-        self.state = grow(self.state, GROWTH * int(self.state.counts[NEED]) + 64)
+        self.state = grow(self.state, need)
 
     def _reread(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""

@@ -150,7 +150,7 @@ class PartialFold:
 
     def to_bytes(self) -> bytes:
         """The fold as Arrow IPC, for `from_bytes` in another process."""
-        return store.pack(self._tables())
+        return store.pack(self._tables(self.state))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PartialFold":
@@ -162,17 +162,16 @@ class PartialFold:
 
         A prefix of the log is written in its canonical form: the same log gives the same bytes, however it was cut.
         """
-        tables = self._tables()
-        store.write_parquet(canonical(tables) if self.is_prefix else tables, folder)
+        store.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
     def read_parquet(cls, folder: Path, *, beside: "PartialFold | None" = None) -> "PartialFold":
         """What `write_parquet` wrote, with room for all of `beside`, which is to be joined to it."""
         return cls._restored(store.read_parquet(folder), beside)
 
-    def _tables(self) -> store.Tables:
+    def _tables(self, state: State) -> store.Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
-        return store.to_tables(self.state, self.tally, self.profile, self.undecodable, **marks)
+        return store.to_tables(state, self.tally, self.profile, self.undecodable, **marks)
 
     @classmethod
     def _restored(cls, tables: store.Tables, beside: "PartialFold | None" = None) -> "PartialFold":

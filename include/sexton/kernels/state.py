@@ -360,11 +360,31 @@ def _place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
 
 def _by_key(state: State, rows: Int64s) -> Int64s:
     """Rows of `keys` in the order of group_id, topic, partition."""
-    order = pc.sort_indices(
-        pa.table(key_columns(state, rows)), [(name, "ascending") for name in ("group_id", "topic", "partition")]
+    if not len(rows):
+        return rows
+    # Names come again and again: each is sorted once, and then numbers, which takes half of the time.
+    groups = state.groups[: state.counts[GROUPS]]
+    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH])
+    named = key_columns(state, rows)
+    topics = named["topic"].dictionary_encode()
+    ranks = pa.table(
+        {
+            "group_id": _ranks(group_ids)[state.keys[rows, KEY_GROUP]],
+            "topic": _ranks(topics.dictionary)[np.asarray(topics.indices)],
+            "partition": named["partition"],
+        }
     )
+    order = pc.sort_indices(ranks, [(name, "ascending") for name in ranks.column_names])
     ordered: Int64s = rows[np.asarray(order)]
     return ordered
+
+
+def _ranks(names: pa.Array) -> Int64s:
+    """For each of some names, no two the same, its place among them."""
+    order = np.asarray(pc.sort_indices(names))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def _pending_order(state: State, rows: Int64s) -> Int64s:

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -35,6 +36,7 @@ from sexton.kernels.rules import new_state_of
 from sexton.kernels.scan import T_SIZE
 from sexton.kernels.table import (
     ABORTED,
+    ARENAS,
     COMMIT_MS,
     COMMITS,
     COMMITTED,
@@ -70,6 +72,7 @@ from sexton.kernels.table import (
     R_VALUE_SIZE,
     RECORD_BYTES,
     RECORDS,
+    ROW_TABLES,
     SEEN_CONTROL,
     SEEN_LEGACY,
     SEEN_RECORDS,
@@ -101,6 +104,7 @@ from sexton.kernels.table import (
 )
 
 Tables = dict[str, pa.Table]
+_Number = TypeVar("_Number", np.int64, np.uint8)
 
 _VALUE_COLUMNS = {
     "committed_offset": COMMITTED,
@@ -152,6 +156,8 @@ _COUNTERS = {
     "values_of_version_4": SEEN_V4,
     "max_commit_timestamp_ms": MAX_COMMIT_MS,
 }
+_SLACK_ROWS, _SLACK_BYTES = dict.fromkeys(ROW_TABLES, 256), dict.fromkeys(ARENAS, 1 << 16)
+"""Room of a restored fold for what is folded onto it, before it first grows."""
 _UNDECODABLE = pa.schema(
     [
         ("place", pa.int64()),
@@ -177,16 +183,15 @@ def to_tables(
     numbers |= {f"tally_{at}": int(tally[at]) for at in range(T_SIZE)}
     numbers |= {f"unknown_type_{at}": int(state.unknown_types[at]) for at in np.flatnonzero(state.unknown_types)}
     named = [*numbers.items(), *marks.items()]
-    producers = state.producers[: counts[PRODUCERS]]
     return {
         "keys": pa.table({**key_columns(state), **_columns(state.keys[: counts[KEYS]], _KEY_COLUMNS, state)}),
         "undecided": pa.table(
             {
-                "producer_id": cols.numbers(producers[waiting[:, W_PRODUCER], P_ID], pa.int64()),
+                "producer_id": cols.numbers(state.producers[waiting[:, W_PRODUCER], P_ID], pa.int64()),
                 **_columns(waiting, _UNDECIDED_COLUMNS, state),
             }
         ),
-        "producers": pa.table(_columns(producers, _PRODUCER_COLUMNS)),
+        "producers": pa.table(_columns(state.producers[: counts[PRODUCERS]], _PRODUCER_COLUMNS)),
         "groups": _groups(state),
         "group_records": _group_records(state),
         "undecodable": pa.Table.from_pylist([{"place": at, **asdict(row)} for at, row in undecodable], _UNDECODABLE),
@@ -261,9 +266,10 @@ def _group_records(state: State) -> pa.Table:
 def from_tables(
     tables: Tables, *, beside: State | None = None
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
-    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it."""
+    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it, or for a little more."""
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     profile = profile_of(tables["profile"]["profile"][0].as_py())
+    more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if beside is None else room_for(beside)
     rows = {
         "keys": tables["keys"].num_rows,
         "groups": tables["groups"].num_rows,
@@ -278,11 +284,10 @@ def from_tables(
         "text_bytes": _size(tables["keys"], "metadata") + _size(tables["undecided"], "metadata"),
         "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
     }
-    more_rows, more_bytes = ({}, {}) if beside is None else room_for(beside)
     state = reserve(
         new_state_of(profile, keys=16),
-        rows={name: count + more_rows.get(name, 0) for name, count in rows.items()},
-        sizes={name: count + more_bytes.get(name, 0) for name, count in sizes.items()},
+        rows={name: count + more_rows[name] for name, count in rows.items()},
+        sizes={name: count + more_bytes[name] for name, count in sizes.items()},
     )
     _restore_groups(
         state,
@@ -295,20 +300,18 @@ def from_tables(
         *_spans_of(tables["keys"], "group_id"),
         *_spans_of(tables["keys"], "topic"),
         _ints(tables["keys"], "partition"),
-        _matrix(tables["keys"], _KEY_COLUMNS),
-        np.array(list(_KEY_COLUMNS.values())),
         *_spans_of(tables["keys"], "metadata"),
     )
-    _restore_producers(
-        state, _matrix(tables["producers"], _PRODUCER_COLUMNS), np.array(list(_PRODUCER_COLUMNS.values()))
-    )
+    _fill(state.keys, tables["keys"], _KEY_COLUMNS)
+    _restore_producers(state, _ints(tables["producers"], "producer_id"))
+    _fill(state.producers, tables["producers"], _PRODUCER_COLUMNS)
     _restore_undecided(
         state,
+        _ints(tables["undecided"], "key"),
         _ints(tables["undecided"], "producer_id"),
-        _matrix(tables["undecided"], _UNDECIDED_COLUMNS),
-        np.array(list(_UNDECIDED_COLUMNS.values())),
         *_spans_of(tables["undecided"], "metadata"),
     )
+    _fill(state.waiting, tables["undecided"], _UNDECIDED_COLUMNS)
     _restore_records(state, tables["group_records"])
     counters = dict(zip(*(tables["counters"][name].to_pylist() for name in ("name", "number")), strict=True))
     for name, at in _COUNTERS.items():
@@ -326,23 +329,38 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _ints(table: pa.Table, name: str) -> Int64s:
-    return np.asarray(pc.fill_null(_column(table, name).cast(pa.int64()), NONE)).astype(np.int64)
+    """A column of numbers, NONE where it is NULL, read-only."""
+    column = _column(table, name)
+    told = pc.fill_null(column, NONE) if column.null_count else column
+    numbers: Int64s = np.asarray(told).astype(np.int64, copy=False)
+    return _read_only(numbers)
 
 
-def _matrix(table: pa.Table, names: Mapping[str, int]) -> Int64s:
-    return np.ascontiguousarray(np.stack([_ints(table, name) for name in names], axis=1))
+def _read_only(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """As the compiled functions take what they only read: they are compiled for one kind of array."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
+    """Write columns of numbers into the first rows of `target`."""
+    for name, column in names.items():
+        target[: table.num_rows, column] = _ints(table, name)
 
 
 def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
-    """Ends of the values of a string or binary column, with a 0 before, and their bytes."""
+    """Ends of the values of a string or binary column, with a 0 before, and their bytes; both read-only."""
     column = _column(table, name).cast(pa.large_binary())
     if len(column) == 0:
-        return np.zeros(1, np.int64), np.zeros(1, np.uint8)
+        return _read_only(np.zeros(1, np.int64)), _read_only(np.zeros(1, np.uint8))
     _, ends, data = column.buffers()
     first, count = column.offset, len(column) + 1
-    found = np.frombuffer(ends, np.int64)[first : first + count].copy()
-    taken = np.zeros(1, np.uint8) if data is None or data.size == 0 else np.frombuffer(data, np.uint8).copy()
-    return found, taken
+    has_bytes = data is not None and data.size
+    return (
+        _read_only(np.frombuffer(ends, np.int64)[first : first + count]),
+        _read_only(np.frombuffer(data, np.uint8) if has_bytes else np.zeros(1, np.uint8)),
+    )
 
 
 def _size(table: pa.Table, name: str) -> int:
@@ -367,8 +385,6 @@ def _restore_keys(
     topic_ends: Any,
     topics: Any,
     partitions: Any,
-    values: Any,
-    targets: Any,
     text_ends: Any,
     texts: Any,
 ) -> None:
@@ -390,27 +406,21 @@ def _restore_keys(
             span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
         key = add_key(state, span, 0, group_size, topic_size)
         span_array[0] = out[0]  # the array has to outlive its pointer
-        for i in range(len(targets)):
-            state.keys[key, targets[i]] = values[row, i]
         store_text(state, state.keys, key, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
 
 
 @compiled
-def _restore_producers(arrays: State, values: Any, targets: Any) -> None:
+def _restore_producers(arrays: State, producer_ids: Any) -> None:
     state = view_of(arrays)
-    for row in range(len(values)):
-        producer = producer_row(state, values[row, 0])
-        for i in range(len(targets)):
-            state.producers[producer, targets[i]] = values[row, i]
+    for row in range(len(producer_ids)):
+        producer_row(state, producer_ids[row])
 
 
 @compiled
-def _restore_undecided(arrays: State, producer_ids: Any, values: Any, targets: Any, text_ends: Any, texts: Any) -> None:
+def _restore_undecided(arrays: State, keys: Any, producer_ids: Any, text_ends: Any, texts: Any) -> None:
     state, text_data = view_of(arrays), pointer(texts)
-    for row in range(len(values)):
-        to = waiting_row(state, values[row, 0], producer_row(state, producer_ids[row]))
-        for i in range(1, len(targets)):
-            state.waiting[to, targets[i]] = values[row, i]
+    for row in range(len(keys)):
+        to = waiting_row(state, keys[row], producer_row(state, producer_ids[row]))
         store_text(state, state.waiting, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
 
 
@@ -465,8 +475,12 @@ def write_parquet(tables: Tables, folder: Path) -> None:
 
 
 def read_parquet(folder: Path) -> Tables:
-    """What `write_parquet` wrote."""
-    return _no_rows() | {path.stem: pq.ParquetFile(path).read() for path in sorted(folder.glob("*.parquet"))}
+    """What `write_parquet` wrote. Each log partition has a thread or a process of its own already."""
+    found = {
+        path.stem: pq.ParquetFile(path, memory_map=True).read(use_threads=False)
+        for path in sorted(folder.glob("*.parquet"))
+    }
+    return _no_rows() | found
 
 
 @cache

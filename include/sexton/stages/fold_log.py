@@ -148,7 +148,7 @@ def _write_fold(work: _FoldWork) -> None:
     write_bytes(work.target, _fold(work).to_bytes())
 
 
-def _fold(work: _FoldWork) -> PartialFold:
+def _fold(work: _FoldWork, onto: PartialFold | None = None) -> PartialFold:
     fs, _ = filesystem(work.uri)
     pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
     return fold_chunk(
@@ -158,6 +158,7 @@ def _fold(work: _FoldWork) -> PartialFold:
         as_of_ms=work.as_of_ms,
         taken_at_ms=work.taken_at_ms,
         profile=profile_of(work.profile),
+        onto=onto,
     )
 
 
@@ -171,15 +172,32 @@ def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
         raise UsageError(f"not a manifest: {error}", place=piece.manifest_path) from None
 
 
+def _fold_here(work: _MergeWork) -> PartialFold:
+    """The chunks of a log partition, folded one onto the other."""
+    fold = _start(work)
+    for item in sorted(work.chunks, key=lambda item: item.chunk.index):
+        if fold.cut is None:
+            fold = _fold(item, onto=fold)
+    return fold
+
+
+def _merge_written(work: _MergeWork) -> PartialFold:
+    """The partial folds that others have written, merged in log order."""
+    folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
+    if work.base is not None or not folds:
+        folds.insert(0, _start(work, beside=folds[0] if folds else None))
+    return merge_all(folds)
+
+
+def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:
+    """What a log partition is folded onto: the checkpoint's fold of it, else nothing."""
+    if work.base is None:
+        return PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)
+    return replace(PartialFold.read_parquet(work.base, beside=beside), cut=None)
+
+
 def _merge(work: _MergeWork) -> Merged:
-    if work.is_here:
-        folds = [_fold(chunk) for chunk in sorted(work.chunks, key=lambda item: item.chunk.index)]
-    else:
-        folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
-    if work.base is not None:
-        beside = folds[0] if folds else None
-        folds.insert(0, replace(PartialFold.read_parquet(work.base, beside=beside), cut=None))
-    fold = merge_all(folds or [PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)])
+    fold = _fold_here(work) if work.is_here else _merge_written(work)
     if work.cut is not None:
         fold = replace(fold, cut=work.cut)
     fold.write_parquet(work.folder.fold_dir(work.log_partition))

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
 from sexton.errors import UsageError
-from sexton.kernels.parquet import write_table
+from sexton.kernels.parquet import cast, write_table
 from sexton.log.place import Place
 from sexton.tables import TABLES
 
@@ -127,7 +127,7 @@ class RunFolder:
         columns = [
             pa.repeat(pa.scalar(run_columns[field.name], field.type), rows.num_rows)
             if field.name in run_columns
-            else rows.column(field.name).cast(field.type)
+            else cast(rows.column(field.name), field.type)
             for field in schema
         ]
         write_parquet(self.table_file(table, log_partition), pa.table(columns, schema=schema))

@@ -241,6 +241,16 @@ def test_flipped_and_truncated_bytes(history: list[BatchSpec], flips: list[tuple
     assert_equal(merge_all(fold_pieces(bytes(data), borders)), loaded(bytes(data)))
 
 
+def test_damage_behind_a_bad_batch_comes_after_its_records() -> None:
+    """Its base offset is damaged, too: how far it reaches, only its records tell."""
+    torn = (b"\0\1\0\1a\0\1t\0\0\0\0", bytes(5))
+    bad, good = encode_log([BatchSpec(entries=(commit("a", 1), torn), crc_ok=False)]), encode_log([BatchSpec()])
+    first = b"\1" + bad[1:]
+    data = first + bytes(61) + good
+    assert_equal(fold_bytes(data), loaded(data))
+    assert_equal(merge_all(fold_pieces(data, [len(first)])), loaded(data))
+
+
 def odd_value(*tags: bytes, size: bytes = b"\2", count: bytes | None = None) -> bytes:
     """A value of version 4 with metadata `x` and these tagged fields."""
     head = b"\0\4" + bytes(7) + b"\5" + bytes(4) + size + b"x" + bytes(8)

@@ -242,6 +242,8 @@ class _Folder:
     def _reread(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""
         for found in reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
+            if not batch.crc_ok:  # nothing else tells where it ends
+                self.tally[scan.T_REACHED] = max(self.tally[scan.T_REACHED], found.reached)
             self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
             for number in found.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1

@@ -26,6 +26,7 @@ _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 MOST_RECORDS = 4096
 """So many good records are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_PLACE = -1
+NOWHERE = -1
 
 
 def place_of(log_offset: int) -> int:
@@ -48,6 +49,8 @@ class Reread:
     unknown_types: list[int] = field(default_factory=list)
     unfolded_records: int = 0
     """Records that count as read and that the loop will not see."""
+    reached: int = NOWHERE
+    """The log_offset after the last record, as it says itself."""
     batches: list[list[int]] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
 
@@ -86,7 +89,7 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> It
         found.undecodable.append((place_before(after), decoding.empty_control_batch(batch)))
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
-        after = after if record.log_offset is None else record.log_offset + 1
+        after = found.reached = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
             found.undecodable.append((place, decoding.bad_record(record, base_offset=batch.base_offset)))
         elif folded > 0:

@@ -10,9 +10,9 @@ One log is archived, too, and replayed in full and from a checkpoint on (see `in
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records, and the replays from the archive, are repeated, and the
-fastest counts, for both alike. Prints
-tables; a full run writes figures.json and figures.svg to docs/bench, the README's section of figures and the one of
-sizes in docs/operations.md, a partial one below var/bench. Everything that is started is stopped, also on Ctrl-C.
+fastest counts, for both alike. Prints tables; a full run writes figures.json and figures.svg to docs/bench, the
+README's section of figures and the one of sizes in docs/operations.md, a partial one below var/bench. Everything that
+is started is stopped, also on Ctrl-C.
 """
 
 import argparse

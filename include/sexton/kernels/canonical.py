@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.kernels.columns import places
 from sexton.kernels.store import key_columns
 from sexton.kernels.table import (
     KEYS,
@@ -47,10 +48,10 @@ def canonical(state: State) -> State:
     newest = keys[:, LOG_OFFSET].copy()
     np.maximum.at(newest, waiting[:, W_KEY], waiting[:, W_LOG_OFFSET])
     order = _by_newest(state, newest)
-    rank = _rank(order, len(keys))
+    rank = places(order, len(keys))
     by_id, open_count = _open_first(producers)
     waiting[:, W_KEY] = rank[waiting[:, W_KEY]]
-    waiting[:, W_PRODUCER] = _rank(by_id, len(producers))[waiting[:, W_PRODUCER]]
+    waiting[:, W_PRODUCER] = places(by_id, len(producers))[waiting[:, W_PRODUCER]]
     producers = producers[by_id]
     producers[:, P_MARKER], producers[:, P_MARKER_AT] = -1, NONE
     ids = producers[waiting[:, W_PRODUCER], P_ID]
@@ -61,13 +62,6 @@ def canonical(state: State) -> State:
         waiting=waiting[np.lexsort((waiting[:, W_KEY], ids, waiting[:, W_LOG_OFFSET]))],
         producers=producers,
     )
-
-
-def _rank(order: Int64s, count: int) -> Int64s:
-    """For each of `count` rows its place in `order`, -1 where it has none."""
-    rank = np.full(count, -1, np.int64)
-    rank[order] = np.arange(len(order))
-    return rank
 
 
 def _by_newest(state: State, newest: Int64s) -> Int64s:

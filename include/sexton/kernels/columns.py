@@ -100,6 +100,13 @@ def topic_ids(high: Int64s, low: Int64s) -> pa.Array:
     return pa.Array.from_buffers(pa.large_string(), len(is_told), buffers)
 
 
+def places(order: Int64s, count: int) -> Int64s:
+    """For each of `count` rows its place in `order`, -1 where it has none."""
+    found = np.full(count, -1, np.int64)
+    found[order] = np.arange(len(order))
+    return found
+
+
 def masked(values: pa.Array, is_null: Mask) -> pa.Array:
     """`values` with NULL where `is_null`."""
     if not is_null.any():

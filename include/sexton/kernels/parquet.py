@@ -32,5 +32,5 @@ def _write(table: pa.Table, target: pa.NativeFile) -> None:
 
 
 def cast(values: Any, kind: pa.DataType) -> Any:
-    """Values as a type: themselves where they are of it, which Arrow takes longer to find out than a small cast."""
+    """`values` as `kind`; themselves where they are that: Arrow takes as long to find that out as for a small cast."""
     return values if values.type == kind else values.cast(kind)

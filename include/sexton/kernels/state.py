@@ -381,10 +381,7 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
 
 def _ranks(names: pa.Array) -> Int64s:
     """For each of some names, no two the same, its place among them."""
-    order = np.asarray(pc.sort_indices(names))
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks
+    return cols.places(np.asarray(pc.sort_indices(names)), len(names))
 
 
 def _pending_order(state: State, rows: Int64s) -> Int64s:

@@ -1,7 +1,8 @@
 """From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
 
-Two maps over Spark where the log is large, else one here. With a checkpoint only what lies behind its cuts is read, and
-the fold of that is merged with the checkpoint's. The folds end as the run's own, `fold/<log_partition>` of its folder.
+Two maps over Spark where the log is large; else one here, which folds each chunk onto what came before. With a
+checkpoint only what lies behind its cuts is read, and joined to it. The folds end as the run's own,
+`fold/<log_partition>` of its folder.
 """
 
 import shutil

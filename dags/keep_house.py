@@ -3,9 +3,9 @@
 
 Looks after what the runs of `offset_retention` leave behind: *verify* reads a part of the archive's bytes, each day
 another one; *recheck* proves, once a week, that the newest checkpoint is what a full replay gives; *thin* lets
-published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of failed runs, and makes
-small files few. Beside them *drill* folds the archive anew and holds it against what the live brokers answer: what
-differs and stays so is **drift**, an alert.
+published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of failed runs, makes small
+files few, and removes old run folders. Beside them *drill* folds the archive anew and holds it against what the live
+brokers answer: what differs and stays so is **drift**, an alert.
 
 **By default it deletes nothing**: thin and tidy say in their log what they would remove. It never deletes archived
 segments or the ledger of changes, and never writes to the cluster.

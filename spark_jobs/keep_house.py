@@ -5,7 +5,8 @@
   recheck replay in full what the newest checkpoint was published of, every SEXTON_HOUSE_RECHECK_DAYS days; exit code 3
           where they differ
   thin    let published runs go that SEXTON_HOUSE_KEEP_* do not keep; held instants and applied plans stay
-  tidy    expire Iceberg's old snapshots and left branches, make small files few (only Spark runs Iceberg's procedures)
+  tidy    expire Iceberg's old snapshots and left branches, make small files few (only Spark runs Iceberg's procedures);
+          remove run folders that are SEXTON_HOUSE_RUNS_DAYS old
   drill   fold the archive and hold it against what the live brokers answer; reads only
 
 Without --delete nothing is removed: thin and tidy say what they would do. Archived segments never are.
@@ -26,7 +27,7 @@ from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.lake.catalog import open_lake
 from sexton.settings import settings
 from sexton.stages import job
-from sexton.stages.house import drill, recheck, thin, tidy, verify
+from sexton.stages.house import drill, folders, recheck, thin, tidy, verify
 from sexton.stages.house.keeping import KeepPolicy
 from sexton.stages.run import write_bytes
 from sexton.stages.snapshot_log import SnapshotRequest
@@ -114,10 +115,11 @@ def _thin(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
 
 
 def _tidy(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
-    days = settings().house_lake_days
+    config, deletes = settings(), arguments.delete
     with Engine("keep_house", iceberg=True) as engine:
-        done = tidy.run(engine, open_lake(), now_ms=now_ms, days=days, deletes=arguments.delete)
-    return {"deleted": arguments.delete, **asdict(done)}
+        done = tidy.run(engine, open_lake(), now_ms=now_ms, days=config.house_lake_days, deletes=deletes)
+    old = folders.run(Path(config.runs_uri), now_ms=now_ms, days=config.house_runs_days, deletes=deletes)
+    return {"deleted": deletes, **asdict(done), **asdict(old)}
 
 
 def _drill(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:

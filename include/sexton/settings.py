@@ -141,6 +141,11 @@ class Settings(BaseSettings):
     house_lake_days: int = Field(
         default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
     )
+    house_runs_days: int = Field(
+        default=30,
+        ge=1,
+        description="how long run folders of offset_retention and keep_house are kept",
+    )
     house_verify_days: int = Field(default=7, ge=1, description="in how many days all of the archive is read")
     house_recheck_days: int = Field(
         default=7, ge=1, description="how often the newest checkpoint is held against a full replay"

@@ -161,7 +161,8 @@ def house_params() -> dict[str, Param]:
             settings().house_deletes,
             type="boolean",
             title="Remove what may go",
-            description="Let published runs go that the policy does not keep, and what publishing left in the lake. "
+            description="Let published runs go that the policy does not keep, what publishing left in the lake, "
+            "and old run folders. "
             "Without it thin and tidy only say what they would do.",
             section="What to do",
         ),

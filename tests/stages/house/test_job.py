@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from sexton.stages import job
 from sexton.stages.house.answers import Difference
 from sexton.stages.house.drill import Drilled
 from sexton.stages.house.keeping import DAY_MS
+from sexton.stages.house.tidy import Tidied
 from tests.archived import Archive
 from tests.lake_session import lake_at
 from tests.stages.archive_runs import three_minutes
@@ -76,6 +78,25 @@ def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
 @pytest.mark.parametrize("step", ["thin", "tidy"])
 def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: str) -> None:
     assert run(step, "--delete")[0] == 4
+
+
+def test_tidying_ends_with_the_run_folders(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+    )
+    old = tmp_path / "var" / "runs" / "offset_retention" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    told = {"snapshots": 1, "run_folders": 1, "run_folder_bytes": 0}
+    assert (
+        run("tidy", f"--now={30 * DAY_MS}")[1].items() >= {"deleted": False, "snapshots": 1, "run_folders": 0}.items()
+    )
+    assert run("tidy", f"--now={30 * DAY_MS + 1}")[1].items() >= {"deleted": False, **told}.items()
+    assert old.is_dir()
+    assert run("tidy", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
+    assert not old.exists()
 
 
 def test_what_drifts_is_written_down_and_no_alert_names_it(

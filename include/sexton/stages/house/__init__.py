@@ -2,7 +2,7 @@
 
     verify    a part of the archive's bytes, so that in some days all is read
     thin      published runs that the policy (keeping.py) lets go: their rows and their checkpoints
-    tidy      Iceberg's old snapshots, branches that were left, small files
+    tidy      Iceberg's old snapshots, branches that were left, small files; old run folders (folders.py)
     recheck   increments: the newest checkpoint held against a full replay, every week
     drill     the archive folded, and held against what the live brokers answer (answers.py: both sides of that)
 

@@ -58,7 +58,7 @@ def canonical(state: State) -> State:
     counts[[KEYS, WAITING, PRODUCERS]] = len(order), len(waiting), open_count
     return state._replace(
         counts=counts,
-        keys=_settled(keys[order]),
+        keys=_settled(keys.take(order, axis=0)),
         waiting=waiting[np.lexsort((waiting[:, W_KEY], ids, waiting[:, W_LOG_OFFSET]))],
         producers=producers,
     )

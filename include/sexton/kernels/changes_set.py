@@ -52,17 +52,18 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Known)
         return pa.array(values, pa.int64(), mask=~was_there)
 
     names = key_columns(end, found)
+    told = cols.numbers(keys, {"committed_offset": COMMITTED, "log_offset": LOG_OFFSET, "timestamp_ms": COMMIT_MS})
     rows_of = {name: column.cast(SCHEMA.field(name).type) for name, column in names.items()}
     table = pa.table(
         {
             **rows_of,
             "old_committed_offset": of_start(COMMITTED),
-            "new_committed_offset": cols.numbers(keys[:, COMMITTED], pa.int64()),
+            "new_committed_offset": told["committed_offset"],
             "kind": pa.repeat(pa.scalar(Kind.SET.value), len(found)),
             "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
             "by_plan_id": pa.nulls(len(found), pa.string()),
-            "log_offset": cols.numbers(keys[:, LOG_OFFSET], pa.int64()),
-            "timestamp_ms": cols.numbers(keys[:, COMMIT_MS], pa.int64()),
+            "log_offset": told["log_offset"],
+            "timestamp_ms": told["timestamp_ms"],
             "old_log_offset": of_start(LOG_OFFSET),
             "old_commit_timestamp_ms": of_start(COMMIT_MS),
             "due_at_ms": pa.nulls(len(found), pa.int64()),

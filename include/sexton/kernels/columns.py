@@ -1,5 +1,6 @@
 """Rows and arenas to Arrow columns, without a Python object per row."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pyarrow.compute as pc
 
 from sexton.kernels.compiled import compiled
 from sexton.kernels.memory import copy_bytes, pointer
-from sexton.kernels.parquet import cast
 from sexton.kernels.table import NONE, Bytes, Int64s
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
@@ -114,13 +114,42 @@ def masked(values: pa.Array, is_null: Mask) -> pa.Array:
     return pc.if_else(pa.array(~is_null), values, pa.scalar(None, values.type))
 
 
-def numbers(values: Int64s, kind: pa.DataType, *, absent: int | None = None) -> pa.Array:
-    """A column of numbers, NULL where `absent` stands."""
-    values = np.ascontiguousarray(values)
-    is_absent = values == absent if absent is not None else np.zeros(0, bool)
-    return cast(pa.array(values, pa.int64(), mask=is_absent if is_absent.any() else None), kind)
+def numbers(
+    table: Int64s, columns: Mapping[str, int], *, absent: Mapping[str, int] | None = None
+) -> dict[str, pa.Array]:
+    """int64: some columns of a table in rows, by name; NULL where the value stands that `absent` gives for the name.
+
+    All at once, because threads wait for each other at every call into NumPy or Arrow, however small.
+    """
+    absent = absent or {}
+    count = len(table)
+    out = np.empty((len(columns), count), np.int64)
+    validity = np.zeros((len(columns), -(-count // 8)), np.uint8)
+    nulls = np.empty(len(columns), np.int64)
+    can_be_null = np.array([name in absent for name in columns])
+    null_values = np.array([absent.get(name, 0) for name in columns], np.int64)
+    _split(table, np.array(list(columns.values()), np.int64), can_be_null, null_values, out, validity, nulls)
+    return {
+        name: pa.Array.from_buffers(
+            pa.int64(), count, [pa.py_buffer(valid) if null_count else None, pa.py_buffer(values)], int(null_count)
+        )
+        for name, values, valid, null_count in zip(columns, out, validity, nulls.tolist(), strict=True)
+    }
 
 
-def offsets(values: Int64s) -> pa.Array:
-    """int64 log_offsets, NULL for none."""
-    return numbers(values, pa.int64(), absent=NONE)
+@compiled
+def _split(table: Any, columns: Any, can_be_null: Any, null_values: Any, out: Any, validity: Any, nulls: Any) -> None:
+    nulls[:] = 0
+    for row in range(len(table)):
+        for at in range(len(columns)):
+            value = table[row, columns[at]]
+            out[at, row] = value
+            if can_be_null[at] and value == null_values[at]:
+                nulls[at] += 1
+            else:
+                validity[at, row >> 3] |= np.uint8(1 << (row & 7))
+
+
+def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
+    """As `numbers`, NULL where no log_offset stands."""
+    return numbers(table, columns, absent=dict.fromkeys(columns, NONE))

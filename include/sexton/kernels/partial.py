@@ -9,6 +9,7 @@ import numpy as np
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
+from sexton.kernels import columns as cols
 from sexton.kernels import scan, store
 from sexton.kernels.canonical import canonical
 from sexton.kernels.rules import new_state_of
@@ -145,8 +146,9 @@ class PartialFold:
     def group_ids(self, *, limit: int | None) -> list[str]:
         """Ids of up to `limit` groups that an offset value has made here, in the order they came; None: of all."""
         groups = self.state.groups[: self.state.counts[GROUPS]]
-        found = groups[groups[:, LAST_VALUE] != NONE][:limit, [GROUP_AT, GROUP_LENGTH]]
-        return [self.state.key_bytes[at : at + size].tobytes().decode() for at, size in found.tolist()]
+        found = groups[groups[:, LAST_VALUE] != NONE][:limit]
+        names: list[str] = cols.strings(self.state.key_bytes, found[:, GROUP_AT], found[:, GROUP_LENGTH]).to_pylist()
+        return names
 
     def to_bytes(self) -> bytes:
         """The fold as Arrow IPC, for `from_bytes` in another process."""

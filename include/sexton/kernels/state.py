@@ -82,6 +82,21 @@ from sexton.kernels.text import log_partition_of
 from sexton.log.batch import Record
 
 TEXT_LIST = pa.list_(pa.string())
+_OFFSET_SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("committed_offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp_ms", pa.int64()),
+        ("expire_timestamp_ms", pa.int64()),
+        ("topic_id", pa.string()),
+        ("log_offset", pa.int64()),
+        ("producer_id", pa.int64()),
+    ]
+)
 _GROUP_SCHEMA = pa.schema(
     [
         ("group_id", pa.string()),
@@ -125,6 +140,16 @@ _UNDECODABLE_SCHEMA = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("log_partition", pa.int32()),
+    ]
+)
+_TRANSACTION_SCHEMA = pa.schema(
+    [
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("first_log_offset", pa.int64()),
+        ("last_log_offset", pa.int64()),
+        ("first_timestamp_ms", pa.int64()),
+        ("group_ids", TEXT_LIST),
     ]
 )
 _TOMBSTONE_SCHEMA = pa.schema(
@@ -224,7 +249,7 @@ def finish(
 
 
 def _from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema)
+    return pa.Table.from_pylist(rows, schema) if rows else schema.empty_table()
 
 
 def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
@@ -386,6 +411,8 @@ def _ranks(names: pa.Array) -> Int64s:
 
 def _pending_order(state: State, rows: Int64s) -> Int64s:
     """Order of rows of `waiting` by producer_id, then key."""
+    if not len(rows):
+        return rows
     waiting = state.waiting[rows]
     named = pa.table(
         {
@@ -397,15 +424,38 @@ def _pending_order(state: State, rows: Int64s) -> Int64s:
     return order
 
 
-def _value_columns(state: State, table: Int64s) -> dict[str, pa.Array]:
-    return {
-        "committed_offset": cols.numbers(table[:, COMMITTED], pa.int64()),
-        "leader_epoch": cols.numbers(table[:, LEADER_EPOCH], pa.int32(), absent=-1),
-        "metadata": cols.strings(state.text_bytes, table[:, TEXT_AT], table[:, TEXT_SIZE]).cast(pa.string()),
-        "commit_timestamp_ms": cols.numbers(table[:, COMMIT_MS], pa.int64()),
-        "expire_timestamp_ms": cols.numbers(table[:, EXPIRE_MS], pa.int64(), absent=NONE),
-        "topic_id": cols.topic_ids(table[:, TOPIC_ID_HIGH], table[:, TOPIC_ID_LOW]).cast(pa.string()),
+def _offsets_table(state: State, rows: Int64s) -> pa.Table:
+    """Committed offsets of some rows of `keys`."""
+    values = state.keys.take(rows, axis=0)
+    return _offset_rows(state, rows, values, log_offset=LOG_OFFSET, producer_ids=values[:, PRODUCER_ID])
+
+
+def _pending_table(state: State, rows: Int64s) -> pa.Table:
+    """Undecided offsets of some rows of `waiting`."""
+    values = state.waiting.take(rows, axis=0)
+    producer_ids = state.producers[values[:, W_PRODUCER], P_ID]
+    return _offset_rows(state, values[:, W_KEY], values, log_offset=W_LOG_OFFSET, producer_ids=producer_ids)
+
+
+def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
+    """The offset that each row of `values` holds of a row of `keys`; its log_offset is in the column `log_offset`."""
+    if not len(keys):
+        return _OFFSET_SCHEMA.empty_table()
+    numbers = {
+        "committed_offset": COMMITTED,
+        "leader_epoch": LEADER_EPOCH,
+        "commit_timestamp_ms": COMMIT_MS,
+        "expire_timestamp_ms": EXPIRE_MS,
+        "log_offset": log_offset,
     }
+    columns = {
+        **_named(state, keys),
+        **cols.numbers(values, numbers, absent={"leader_epoch": -1, "expire_timestamp_ms": NONE}),
+        "metadata": cols.strings(state.text_bytes, values[:, TEXT_AT], values[:, TEXT_SIZE]).cast(pa.string()),
+        "topic_id": cols.topic_ids(values[:, TOPIC_ID_HIGH], values[:, TOPIC_ID_LOW]).cast(pa.string()),
+        "producer_id": pa.array(producer_ids),
+    }
+    return pa.table(columns, schema=_OFFSET_SCHEMA)
 
 
 def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
@@ -413,61 +463,39 @@ def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
     return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
-def _offsets_table(state: State, rows: Int64s) -> pa.Table:
-    keys = state.keys[rows]
-    return pa.table(
-        {
-            **_named(state, rows),
-            **_value_columns(state, keys),
-            "log_offset": cols.numbers(keys[:, LOG_OFFSET], pa.int64()),
-            "producer_id": cols.numbers(keys[:, PRODUCER_ID], pa.int64()),
-        }
-    )
-
-
-def _pending_table(state: State, rows: Int64s) -> pa.Table:
-    waiting = state.waiting[rows]
-    return pa.table(
-        {
-            **_named(state, waiting[:, W_KEY]),
-            **_value_columns(state, waiting),
-            "log_offset": cols.numbers(waiting[:, W_LOG_OFFSET], pa.int64()),
-            "producer_id": cols.numbers(state.producers[waiting[:, W_PRODUCER], P_ID], pa.int64()),
-        }
-    )
-
-
 def _groups_table(state: State, replay: _Replay, found: _Sorted) -> pa.Table:
     """Groups by id: those with records of their own as replayed, all others alike."""
-    groups = state.groups[: state.counts[GROUPS]]
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows
-    template = ClassicGroup("", replay.profile).to_group_row()
-    ids = cols.strings(state.key_bytes, groups[simple, GROUP_AT], groups[simple, GROUP_LENGTH]).cast(pa.string())
-    alike = {
-        column.name: pa.array([template[column.name]], column.type).take(pa.array(np.zeros(len(simple), np.int64)))
-        for column in _GROUP_SCHEMA
-    }
-    table = pa.concat_tables(
-        [
-            pa.table({**alike, "group_id": ids}, schema=_GROUP_SCHEMA),
-            _from_rows([group.to_group_row() for group in own.values()], _GROUP_SCHEMA),
-        ]
-    )
+    table = _simple_groups(state, replay.profile, simple)
+    if own:
+        table = pa.concat_tables([table, _from_rows([group.to_group_row() for group in own.values()], _GROUP_SCHEMA)])
     order = np.concatenate([simple, np.array(list(own), np.int64)])
-    return (
-        table.append_column("offset_count", pa.array(found.offset_counts[order], pa.int64()))
-        .append_column("pending_count", pa.array(found.pending_counts[order], pa.int64()))
+    table = (
+        table.append_column("offset_count", pa.array(found.offset_counts[order]))
+        .append_column("pending_count", pa.array(found.pending_counts[order]))
         .append_column("has_open_transaction", pa.array(found.group_has_transaction[order]))
-        .sort_by("group_id")
-        .combine_chunks()
     )
+    return table.sort_by("group_id").combine_chunks()
+
+
+def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
+    """Groups without a record of their own, by some rows of `groups`."""
+    groups = state.groups.take(rows, axis=0)
+    template = ClassicGroup("", profile).to_group_row()
+    alike = {
+        column.name: pa.repeat(pa.scalar(template[column.name], column.type), len(groups)) for column in _GROUP_SCHEMA
+    }
+    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
+    return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
 
 
 def _open_transactions(state: State, pending: Int64s) -> pa.Table:
     producers = state.producers[: state.counts[PRODUCERS]]
     producers = producers[producers[:, P_FIRST] != NONE]
+    if not len(producers):
+        return _TRANSACTION_SCHEMA.empty_table()
     producers = producers[np.argsort(producers[:, P_ID])]
     waiting = state.waiting[pending]
     holders = pa.table(
@@ -477,18 +505,21 @@ def _open_transactions(state: State, pending: Int64s) -> pa.Table:
         }
     )
     held: dict[int, list[str]] = {}
-    if holders.num_rows:  # to group nothing costs a millisecond, too
-        for row in holders.group_by(["producer_id", "group_id"]).aggregate([]).sort_by("group_id").to_pylist():
-            held.setdefault(row["producer_id"], []).append(row["group_id"])
+    for row in holders.group_by(["producer_id", "group_id"]).aggregate([]).sort_by("group_id").to_pylist():
+        held.setdefault(row["producer_id"], []).append(row["group_id"])
+    columns = {
+        "producer_id": P_ID,
+        "producer_epoch": P_EPOCH,
+        "first_log_offset": P_FIRST,
+        "last_log_offset": P_LAST,
+        "first_timestamp_ms": P_FIRST_MS,
+    }
     return pa.table(
         {
-            "producer_id": cols.numbers(producers[:, P_ID], pa.int64()),
-            "producer_epoch": cols.numbers(producers[:, P_EPOCH], pa.int32()),
-            "first_log_offset": cols.numbers(producers[:, P_FIRST], pa.int64()),
-            "last_log_offset": cols.numbers(producers[:, P_LAST], pa.int64()),
-            "first_timestamp_ms": cols.numbers(producers[:, P_FIRST_MS], pa.int64()),
+            **cols.numbers(producers, columns),
             "group_ids": pa.array([held.get(producer, []) for producer in producers[:, P_ID].tolist()], TEXT_LIST),
-        }
+        },
+        schema=_TRANSACTION_SCHEMA,
     )
 
 

@@ -187,7 +187,7 @@ def to_tables(
         "keys": pa.table({**key_columns(state), **_columns(state.keys[: counts[KEYS]], _KEY_COLUMNS, state)}),
         "undecided": pa.table(
             {
-                "producer_id": cols.numbers(state.producers[waiting[:, W_PRODUCER], P_ID], pa.int64()),
+                "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
                 **_columns(waiting, _UNDECIDED_COLUMNS, state),
             }
         ),
@@ -230,7 +230,7 @@ def _read_partitions(arena: Any, at: Any, out: Any) -> None:
 
 def _columns(table: Int64s, names: Mapping[str, int], state: State | None = None) -> dict[str, pa.Array]:
     """Columns of `table` by name, and with a `state` the metadata of its rows."""
-    found = {name: cols.offsets(table[:, column]) for name, column in names.items()}
+    found = cols.offsets(table, names)
     if state is not None:
         sizes = table[:, TEXT_SIZE]
         if LOG_OFFSET in names.values():
@@ -244,7 +244,7 @@ def _groups(state: State) -> pa.Table:
     return pa.table(
         {
             "group_id": cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]),
-            "last_value_log_offset": cols.offsets(groups[:, LAST_VALUE]),
+            **cols.offsets(groups, {"last_value_log_offset": LAST_VALUE}),
             "commits": pa.array(groups[:, COMMITS]),
         }
     )

@@ -119,6 +119,9 @@ class RunFolder:
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, log_partition: int = WHOLE_RUN) -> int:
         """Write the rows of one log partition, completed by the run's columns and cast to the declared schema."""
         schema = TABLES[table].arrow_schema(with_run=True)
+        if not rows.num_rows:
+            write_parquet(self.table_file(table, log_partition), schema.empty_table())
+            return 0
         run_columns: dict[str, Any] = {
             "cluster_id": record.cluster_id,
             "as_of_ms": record.as_of_ms,

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,7 @@ def generate(shape: Shape) -> dict[int, np.ndarray]:
 
 def write(shape: Shape, root: Path) -> Written:
     """Write every log partition as a broker's folder below `root`, side by side."""
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         parts = list(pool.map(partial(_write_one, shape, root, groups_of(shape)), range(shape.log_partitions)))
     return sum(parts[1:], parts[0])
 

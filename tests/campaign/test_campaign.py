@@ -16,6 +16,7 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import Offsets
 from sexton.coordinator.profile import Profile, Waits
 from sexton.kernels import fold
+from sexton.kernels import partial as partial_fold
 from sexton.kernels.merge import absorb_state
 from sexton.kernels.rules import new_state_of
 from sexton.kernels.sweep import judge, plan
@@ -42,7 +43,7 @@ def test_all_ways_of_reading_agree(seed: int | None, capsys: pytest.CaptureFixtu
 
 def _folding_by(**rules: Any) -> Callable[[Profile], Any]:
     """Kernels that go by other rules than they are told."""
-    return lambda profile: new_state_of(replace(profile, **rules))
+    return lambda profile, **room: new_state_of(replace(profile, **rules), **room)
 
 
 def _swapped(absorb: Callable[..., Any], left: Any, right: Any) -> Any:
@@ -64,14 +65,14 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
         lambda *log, profile, **options: load(*log, profile=replace(profile, waits=Waits.FOR_TRANSACTION), **options),
     ),
     "kernels: a tombstone spares what is pending": (
-        fold,
+        partial_fold,
         "new_state_of",
         _folding_by(tombstones_cancel_pending=False),
     ),
-    "kernels: of 2.x, it does not": (fold, "new_state_of", _folding_by(tombstones_cancel_pending=True)),
-    "kernels: no transaction leaks": (fold, "new_state_of", _folding_by(leaks_open_transactions=False)),
-    "kernels: the bit decides what waits": (fold, "new_state_of", _folding_by(waits=Waits.FOR_TRANSACTION)),
-    "kernels: versions of 3.9": (fold, "new_state_of", _folding_by(value_versions={0: 4, 1: 4, 2: 4})),
+    "kernels: of 2.x, it does not": (partial_fold, "new_state_of", _folding_by(tombstones_cancel_pending=True)),
+    "kernels: no transaction leaks": (partial_fold, "new_state_of", _folding_by(leaks_open_transactions=False)),
+    "kernels: the bit decides what waits": (partial_fold, "new_state_of", _folding_by(waits=Waits.FOR_TRANSACTION)),
+    "kernels: versions of 3.9": (partial_fold, "new_state_of", _folding_by(value_versions={0: 4, 1: 4, 2: 4})),
     "merge: the wrong way round": (fold, "absorb_state", partial(_swapped, absorb_state)),
     "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),
     "cleaner: markers go first": (checks, "compact", _without_markers),

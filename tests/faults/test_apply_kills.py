@@ -28,6 +28,7 @@ from tests.faults.apply_cluster import Faults, SimCluster
 from tests.faults.apply_worlds import LEASE_MS, World, account, final_losses, world
 from tests.faults.stores import s3_server
 from tests.faults.test_apply_races import assert_one_effect_each
+from tests.fork import fork
 
 ON_STORES = {"ledger.ticket"}
 """Reached only where files cannot be made exclusively."""
@@ -101,7 +102,7 @@ class Server:
 def in_child(made: World, work: Callable[[Remote], None], *, kill_at: str) -> bool:
     """Do `work` in a process of its own that is killed at a point; whether it came by."""
     ours, theirs = Pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             ours.close()

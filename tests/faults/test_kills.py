@@ -18,6 +18,7 @@ from sexton.settings import Settings
 from sexton.stages import import_log, snapshot_log
 from sexton.stages.import_log import ImportRequest
 from tests.faults.snapshots import START_MS, Story, disk_of, files, topics_of
+from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster
 
 OF_IMPORTS = {name for name in KILL_POINTS if name.startswith("import.")}
@@ -35,7 +36,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def killed(work: Callable[[], None], kill_at: str) -> bool:
     """Run `work` in a process of its own that is killed at a point; whether it came by."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             kill_points.settings = lambda: Settings(kill_at=kill_at)  # type: ignore[assignment]

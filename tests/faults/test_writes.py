@@ -19,6 +19,7 @@ from sexton.log.verify import verify
 from sexton.stages import snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
 from tests.faults.stores import Fault, FaultyHandler, Unavailable, objects, s3_server
+from tests.fork import fork
 
 CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -89,7 +90,7 @@ def test_files_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     whole = story(3, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
 
     def disturb(made: Story) -> None:
-        child = os.fork()
+        child = fork()
         if child == 0:
             try:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

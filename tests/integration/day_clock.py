@@ -42,6 +42,10 @@ LogOffsets = dict[int, set[int]]
 """By log partition."""
 
 
+class TooSlow(Exception):
+    """The machine did not keep up with the script's clock, so that nothing can be told of that day."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
     """The end of an hour, and what the broker answered while its log stood still around that instant."""
@@ -90,7 +94,7 @@ class Day:
         return self.script
 
     def live(self, begin_s: int, intervals: int) -> list[Boundary]:
-        """Play all hours; the log is quiet at every boundary, or AssertionError."""
+        """Play all hours; the log is quiet at every boundary, or TooSlow."""
         waiting: list[Step] = []
         self._cross(begin_s)
         for hour in range(1, intervals + 1):
@@ -102,7 +106,8 @@ class Day:
                 waiting.pop(0)()
             self._cross(end_s)
             self._say(f"hour {hour}: {self.boundaries[-1].answers.count} answers, {len(waiting)} steps late")
-        assert not waiting, "too slow for this day: steps are left"
+        if waiting:
+            raise TooSlow("steps are left when the day is over")
         self._finish_snapshot()
         return self.boundaries
 
@@ -154,11 +159,13 @@ class Day:
         before = self._ends()
         if time.time() >= at_s:
             before = self._before_restart
-            assert before, "too slow for this day: an hour's work took longer than the hour"
+            if not before:
+                raise TooSlow("an hour's work took longer than the hour")
         time.sleep(max(0.0, at_s + 0.05 - time.time()))
         answers = told_by_broker(self.script.session, [group.group_id for group in list_groups(self.script.session)])
         after = self._ends()
-        assert before == after, f"the log is not quiet at the end of an hour: {before}, then {after}"
+        if before != after:
+            raise TooSlow(f"the log is not quiet at the end of an hour: {before}, then {after}")
         self.boundaries.append(Boundary(at_ms=at_s * 1000, answers=answers))
         self._take_snapshot("--as-of", str(at_s * 1000))
 

@@ -11,8 +11,8 @@ One log is archived, too, and replayed in full and from a checkpoint on (see `in
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records, and the replays from the archive, are repeated, and the
 fastest counts, for both alike. Prints tables; a full run writes figures.json and figures.svg to docs/bench, the
-README's section of figures and the one of sizes in docs/operations.md, a partial one below var/bench. Everything that
-is started is stopped, also on Ctrl-C.
+README's section of figures, the one of sizes in docs/operations.md and the model of load times that fits, a partial one
+below var/bench. Everything that is started is stopped, also on Ctrl-C.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from rich.console import Console
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
 from sexton.settings import PROJECT_ROOT, settings, variable
-from tests.bench import readme, sizing
+from tests.bench import load_model, readme, sizing
 from tests.bench.broker import Cluster, Load, LoadingBroker
 from tests.bench.chart import DUMPED_SET, chart
 from tests.bench.figures import (
@@ -190,6 +190,7 @@ def main() -> None:
         prices = sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month)
         readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine, increment))
         readme.update(PROJECT_ROOT / "docs" / "operations.md", sizing.section(figures, machine, prices))
+        readme.update(load_model.PAGE, load_model.section(load_model.fit(figures)))
     console.print(f"written to {out}")
 
 

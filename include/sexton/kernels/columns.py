@@ -16,6 +16,7 @@ from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _ID_CHARS = 22
 Mask = npt.NDArray[np.bool_]
+TEXT_LIST = pa.list_(pa.string())
 
 
 @compiled

@@ -1,55 +1,35 @@
 """Finishes the fold of a log partition: the rows of group state at the cut, as Arrow tables.
 
-The few group records are replayed by `coordinator.groups`, which the plain replay uses too. A group without a record
-of its own is a simple classic group; there may be hundreds of thousands of those, and millions of offsets, so that
-nothing here makes a Python object for them. Group records that cannot be decoded or replayed become rows and failures,
-as in `coordinator.group_coordinator`.
+A group without a record of its own is a simple classic group; there may be hundreds of thousands of those, and millions
+of offsets, so that nothing here makes a Python object for them.
 """
 
-import struct
-from collections import Counter
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator import decoding
 from sexton.coordinator.classic import ClassicGroup
-from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.group import Group
-from sexton.coordinator.groups import Groups
-from sexton.coordinator.load_model import MODEL
-from sexton.coordinator.loading import GROUP_REMOVED, HOT_GROUPS, LOADED, STRAY
-from sexton.coordinator.offsets import FATES
+from sexton.coordinator.loading import GROUP_REMOVED, STRAY
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.profiles import new_groups
-from sexton.errors import LogError, TransitionError
 from sexton.kernels import columns as cols
-from sexton.kernels.columns import Mask
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import pointer
+from sexton.kernels.group_records import GroupRecords, replay_group_records
+from sexton.kernels.load_profile import load_profile
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.reread import place_of
+from sexton.kernels.sorted_rows import SortedRows, sort_rows
 from sexton.kernels.store import key_columns
 from sexton.kernels.table import (
     COMMIT_MS,
-    COMMITS,
     COMMITTED,
     EXPIRE_MS,
     GROUP_AT,
     GROUP_LENGTH,
-    GROUPS,
-    KEY_GROUP,
-    KEYS,
-    LAST_VALUE,
     LEADER_EPOCH,
-    LEAKED,
     LOG_OFFSET,
     NONE,
-    P_CANCELLED,
     P_EPOCH,
     P_FIRST,
     P_FIRST_MS,
@@ -57,31 +37,17 @@ from sexton.kernels.table import (
     P_LAST,
     PRODUCER_ID,
     PRODUCERS,
-    R_AT,
-    R_BASE_OFFSET,
-    R_GROUP,
-    R_KEY_SIZE,
-    R_LAST_VALUE,
-    R_LOG_OFFSET,
-    R_VALUE_SIZE,
-    RECORDS,
-    SINCE,
     TEXT_AT,
     TEXT_SIZE,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
-    W_COUNT,
     W_KEY,
     W_LOG_OFFSET,
     W_PRODUCER,
-    WAITING,
     Int64s,
     State,
 )
-from sexton.kernels.text import log_partition_of
-from sexton.log.batch import Record
 
-TEXT_LIST = pa.list_(pa.string())
 _OFFSET_SCHEMA = pa.schema(
     [
         ("group_id", pa.string()),
@@ -108,7 +74,7 @@ _GROUP_SCHEMA = pa.schema(
         ("leader", pa.string()),
         ("current_state_timestamp_ms", pa.int64()),
         ("member_count", pa.int32()),
-        ("subscribed_topics", TEXT_LIST),
+        ("subscribed_topics", cols.TEXT_LIST),
         ("subscription_known", pa.bool_()),
         ("log_offset", pa.int64()),
     ]
@@ -124,9 +90,9 @@ _MEMBER_SCHEMA = pa.schema(
         ("session_timeout_ms", pa.int32()),
         ("rebalance_timeout_ms", pa.int32()),
         ("member_epoch", pa.int32()),
-        ("subscribed_topics", TEXT_LIST),
-        ("assignment", TEXT_LIST),
-        ("assignment_epochs", TEXT_LIST),
+        ("subscribed_topics", cols.TEXT_LIST),
+        ("assignment", cols.TEXT_LIST),
+        ("assignment_epochs", cols.TEXT_LIST),
         ("log_partition", pa.int32()),
     ]
 )
@@ -149,7 +115,7 @@ _TRANSACTION_SCHEMA = pa.schema(
         ("first_log_offset", pa.int64()),
         ("last_log_offset", pa.int64()),
         ("first_timestamp_ms", pa.int64()),
-        ("group_ids", TEXT_LIST),
+        ("group_ids", cols.TEXT_LIST),
     ]
 )
 _TOMBSTONE_SCHEMA = pa.schema(
@@ -161,38 +127,6 @@ _TOMBSTONE_SCHEMA = pa.schema(
         ("regular_expression", pa.string()),
     ]
 )
-
-
-@dataclass(slots=True)
-class _Replay:
-    """The group records of a fold, replayed."""
-
-    profile: Profile
-    groups: Groups
-    rows_of: dict[str, int] = field(default_factory=dict)
-    """Row in the fold's `groups` of every group with a record of its own, there or removed."""
-    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
-    failures: list[tuple[int, str]] = field(default_factory=list)
-    live_records: dict[bytes, bool] = field(default_factory=dict)
-    tombstones: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted:
-    """Rows of the fold by what became of them, each ordered by key."""
-
-    committed: Int64s
-    unreachable: Int64s
-    is_removed: Mask
-    """For each row of `unreachable`: whether its group is gone (else it is stray)."""
-    pending: Int64s
-    """Rows of `waiting`."""
-    group_exists: Mask
-    group_is_stray: Mask | None
-    group_has_transaction: Mask
-    """Whether the coordinator takes a transaction with the group's offsets for open."""
-    offset_counts: Int64s
-    pending_counts: Int64s
 
 
 def finish(
@@ -209,8 +143,8 @@ def finish(
     for every group that is not classic the records that delete it, in their order.
     """
     state = fold.state
-    replay = _replay_groups(state, fold.profile)
-    found = _sort(
+    replay = replay_group_records(state, fold.profile)
+    found = sort_rows(
         state,
         replay,
         log_partition=log_partition,
@@ -226,7 +160,7 @@ def finish(
         "pending_offsets": _pending_table(state, found.pending),
         "groups": _groups_table(state, replay, found),
         "open_transactions": _open_transactions(state, found.pending),
-        "load_profile": _load_profile(fold, replay, found, undecodable, log_partition=log_partition),
+        "load_profile": load_profile(fold, replay, found, undecodable, log_partition=log_partition),
     }
     here = pa.scalar(log_partition, pa.int32())
     tables = {
@@ -263,165 +197,6 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
         }
         for ordinal, tombstone in enumerate(group.tombstones())
     ]
-
-
-def _replay_groups(state: State, profile: Profile) -> _Replay:
-    """Replay the group records; an offset value between two of a group's own makes it anew where it was removed."""
-    replay = _Replay(profile, new_groups(profile))
-    last_own: dict[int, int] = {}
-    names = _Names(state)
-    for row in state.records[: state.counts[RECORDS]].tolist():
-        group, log_offset, last_value = row[R_GROUP], row[R_LOG_OFFSET], row[R_LAST_VALUE]
-        if last_value > last_own.get(group, NONE):
-            replay.groups.touch(names[group])
-        last_own[group] = log_offset
-        _replay_record(replay, state, row)
-    for group in last_own:
-        replay.rows_of[names[group]] = group
-        if state.groups[group, LAST_VALUE] > last_own[group]:
-            replay.groups.touch(names[group])
-    return replay
-
-
-@dataclass(slots=True)
-class _Names:
-    """Group ids by their row."""
-
-    state: State
-
-    def __getitem__(self, group: int) -> str:
-        at, size = self.state.groups[group, [GROUP_AT, GROUP_LENGTH]].tolist()
-        return self.state.key_bytes[at : at + size].tobytes().decode()
-
-
-def _replay_record(replay: _Replay, state: State, row: list[int]) -> None:
-    at, middle = row[R_AT], row[R_AT] + row[R_KEY_SIZE]
-    key = state.record_bytes[at:middle].tobytes()
-    value = None if row[R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[R_VALUE_SIZE]].tobytes()
-    log_offset, base_offset = row[R_LOG_OFFSET], row[R_BASE_OFFSET]
-    record = Record(log_offset=log_offset, timestamp_ms=-1, key=key, value=value)
-    judged = decoding.decode(record, base_offset=base_offset, profile=replay.profile)
-    if isinstance(judged, Undecodable):
-        replay.undecodable.append((place_of(log_offset), judged))
-        return
-    assert isinstance(judged, Decoded), "the loop keeps known types alone"
-    replay.tombstones += value is None
-    try:
-        replay.groups.replay(judged.record_type, judged.key, judged.value, log_offset=log_offset)
-    except TransitionError as error:
-        replay.failures.append((place_of(log_offset), f"log_offset {log_offset}: {error}"))
-    except LogError as error:
-        (record_type,) = struct.unpack_from(">h", key)
-        refused = decoding.undecodable(
-            record, error.reason, error.detail, base_offset=base_offset, record_type=record_type
-        )
-        replay.undecodable.append((place_of(log_offset), refused))
-    else:
-        replay.live_records[key] = value is not None
-
-
-def _sort(
-    state: State,
-    replay: _Replay,
-    *,
-    log_partition: int,
-    partition_count: int | None,
-    held_elsewhere: Container[str],
-) -> _Sorted:
-    groups, keys = state.groups[: state.counts[GROUPS]], state.keys[: state.counts[KEYS]]
-    stored = np.flatnonzero(keys[:, LOG_OFFSET] != NONE)
-    of_group = keys[stored, KEY_GROUP]
-    waiting = state.waiting[: state.counts[WAITING]]
-    pending = np.flatnonzero(waiting[:, W_COUNT] > 0)
-    of_pending = keys[waiting[pending, W_KEY], KEY_GROUP]
-    has_transaction = np.zeros(len(groups), bool)
-    has_transaction[of_pending] = True
-    has_transaction[keys[waiting[waiting[:, W_COUNT] == LEAKED, W_KEY], KEY_GROUP]] = True
-    exists = groups[:, LAST_VALUE] != NONE
-    if replay.profile.offsets_hold_groups:
-        exists[:] = False
-        exists[of_group] = exists[of_pending] = True
-        replay.groups.complete({name for name, row in replay.rows_of.items() if exists[row]})
-    for group_id, row in replay.rows_of.items():
-        exists[row] = group_id in replay.groups.by_id
-    is_stray: Mask | None = None
-    lost = ~exists[of_group]
-    if partition_count is not None:
-        homes = np.empty(len(groups), np.int64)
-        _place(state.key_bytes, groups, partition_count, homes)
-        is_stray = homes != log_partition
-        lost |= _is_away(state, is_stray, replay.profile, held_elsewhere)[of_group]
-    unreachable = _by_key(state, stored[lost])
-    return _Sorted(
-        committed=_by_key(state, stored[~lost]),
-        unreachable=unreachable,
-        is_removed=~exists[keys[unreachable, KEY_GROUP]],
-        pending=pending[_pending_order(state, pending)],
-        group_exists=exists,
-        group_is_stray=is_stray,
-        group_has_transaction=has_transaction,
-        offset_counts=np.bincount(of_group[~lost], minlength=len(groups)),
-        pending_counts=np.bincount(of_pending, minlength=len(groups)),
-    )
-
-
-def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
-    """Groups that clients look for in another log partition."""
-    if not profile.one_cache:
-        return is_stray
-    names, away = _Names(state), is_stray.copy()
-    strays = np.flatnonzero(is_stray)
-    away[strays] = [names[row] in held_elsewhere for row in strays.tolist()]
-    return away
-
-
-@compiled
-def _place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
-    """The log partition of each group."""
-    data = pointer(arena)
-    for row in range(len(groups)):
-        homes[row] = log_partition_of(data, groups[row, GROUP_AT], groups[row, GROUP_LENGTH], partition_count)
-
-
-def _by_key(state: State, rows: Int64s) -> Int64s:
-    """Rows of `keys` in the order of group_id, topic, partition."""
-    if not len(rows):
-        return rows
-    # Names come again and again: each is sorted once, and then numbers, which takes half of the time.
-    groups = state.groups[: state.counts[GROUPS]]
-    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH])
-    named = key_columns(state, rows)
-    topics = named["topic"].dictionary_encode()
-    ranks = pa.table(
-        {
-            "group_id": _ranks(group_ids)[state.keys[rows, KEY_GROUP]],
-            "topic": _ranks(topics.dictionary)[np.asarray(topics.indices)],
-            "partition": named["partition"],
-        }
-    )
-    order = pc.sort_indices(ranks, [(name, "ascending") for name in ranks.column_names])
-    ordered: Int64s = rows[np.asarray(order)]
-    return ordered
-
-
-def _ranks(names: pa.Array) -> Int64s:
-    """For each of some names, no two the same, its place among them."""
-    return cols.places(np.asarray(pc.sort_indices(names)), len(names))
-
-
-def _pending_order(state: State, rows: Int64s) -> Int64s:
-    """Order of rows of `waiting` by producer_id, then key."""
-    if not len(rows):
-        return rows
-    waiting = state.waiting[rows]
-    named = pa.table(
-        {
-            "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
-            **key_columns(state, waiting[:, W_KEY]),
-        }
-    )
-    order: Int64s = np.asarray(pc.sort_indices(named, [(name, "ascending") for name in named.column_names]))
-    return order
 
 
 def _offsets_table(state: State, rows: Int64s) -> pa.Table:
@@ -463,7 +238,7 @@ def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
     return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
-def _groups_table(state: State, replay: _Replay, found: _Sorted) -> pa.Table:
+def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.Table:
     """Groups by id: those with records of their own as replayed, all others alike."""
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
@@ -517,102 +292,7 @@ def _open_transactions(state: State, pending: Int64s) -> pa.Table:
     return pa.table(
         {
             **cols.numbers(producers, columns),
-            "group_ids": pa.array([held.get(producer, []) for producer in producers[:, P_ID].tolist()], TEXT_LIST),
+            "group_ids": pa.array([held.get(producer, []) for producer in producers[:, P_ID].tolist()], cols.TEXT_LIST),
         },
         schema=_TRANSACTION_SCHEMA,
     )
-
-
-def _fates(fold: PartialFold, found: _Sorted, undecodable: int) -> dict[str, int]:
-    """How many offset values ended in each fate (`coordinator.offsets.FATES`); they add up to all that were read."""
-    state = fold.state
-    keys, counted = state.keys[: state.counts[KEYS]], fold.counters
-    stored, pending = len(found.committed) + len(found.unreachable), len(found.pending)
-    fates = Counter(
-        live=len(found.committed),
-        unreachable=len(found.unreachable),
-        pending=pending,
-        superseded=int(keys[:, SINCE].sum()) - stored + int(state.waiting[found.pending, W_COUNT].sum()) - pending,
-        tombstoned=counted["tombstoned"],
-        aborted=counted["aborted"],
-        cancelled=int(state.producers[: state.counts[PRODUCERS], P_CANCELLED].sum()),
-        undecodable=undecodable,
-    )
-    return {fate: fates[fate] for fate in FATES}
-
-
-def _load_profile(
-    fold: PartialFold,
-    replay: _Replay,
-    found: _Sorted,
-    undecodable: list[tuple[int, Undecodable]],
-    *,
-    log_partition: int,
-) -> pa.Table:
-    failures = [(at, str(row)) for at, row in undecodable if row.fails_load] + replay.failures
-    counters: Mapping[str, int] = fold.counters
-    stray = found.group_is_stray
-    row = {
-        "log_partition": log_partition,
-        "bytes": counters["bytes"],
-        "batches": counters["batches"],
-        "records": counters["records"],
-        "live_records": len(found.committed)
-        + len(found.unreachable)
-        + len(found.pending)
-        + sum(replay.live_records.values()),
-        "tombstones": counters["offset_tombstones"] + replay.tombstones,
-        "control_records": counters["control_records"],
-        "largest_batch_bytes": counters["largest_batch_bytes"],
-        "first_log_offset": fold.first_log_offset,
-        "next_log_offset": fold.next_log_offset,
-        "stray_groups": None if stray is None else int((stray & found.group_exists).sum()),
-        "load_would_fail": bool(failures),
-        "load_failure": min(failures, key=lambda failure: failure[0])[1] if failures else None,
-        "load_outcome": fold.profile.after_failure.value if failures else LOADED,
-        "unknown_types": sum(fold.unknown_types.values()),
-        "future_batches": counters["future_batches"],
-        **_hot_groups(fold.state),
-        "first_unstable_log_offset": _first_unstable(fold.state),
-        "read_values": counters["offset_values"],
-        **_fates(fold, found, fold.undecodable_values),
-    }
-    records = counters["records"]
-    row["predicted_load_ms"] = MODEL.predict_ms(
-        records=records, control_records=counters["control_records"], live_records=row["live_records"]
-    )
-    row["garbage_share"] = 1 - row["live_records"] / records if records else None
-    kinds = {
-        **dict.fromkeys(row, pa.int64()),
-        "log_partition": pa.int32(),
-        "load_would_fail": pa.bool_(),
-        "load_failure": pa.string(),
-        "load_outcome": pa.string(),
-        "garbage_share": pa.float64(),
-        "hot_groups": TEXT_LIST,
-        "hottest_group_share": pa.float64(),
-    }
-    return pa.Table.from_pylist([row], pa.schema(list(kinds.items())))
-
-
-def _hot_groups(state: State) -> dict[str, Any]:
-    """The groups with most commits, the hottest first, and the share of all commits that is the hottest one's."""
-    groups = state.groups[: state.counts[GROUPS]]
-    groups = groups[groups[:, COMMITS] > 0]
-    total = int(groups[:, COMMITS].sum())
-    if not total:
-        return {"hot_groups": [], "hottest_group_share": None}
-    fifth = np.sort(groups[:, COMMITS])[-min(HOT_GROUPS, len(groups))]
-    groups = groups[groups[:, COMMITS] >= fifth]
-    names = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
-    hot = pa.table({"name": names, "commits": groups[:, COMMITS]})
-    order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
-    hot = hot.take(order)
-    return {"hot_groups": hot["name"].to_pylist(), "hottest_group_share": hot["commits"][0].as_py() / total}
-
-
-def _first_unstable(state: State) -> int | None:
-    """Where the oldest open transaction begins: the log cleaner does not go beyond it."""
-    first = state.producers[: state.counts[PRODUCERS], P_FIRST]
-    open_ones = first[first != NONE]
-    return int(open_ones.min()) if len(open_ones) else None

@@ -1,0 +1,100 @@
+"""Replays the group records that a fold kept, by `coordinator.groups`, which the plain replay uses too: there are few.
+
+Those that cannot be decoded or replayed become rows and failures, as in `coordinator.group_coordinator`.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from sexton.coordinator import decoding
+from sexton.coordinator.decoding import Decoded, Undecodable
+from sexton.coordinator.groups import Groups
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import new_groups
+from sexton.errors import LogError, TransitionError
+from sexton.kernels.reread import place_of
+from sexton.kernels.table import (
+    GROUP_AT,
+    GROUP_LENGTH,
+    LAST_VALUE,
+    NONE,
+    R_AT,
+    R_BASE_OFFSET,
+    R_GROUP,
+    R_KEY_SIZE,
+    R_LAST_VALUE,
+    R_LOG_OFFSET,
+    R_VALUE_SIZE,
+    RECORDS,
+    State,
+)
+from sexton.log.batch import Record
+
+
+@dataclass(slots=True)
+class GroupRecords:
+    """The group records of a fold, replayed."""
+
+    profile: Profile
+    groups: Groups
+    rows_of: dict[str, int] = field(default_factory=dict)
+    """Row in the fold's `groups` of every group with a record of its own, there or removed."""
+    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    live_records: dict[bytes, bool] = field(default_factory=dict)
+    tombstones: int = 0
+
+
+def replay_group_records(state: State, profile: Profile) -> GroupRecords:
+    """Replay the group records; an offset value between two of a group's own makes it anew where it was removed."""
+    replay = GroupRecords(profile, new_groups(profile))
+    last_own: dict[int, int] = {}
+    names = GroupNames(state)
+    for row in state.records[: state.counts[RECORDS]].tolist():
+        group, log_offset, last_value = row[R_GROUP], row[R_LOG_OFFSET], row[R_LAST_VALUE]
+        if last_value > last_own.get(group, NONE):
+            replay.groups.touch(names[group])
+        last_own[group] = log_offset
+        _replay_record(replay, state, row)
+    for group in last_own:
+        replay.rows_of[names[group]] = group
+        if state.groups[group, LAST_VALUE] > last_own[group]:
+            replay.groups.touch(names[group])
+    return replay
+
+
+@dataclass(slots=True)
+class GroupNames:
+    """Group ids by their row."""
+
+    state: State
+
+    def __getitem__(self, group: int) -> str:
+        at, size = self.state.groups[group, [GROUP_AT, GROUP_LENGTH]].tolist()
+        return self.state.key_bytes[at : at + size].tobytes().decode()
+
+
+def _replay_record(replay: GroupRecords, state: State, row: list[int]) -> None:
+    at, middle = row[R_AT], row[R_AT] + row[R_KEY_SIZE]
+    key = state.record_bytes[at:middle].tobytes()
+    value = None if row[R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[R_VALUE_SIZE]].tobytes()
+    log_offset, base_offset = row[R_LOG_OFFSET], row[R_BASE_OFFSET]
+    record = Record(log_offset=log_offset, timestamp_ms=-1, key=key, value=value)
+    judged = decoding.decode(record, base_offset=base_offset, profile=replay.profile)
+    if isinstance(judged, Undecodable):
+        replay.undecodable.append((place_of(log_offset), judged))
+        return
+    assert isinstance(judged, Decoded), "the loop keeps known types alone"
+    replay.tombstones += value is None
+    try:
+        replay.groups.replay(judged.record_type, judged.key, judged.value, log_offset=log_offset)
+    except TransitionError as error:
+        replay.failures.append((place_of(log_offset), f"log_offset {log_offset}: {error}"))
+    except LogError as error:
+        (record_type,) = struct.unpack_from(">h", key)
+        refused = decoding.undecodable(
+            record, error.reason, error.detail, base_offset=base_offset, record_type=record_type
+        )
+        replay.undecodable.append((place_of(log_offset), refused))
+    else:
+        replay.live_records[key] = value is not None

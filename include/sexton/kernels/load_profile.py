@@ -1,0 +1,128 @@
+"""What loading a log partition takes and comes to: the row of `load_profile`."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.load_model import MODEL
+from sexton.coordinator.loading import HOT_GROUPS, LOADED
+from sexton.coordinator.offsets import FATES
+from sexton.kernels import columns as cols
+from sexton.kernels.group_records import GroupRecords
+from sexton.kernels.partial import PartialFold
+from sexton.kernels.sorted_rows import SortedRows
+from sexton.kernels.table import (
+    COMMITS,
+    GROUP_AT,
+    GROUP_LENGTH,
+    GROUPS,
+    KEYS,
+    NONE,
+    P_CANCELLED,
+    P_FIRST,
+    PRODUCERS,
+    SINCE,
+    W_COUNT,
+    State,
+)
+
+
+def load_profile(
+    fold: PartialFold,
+    replay: GroupRecords,
+    found: SortedRows,
+    undecodable: list[tuple[int, Undecodable]],
+    *,
+    log_partition: int,
+) -> pa.Table:
+    """The one row; `undecodable` has the places and records that could not be decoded, in the order of the log."""
+    failures = [(at, str(row)) for at, row in undecodable if row.fails_load] + replay.failures
+    counters: Mapping[str, int] = fold.counters
+    stray = found.group_is_stray
+    row = {
+        "log_partition": log_partition,
+        "bytes": counters["bytes"],
+        "batches": counters["batches"],
+        "records": counters["records"],
+        "live_records": len(found.committed)
+        + len(found.unreachable)
+        + len(found.pending)
+        + sum(replay.live_records.values()),
+        "tombstones": counters["offset_tombstones"] + replay.tombstones,
+        "control_records": counters["control_records"],
+        "largest_batch_bytes": counters["largest_batch_bytes"],
+        "first_log_offset": fold.first_log_offset,
+        "next_log_offset": fold.next_log_offset,
+        "stray_groups": None if stray is None else int((stray & found.group_exists).sum()),
+        "load_would_fail": bool(failures),
+        "load_failure": min(failures, key=lambda failure: failure[0])[1] if failures else None,
+        "load_outcome": fold.profile.after_failure.value if failures else LOADED,
+        "unknown_types": sum(fold.unknown_types.values()),
+        "future_batches": counters["future_batches"],
+        **_hot_groups(fold.state),
+        "first_unstable_log_offset": _first_unstable(fold.state),
+        "read_values": counters["offset_values"],
+        **_fates(fold, found, fold.undecodable_values),
+    }
+    records = counters["records"]
+    row["predicted_load_ms"] = MODEL.predict_ms(
+        records=records, control_records=counters["control_records"], live_records=row["live_records"]
+    )
+    row["garbage_share"] = 1 - row["live_records"] / records if records else None
+    kinds = {
+        **dict.fromkeys(row, pa.int64()),
+        "log_partition": pa.int32(),
+        "load_would_fail": pa.bool_(),
+        "load_failure": pa.string(),
+        "load_outcome": pa.string(),
+        "garbage_share": pa.float64(),
+        "hot_groups": cols.TEXT_LIST,
+        "hottest_group_share": pa.float64(),
+    }
+    return pa.Table.from_pylist([row], pa.schema(list(kinds.items())))
+
+
+def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:
+    """How many offset values ended in each fate (`coordinator.offsets.FATES`); they add up to all that were read."""
+    state = fold.state
+    keys, counted = state.keys[: state.counts[KEYS]], fold.counters
+    stored, pending = len(found.committed) + len(found.unreachable), len(found.pending)
+    fates = Counter(
+        live=len(found.committed),
+        unreachable=len(found.unreachable),
+        pending=pending,
+        superseded=int(keys[:, SINCE].sum()) - stored + int(state.waiting[found.pending, W_COUNT].sum()) - pending,
+        tombstoned=counted["tombstoned"],
+        aborted=counted["aborted"],
+        cancelled=int(state.producers[: state.counts[PRODUCERS], P_CANCELLED].sum()),
+        undecodable=undecodable,
+    )
+    return {fate: fates[fate] for fate in FATES}
+
+
+def _hot_groups(state: State) -> dict[str, Any]:
+    """The groups with most commits, the hottest first, and the share of all commits that is the hottest one's."""
+    groups = state.groups[: state.counts[GROUPS]]
+    groups = groups[groups[:, COMMITS] > 0]
+    total = int(groups[:, COMMITS].sum())
+    if not total:
+        return {"hot_groups": [], "hottest_group_share": None}
+    fifth = np.sort(groups[:, COMMITS])[-min(HOT_GROUPS, len(groups))]
+    groups = groups[groups[:, COMMITS] >= fifth]
+    names = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
+    hot = pa.table({"name": names, "commits": groups[:, COMMITS]})
+    order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
+    hot = hot.take(order)
+    return {"hot_groups": hot["name"].to_pylist(), "hottest_group_share": hot["commits"][0].as_py() / total}
+
+
+def _first_unstable(state: State) -> int | None:
+    """Where the oldest open transaction begins: the log cleaner does not go beyond it."""
+    first = state.producers[: state.counts[PRODUCERS], P_FIRST]
+    open_ones = first[first != NONE]
+    return int(open_ones.min()) if len(open_ones) else None

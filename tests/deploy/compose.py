@@ -56,6 +56,10 @@ SERVICE = {
         depends_on={"type": "object", "additionalProperties": CONDITION},
         deploy=closed(resources=closed(limits=LIMITS)),
         entrypoint=TEXTS,
+        env_file={
+            "type": "array",
+            "items": {**closed(path=TEXT, required={"const": False}), "required": ["path", "required"]},
+        },
         # Values are text, so that YAML's own yes, no and 1e3 never get between.
         environment={"type": "object", "additionalProperties": TEXT},
         healthcheck=HEALTH_CHECK,

@@ -14,19 +14,15 @@ import urllib.parse
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
-from multiprocessing import Process
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tests.ui.api_server import free_port
 from tests.ui.generated import FIRST_MS, HOUR_MS, TEAMS
-from tests.ui.worlds import PREFIX
+from tests.ui.lake_server import get, serving
 
 ROUNDS = 40
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def questions(chance: random.Random, groups: list[str], runs: int) -> Iterator[tuple[str, str]]:
@@ -60,38 +56,15 @@ def questions(chance: random.Random, groups: list[str], runs: int) -> Iterator[t
             yield f"{kind} (API)", other
 
 
-def serve(folder: str, port: int) -> None:
-    """The app over the lake, without Airflow around it."""
-    import uvicorn
-    from fastapi import FastAPI
-
-    from sexton.lake.catalog import open_lake
-    from sexton.ui.access import Access
-    from sexton.ui.app import make_app
-    from sexton.ui.store import Store
-    from tests.ui.worlds import PLAIN, allow
-
-    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
-    lake = replace(open_lake(properties), name="lake")
-    app = FastAPI()
-    app.mount(PREFIX, make_app(Store(lambda: lake), Access(asks=allow, clusters=PLAIN)))
-    uvicorn.run(app, port=port, log_level="error")
-
-
 def measure(folder: Path, rounds: int) -> dict[str, Any]:
     """Milliseconds by kind of question, the first one and the 50th and 95th percentile of the others; memory in MB."""
-    port = free_port()
-    server = Process(target=serve, args=(str(folder.absolute()), port), daemon=True)
-    server.start()
-    base = f"http://127.0.0.1:{port}{PREFIX}"
-    try:
-        _wait(f"{base}/static/ui.css")
+    with serving(folder) as (base, pid):
         chance = random.Random(20_261_121)
-        runs = len(json.loads(_get(f"{base}/api/runs?limit=1000")))
+        runs = len(json.loads(get(f"{base}/api/runs?limit=1000")))
         groups = [
             row["group_id"]
             for page in range(1, 6)
-            for row in json.loads(_get(f"{base}/api/groups?sort=offset_count&size=200&page={page * page * 15 - 14}"))[
+            for row in json.loads(get(f"{base}/api/groups?sort=offset_count&size=200&page={page * page * 15 - 14}"))[
                 "rows"
             ]
         ]
@@ -99,12 +72,9 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             for kind, path in questions(chance, groups, runs):
                 start = time.perf_counter()
-                _get(base + path)
+                get(base + path)
                 times[kind].append((time.perf_counter() - start) * 1000)
-        memory = psutil.Process(server.pid).memory_info().rss / 1e6
-    finally:
-        server.terminate()
-        server.join(10)
+        memory = psutil.Process(pid).memory_info().rss / 1e6
     every = [value for values in times.values() for value in values[1:]]
     told = {kind: _told(values) for kind, values in sorted(times.items())}
     return {"ms": told, "all_p95_ms": _percentile(every, 95), "requests": len(every), "memory_mb": round(memory)}
@@ -117,22 +87,6 @@ def _told(values: list[float]) -> dict[str, float]:
 
 def _percentile(values: list[float], share: int) -> int:
     return round(sorted(values)[min(len(values) * share // 100, len(values) - 1)])
-
-
-def _get(url: str) -> bytes:
-    with _direct.open(url, timeout=120) as answer:
-        data: bytes = answer.read()
-    return data
-
-
-def _wait(url: str) -> None:
-    for _ in range(200):
-        try:
-            _get(url)
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError("the server did not start")
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ import json
 import shutil
 import sys
 import tempfile
-from multiprocessing import Process
 from pathlib import Path
 
 from sexton.settings import PROJECT_ROOT
 from tests.ui import chromium
-from tests.ui.api_server import free_port
-from tests.ui.measure import _get, _wait, serve
-from tests.ui.worlds import PREFIX
+from tests.ui.lake_server import get, serving
 
 SHOTS = {
     "dashboard-overview": ("/", "light", 1280),
@@ -26,13 +23,8 @@ SHOTS = {
 
 
 def main(lake: Path, folder: Path) -> int:
-    port = free_port()
-    server = Process(target=serve, args=(str(lake.absolute()), port), daemon=True)
-    server.start()
-    base = f"http://127.0.0.1:{port}{PREFIX}"
-    try:
-        _wait(f"{base}/static/ui.css")
-        found = json.loads(_get(f"{base}/api/groups?sort=due&only=due&size=1"))
+    with serving(lake) as (base, _):
+        found = json.loads(get(f"{base}/api/groups?sort=due&only=due&size=1"))
         group = found["rows"][0]["group_id"]
         for name, (path, theme, width) in SHOTS.items():
             with tempfile.TemporaryDirectory() as out:
@@ -40,9 +32,6 @@ def main(lake: Path, folder: Path) -> int:
                 looked = {"pages": [page], "widths": [width], "themes": [theme], "fullPage": False}
                 chromium.run_script("check.mjs", Path(out), **looked)
                 shutil.copy(Path(out) / f"{name}-{width}-{theme}.png", folder / f"{name}.png")
-    finally:
-        server.terminate()
-        server.join(10)
     return 0
 
 

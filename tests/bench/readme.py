@@ -37,7 +37,7 @@ def section(
     if increment:
         tail += (
             f"From the archive, {increment.label} on top of a checkpoint is replayed in {increment.increment_s:.2f} s, "
-            f"{100 * increment.ratio:.0f} % of the {increment.full_s:.1f} s that all of it takes.\n"
+            f"{100 * increment.ratio:.1f} % of the {increment.full_s:.1f} s that all of it takes.\n"
         )
     tail += "`make bench` makes the logs and measures again (`python -m tests.bench --help` for a part of it).\n"
     return f"{BEGIN}\n{_HEAD.format(cores=machine.cores, processor=machine.processor)}{''.join(rows)}{tail}{END}"

@@ -78,7 +78,8 @@ def desk_of(
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
-    from sexton.stages.questions.desk import DeskRequest, open_desk
+    from sexton.stages.questions.desk import DeskRequest
+    from sexton.stages.questions.opening import open_desk
 
     return open_desk(
         DeskRequest(

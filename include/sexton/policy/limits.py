@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-if TYPE_CHECKING:
-    from sexton.policy.model import Limits
+from pydantic import Field
+
+from sexton.policy.fields import Model
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,25 +29,35 @@ class Counts:
     owners: Mapping[str, OwnerCount] = field(default_factory=dict)
 
 
-def exceeded(limits: "Limits", counts: Counts) -> list[str]:
-    """A sentence for every limit that the counts exceed; none where the plan may be applied."""
-    told = []
-    if counts.offset_count > limits.max_offsets:
-        told.append(f"{counts.offset_count:,} offsets would go; limits.max_offsets is {limits.max_offsets:,}")
-    if counts.group_count > limits.max_groups:
-        told.append(f"{counts.group_count:,} groups would lose something; limits.max_groups is {limits.max_groups:,}")
-    if _is_more(counts.group_count, counts.groups_total, limits.max_share_of_groups):
-        told.append(
-            f"{counts.group_count:,} of {counts.groups_total:,} groups would lose something; "
-            f"limits.max_share_of_groups is {limits.max_share_of_groups:g}"
-        )
-    for owner, count in sorted(counts.owners.items()):
-        if _is_more(count.taken, count.total, limits.max_share_of_owner):
+class Limits(Model):
+    """How much one plan may take. A plan beyond a limit is made and shown, and never applied."""
+
+    max_offsets: int = Field(default=10_000, ge=0, description="a whole number of offsets")
+    max_groups: int = Field(default=500, ge=0, description="a whole number of groups")
+    max_share_of_groups: Share = Field(default=0.05, description="a share from 0 to 1 of all groups, such as 0.05")
+    max_share_of_owner: Share = Field(
+        default=0.5, description="a share from 0 to 1 of the offsets under one owner's rules, such as 0.5"
+    )
+
+    def exceeded(self, counts: Counts) -> list[str]:
+        """A sentence for every limit that the counts exceed; none where the plan may be applied."""
+        told = []
+        if counts.offset_count > self.max_offsets:
+            told.append(f"{counts.offset_count:,} offsets would go; limits.max_offsets is {self.max_offsets:,}")
+        if counts.group_count > self.max_groups:
+            told.append(f"{counts.group_count:,} groups would lose something; limits.max_groups is {self.max_groups:,}")
+        if _is_more(counts.group_count, counts.groups_total, self.max_share_of_groups):
             told.append(
-                f"{count.taken:,} of {count.total:,} offsets under rules of {owner!r} would go; "
-                f"limits.max_share_of_owner is {limits.max_share_of_owner:g}"
+                f"{counts.group_count:,} of {counts.groups_total:,} groups would lose something; "
+                f"limits.max_share_of_groups is {self.max_share_of_groups:g}"
             )
-    return told
+        for owner, count in sorted(counts.owners.items()):
+            if _is_more(count.taken, count.total, self.max_share_of_owner):
+                told.append(
+                    f"{count.taken:,} of {count.total:,} offsets under rules of {owner!r} would go; "
+                    f"limits.max_share_of_owner is {self.max_share_of_owner:g}"
+                )
+        return told
 
 
 def _is_more(part: int, whole: int, share: float) -> bool:

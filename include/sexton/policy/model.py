@@ -1,4 +1,4 @@
-"""A policy as a model: holds, rules, limits, each with what it takes and what its mistakes say.
+"""A policy as a model: holds, rules and limits (limits.py), each with what it takes and what its mistakes say.
 
 Field descriptions are the fixes that a mistake offers, so every one says what may stand there. Nothing is matched or
 decided here.
@@ -14,14 +14,13 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from sexton.policy.expectations import Expectation
 from sexton.policy.facts import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.fields import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
-from sexton.policy.limits import Counts, exceeded
+from sexton.policy.limits import Limits
 from sexton.policy.mistakes import shown, wrong
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern
 
 MAX_PATTERNS = 256
 """Regular expressions in one policy: each may keep a mebibyte of what it has seen."""
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _EVERY_GROUP = "to match every group, write regex: '.*'"
 
 
@@ -120,21 +119,6 @@ class Hold(_Entry):
     def is_on(self, now_ms: int) -> bool:
         """Whether the hold has not ended."""
         return self.until_ms is None or now_ms < self.until_ms
-
-
-class Limits(Model):
-    """How much one plan may take. A plan beyond a limit is made and shown, and never applied."""
-
-    max_offsets: int = Field(default=10_000, ge=0, description="a whole number of offsets")
-    max_groups: int = Field(default=500, ge=0, description="a whole number of groups")
-    max_share_of_groups: Share = Field(default=0.05, description="a share from 0 to 1 of all groups, such as 0.05")
-    max_share_of_owner: Share = Field(
-        default=0.5, description="a share from 0 to 1 of the offsets under one owner's rules, such as 0.5"
-    )
-
-    def exceeded(self, counts: Counts) -> list[str]:
-        """A sentence for every limit that the counts exceed; none where the plan may be applied."""
-        return exceeded(self, counts)
 
 
 class Policy(Model):

@@ -8,7 +8,8 @@ from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.archive import FactsRecord, Lineage, write_facts, write_segment
-from sexton.stages.questions.desk import Desk, DeskRequest, open_desk
+from sexton.stages.questions.desk import Desk, DeskRequest
+from sexton.stages.questions.opening import open_desk
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.replay_groups import run as replay
 from sexton.stages.run import RunFolder

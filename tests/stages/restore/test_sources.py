@@ -15,7 +15,8 @@ from sexton.errors import NoCoverage, Refused, UsageError
 from sexton.stages.apply.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.plans.files import keep_plan, own_plan, read_plan
-from sexton.stages.questions.desk import DeskRequest, open_desk
+from sexton.stages.questions.desk import DeskRequest
+from sexton.stages.questions.opening import open_desk
 from sexton.stages.restore.request import RestoreRequest, source_of
 from sexton.stages.restore.rows import Then
 from sexton.stages.restore.selection import Selection

@@ -1,4 +1,4 @@
-"""Where questions are asked: a log, an archive or a run, opened, and the coordinators of its log partitions."""
+"""Where questions are asked: a log, an archive or a run that is open, and the coordinators of its log partitions."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.topics import Topics
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import NoCoverage
 from sexton.stages.questions.part import Part
 
 AUTO = "auto"
@@ -91,23 +91,6 @@ class Desk:
     @property
     def has_undecodable(self) -> bool:
         return any(part.undecodable for part in self.parts.read.values())
-
-
-def open_desk(request: DeskRequest) -> Desk:
-    """Open what the request names; UsageError for one that does not fit together."""
-    given = [place for place in (request.segments, request.archive, request.run) if place is not None]
-    if len(given) != 1:
-        raise UsageError(
-            "give one of --segments DIR, --archive URI and --run DIR", fix="a run is what `sexton audit --out` has left"
-        )
-    # Only what is asked for is imported: a run needs nothing that reads a log, which takes longest to load.
-    if request.run is not None:
-        from sexton.stages.questions.run_desk import desk_of_run
-
-        return desk_of_run(request, request.run)
-    from sexton.stages.questions.log_desk import desk_of_log
-
-    return desk_of_log(request)
 
 
 def doubts_of(count: int | None, missing: Collection[int]) -> list[str]:

@@ -1,7 +1,8 @@
 """snapshot_log: copy what is new in __consumer_offsets from the brokers into the archive, byte for byte.
 
-It goes on where the archive ends, up to the high watermark; with nothing new it fetches nothing. It only reads: the
-principal needs READ and DESCRIBE on the topic, and DESCRIBE_CONFIGS on the cluster to record the broker's settings.
+It goes on where the archive ends, up to the high watermark; with nothing new it fetches nothing. An --as-of that an
+earlier snapshot has settled takes no broker at all. It only reads: the principal needs READ and DESCRIBE on the topic,
+and DESCRIBE_CONFIGS on the cluster to record the broker's settings.
 """
 
 import argparse
@@ -69,10 +70,13 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         alerts.extend(line for line in lines if line not in alerts)
         write_bytes(kept, json.dumps(alerts).encode())
 
-    with Engine("snapshot_log") as engine:
-        snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, tell=tell)
-    told = asdict(replace(snapshot, alerts=alerts))
-    return {"fetched": "nothing new" if snapshot.segments == 0 else "new batches", **told}
+    if snapshot := snapshot_log.earlier(request):
+        fetched = "nothing: an earlier snapshot has settled the instant"
+    else:
+        with Engine("snapshot_log") as engine:
+            snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, tell=tell)
+        fetched = "new batches" if snapshot.segments else "nothing new"
+    return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 
 
 def _kept(file: Path) -> list[str]:

@@ -71,7 +71,7 @@ def schedule_of(begin_s: int, intervals: int, hour_s: int) -> str:
 def live_a_day(
     home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say, again: bool = False
 ) -> Iterator[Lived]:
-    """Play the day while Airflow starts, compact, then have Airflow run every interval; all is stopped in the end.
+    """Play the day while Airflow starts, compact, stop the broker for good, then have Airflow run every interval.
 
     With `again` one of them is backfilled once more when all have been run.
     """
@@ -91,7 +91,8 @@ def live_a_day(
             lived.boundaries = day.live(begin_s, intervals)
             lived.on_disk = day.compact()
             starting.result()
-            say("the day is over and its log compacted; Airflow runs it")
+            day.close()  # past intervals are told from the archive alone
+            say("the day is over, its log compacted and the broker gone; Airflow runs it")
             backfill = run_all(system.api(), lived, rng, say)
             if again:
                 run_again(system.api(), lived, rng.choice(lived.intervals), backfill, say)

@@ -2,7 +2,9 @@
 
 import json
 import runpy
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
 from sexton.stages import job, snapshot_log
-from sexton.stages.snapshot_log import Snapshot, SnapshotRequest, ranges
+from sexton.stages.snapshot_log import Snapshot, SnapshotRequest, earlier, ranges
 from sexton.stages.spark import Engine
 from tests.faults.snapshots import START_MS, InlineEngine
 from tests.kafka.fake_cluster import FakeCluster
@@ -72,6 +74,29 @@ def test_another_cluster_is_refused_before_anything_is_archived(tmp_path: Path) 
     with pytest.raises(Refused, match="this is cluster fake, wanted is eu"):
         taken(cluster, tmp_path, "eu")
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> None:
+    cluster = FakeCluster(2)
+    cluster.logs[0].append(2)
+    settled_ms = START_MS - 60_000
+
+    def found(as_of_ms: int | None, wanted: str | None = None) -> Snapshot | None:
+        config = ClientConfig(bootstrap_servers="nobody:1")
+        return earlier(SnapshotRequest(config=config, archive=str(tmp_path), as_of_ms=as_of_ms, cluster_id=wanted))
+
+    assert found(settled_ms) is None, "nothing is archived"
+    took = taken(cluster, tmp_path, None)
+    nothing = {"segments": 0, "batches": 0, "size_bytes": 0, "log_offsets": 0}
+    assert found(settled_ms) == found(settled_ms - 1) == replace(took, **nothing)
+    assert found(settled_ms + 1) is None, "the next snapshot has to settle it"
+    assert found(None) is None
+    assert found(settled_ms, "other") is None
+    (tmp_path / "other").mkdir()
+    assert found(settled_ms) is None, "either might be meant"
+    assert found(settled_ms, "fake") is not None
+    shutil.rmtree(tmp_path / "fake" / "facts")
+    assert found(settled_ms, "fake") is None, "a snapshot that died before its facts was not finished"
 
 
 def taken(cluster: FakeCluster, archive: Path, wanted: str | None) -> Snapshot:

@@ -45,6 +45,7 @@ from sexton.log.archive import (
     write_manifest,
     write_origin,
 )
+from sexton.log.snapshots import around, snapshot_instants
 from sexton.log.store import child_folders
 from sexton.stages.continuation import KAFKAS_DELETE_RETENTION_MS, Known, breaks_since, continuation
 from sexton.stages.source import filesystem
@@ -190,6 +191,32 @@ def run(
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in archived),
         warnings=[*alerts, *seen.warnings],
         alerts=alerts,
+    )
+
+
+def earlier(request: SnapshotRequest) -> Snapshot | None:
+    """The finished snapshot that has settled `as_of_ms` before, so that a run of that instant needs no other.
+
+    None without one, and where several clusters of the archive might be meant. Nobody is asked: past intervals can be
+    told while the cluster is away, or no longer there.
+    """
+    fs, root = filesystem(request.archive)
+    clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
+    # One that died has no facts; without any, `around` would take its segments for a whole snapshot.
+    if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):
+        return None
+    found = around(fs, root, cluster_id=clusters[0], as_of_ms=request.as_of_ms, settle_ms=request.settle_ms)
+    if (settling := found.settling) is None:
+        return None
+    return Snapshot(
+        cluster_id=clusters[0],
+        topic_id=settling.topic_id,
+        taken_at_ms=settling.taken_at_ms,
+        log_partitions=len(settling.reaches),
+        segments=0,
+        batches=0,
+        size_bytes=0,
+        log_offsets=0,
     )
 
 

@@ -1,4 +1,4 @@
-"""What becomes of every offset value, said of the whole log at once and not step by step (spec: closed form).
+"""What becomes of every offset value, said of the whole log at once and not step by step.
 
 This knows nothing of how the replay is done: for each value it asks where the next end marker of its producer is, and
 where the tombstones of its key are. Three rules, by which values wait for a marker:

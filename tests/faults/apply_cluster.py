@@ -2,7 +2,8 @@
 
 What a coordinator holds is what the rules of sexton.coordinator make of its log, record by record; what it answers to
 a commit, a fetch and a describe is what sexton.coordinator.questions says. OffsetDelete, DeleteGroups and the sweep are
-played here after spec 5 and 7: which checks, which tombstones, in one batch. Every record knows who wrote it.
+played here as Kafka's coordinator does them: which checks, which tombstones, in one batch. Every record knows who wrote
+it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

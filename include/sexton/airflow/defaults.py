@@ -83,8 +83,8 @@ def timetable(cron: str) -> CronDataIntervalTimetable | None:
 def deadline(minutes: int) -> DeadlineAlert | None:
     """An alert about a run that is not finished so long after it was queued; None for 0.
 
-    Counted from the queue, because a backfilled run's own instant is long ago. Awaited by the triggerer, which every
-    deployment has: not every executor runs callbacks.
+    Counted from the queue, because a backfilled run's own instant is long ago. Awaited by the triggerer, because not
+    every executor runs callbacks.
     """
     if not minutes:
         return None

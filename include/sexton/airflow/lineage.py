@@ -29,12 +29,13 @@ READS = {
 }
 WRITES = {
     "snapshot_log": (ARCHIVE,),
-    "replay_groups": (RUNS,),
+    "replay_groups": (ARCHIVE, RUNS),
     "find_expired": (RUNS,),
     "plan_tombstones": (RUNS,),
-    "publish_tables": (TABLES,),
-    "thin": (TABLES,),
+    "publish_tables": (ARCHIVE, TABLES),
+    "thin": (ARCHIVE, TABLES),
     "tidy": (TABLES,),
+    "drill": (ARCHIVE,),
 }
 _USER_IS_PLACE = ("abfs", "abfss")
 """Schemes in which what comes before the @ is no login."""

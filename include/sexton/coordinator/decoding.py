@@ -1,4 +1,4 @@
-"""From the bytes of a record to what a coordinator replays, or to the reason why it cannot (spec 3.5).
+"""From the bytes of a record to what a coordinator replays, or to the reason why it cannot.
 
 The judge of what is undecodable: the kernels come here, too, for records they are not sure of. Follows Kafka 4.3's
 GroupCoordinatorRecordSerde and CoordinatorRecordSerde.

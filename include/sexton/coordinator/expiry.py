@@ -1,9 +1,9 @@
 """What the broker's expiry sweep does with an offset, and with a group that holds none any more (KIP-211).
 
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
-.cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata (spec 5.1 to 5.4); GroupMetadata
-.removeExpiredOffsets and GroupMetadataManager.cleanupGroupMetadata up to 3.9 (spec 5.5); and OffsetManager.compact of
-0.8.2 (spec 5.6). Which of these is the profile's to say.
+.cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
+GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. Which of these is the profile's
+to say.
 """
 
 from collections.abc import Mapping, Set

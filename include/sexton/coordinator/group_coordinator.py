@@ -1,7 +1,7 @@
 """The profile group_coordinator: the coordinator of Kafka 4.0 and later, in Java (KIP-848).
 
 Its fold is what offsets.py and groups.py say, its expiry what expiry.py says; here is what changed from release to
-release. Sources: OffsetMetadataManager, GroupMetadataManager, GroupCoordinatorRecordSerde; spec 3 and 5.
+release. Sources: OffsetMetadataManager, GroupMetadataManager, GroupCoordinatorRecordSerde.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The profile group_metadata_manager: the coordinator of Kafka 0.10.1 to 3.9, in Scala.
 
 Its own are the fold of offsets and the existence of groups; expiry is in expiry.py, and here is what changed from
-release to release. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata; spec 4.1 and 5.5.
+release to release. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay; spec 3.4).
+"""The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay).
 
 Offsets create groups here too, but live elsewhere: removing a group leaves its offsets where they are, out of reach
 until something makes the group anew.

@@ -1,9 +1,8 @@
 """How a coordinator loads a log partition, record by record, by the rules of its profile.
 
-Readable and slow: the oracle that the kernels are held against. Follows CoordinatorLoaderImpl of Kafka 4.3 (spec 3.1 to
-3.5), GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 (spec 4.1) and OffsetManager.loadOffsetsFromLog of 0.8.2
-(spec 4.2). A coordinator stops at the first record that it cannot decode or replay; this goes on without it, and says
-in `failures` where and why.
+Readable and slow: the oracle that the kernels are held against. Follows CoordinatorLoaderImpl of Kafka 4.3,
+GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 and OffsetManager.loadOffsetsFromLog of 0.8.2. A coordinator stops
+at the first record that it cannot decode or replay; this goes on without it, and says in `failures` where and why.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """The profile offset_manager: Kafka 0.8.2 to 0.10.0, where the last record of a key wins and nothing is transactional.
 
 Here is what changed from release to release; the fold is that of group_metadata_manager without transactions, expiry is
-in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0); spec 4.2 and 5.6.
+in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0).
 """
 
 from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits

@@ -1,5 +1,5 @@
 """Committed and pending offsets of one log partition (Kafka 4.3: OffsetMetadataManager.replay and
-replayEndTransactionMarker; spec 3.3), and what became of every offset value that was read.
+replayEndTransactionMarker), and what became of every offset value that was read.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """The plan: tombstones in their order, the record batches a coordinator would write for them, and the plan's identity.
 
-Follows createGroupTombstoneRecords of Kafka 4.3's groups and GroupCoordinatorRecordHelpers; spec 5.4 and 9.
+Follows createGroupTombstoneRecords of Kafka 4.3's groups and GroupCoordinatorRecordHelpers.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What one record does to the state (spec 3.3 and 4.1; Kafka: OffsetMetadataManager.replay and
+"""What one record does to the state (Kafka: OffsetMetadataManager.replay and
 replayEndTransactionMarker, GroupMetadataManager.doLoadGroupsAndOffsets before 4.0).
 
 A value that waits is settled by its producer's next marker. In 4.x a tombstone of any kind takes the stored value and

@@ -1,6 +1,6 @@
 """From the batches of a block to a queue of records: the reading half of the hot path.
 
-Here: records of magic 2, keys of every type the coordinator reads, OffsetCommitValue v0 to v4 (spec 1.2, 1.3, 2.1).
+Here: records of magic 2, keys of every type the coordinator reads, OffsetCommitValue v0 to v4.
 Whatever is not plainly good stops the reading before that record: `fold` then reads the rest of that batch through
 `log.batch` and `coordinator.decoding`, which name the reason. So this module only has to be sure when it accepts, and
 may be as strict as it likes.

@@ -1,9 +1,9 @@
 """Folds a chunk of a log partition, and joins folds of neighbouring chunks, by the rules of a profile, compiled.
 
 By the rules of group_coordinator, folds of neighbouring chunks, merged in log order with any association, are the fold
-of the whole (spec 0); by older ones a log partition is one chunk. Per key a fold holds the newest settled value and the
+of the whole; by older ones a log partition is one chunk. Per key a fold holds the newest settled value and the
 last tombstone; per producer what is still undecided and the first end marker, which settles what a fold to the left has
-undecided; and the group records in order, because groups do not reduce to "the last one wins" (spec 3.4).
+undecided; and the group records in order, because groups do not reduce to "the last one wins".
 `state.finish` makes tables of it.
 """
 

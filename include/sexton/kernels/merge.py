@@ -1,4 +1,4 @@
-"""Joins the states of two neighbouring folds: the right one's records follow the left one's in the log (spec 0).
+"""Joins the states of two neighbouring folds: the right one's records follow the left one's in the log.
 
 In this order, because each step reads what the one before has settled: groups and group records; end markers, the
 right's first of each producer settling what the left has undecided; tombstones; stored values; what is undecided.

@@ -1,6 +1,6 @@
 """From the frames of a segment to the rows of a block: which batches there are and where their records lie.
 
-`log.framing` says where batches begin and end and whether their CRCs are good; here their headers are read (spec 2.1),
+`log.framing` says where batches begin and end and whether their CRCs are good; here their headers are read,
 the cut is found and stamps from the future are passed over. Batches of magic 2 with a good CRC go on to the record
 loop; anything else stops here and is handed to `log.batch` by `fold`.
 """

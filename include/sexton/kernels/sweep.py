@@ -1,6 +1,6 @@
 """The coordinator's expiry sweep over whole tables of one log partition, as Arrow columns.
 
-The rules are `coordinator.expiry` (spec: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
+The rules are `coordinator.expiry` (Kafka: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
 told once more without a Python object per offset; the tests hold one against the other.
 
 Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then the stray

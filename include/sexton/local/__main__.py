@@ -52,7 +52,8 @@ def up(console: Console) -> int:
         f"\nAirflow  {home.started_url()}  user {USER}, password {home.password()}\n"
         f"         and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} asks\n"
         f"Kafka    {system.broker_address()}\n\n"
-        "Unpause offset_retention there to have it run on its schedule, or trigger it. `make down` stops everything.",
+        "Unpause offset_retention there to have it run on its schedule (the run of the last\n"
+        "hour ends as skipped: nothing was archived yet), or trigger it. `make down` stops everything.",
         highlight=False,
         soft_wrap=True,
     )

@@ -100,7 +100,11 @@ class System:
         java = find_java(self.config.cache, variable("JAVA_HOME"), variable("PATH"))
         kafka_jars = jars.ensure(self.config.cache, "kafka")
         lake_jars = ",".join(str(jar) for jar in jars.ensure(self.config.cache, "spark"))
-        spark = {**spark_environment(), "SEXTON_SPARK_JARS": lake_jars, "SPARK_SUBMIT_OPTS": JVM_OPTIONS}
+        spark = {
+            **spark_environment(),
+            "SEXTON_SPARK_JARS": self.config.spark_jars or lake_jars,
+            "SPARK_SUBMIT_OPTS": JVM_OPTIONS,
+        }
         environment = self.home.environment(spark, **variables)
         self.home.write()
         self._migrate(environment)

@@ -247,8 +247,3 @@ def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> tuple[in
     while at < stop:
         _, at, floor, budget = scan(data, at, stop, floor, budget, rows)
     return int(at), int(floor)
-
-
-def first_boundary(data: U8Array, start: int, *, floor_offset: int = 0) -> int:
-    """The place of `first_place` alone."""
-    return first_place(data, start, floor_offset=floor_offset)[0]

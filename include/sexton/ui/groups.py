@@ -22,8 +22,6 @@ Sort = Literal["group_id", "offset_count", "member_count", "due", "next_expires_
 SORTS: tuple[str, ...] = get_args(Sort)
 _DESCENDING = {"offset_count", "member_count", "due", "orphans"}
 
-MOST_OFFSETS = 500
-"""Offsets on one page of a group; a group may have a million."""
 MOST_MEMBERS = 200
 
 

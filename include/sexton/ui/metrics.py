@@ -43,7 +43,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         _CLUSTER,
     ),
     "sexton_run_duration_seconds": ("From then until its tables were written.", _CLUSTER),
-    "sexton_run_is_complete": ("1 unless a log partition was missing.", _CLUSTER),
+    "sexton_run_is_complete": ("1 where every record up to the cut is archived (coverage complete).", _CLUSTER),
     "sexton_run_warnings": ("What the run found worth saying.", _CLUSTER),
     "sexton_retention_seconds": ("The retention that it judged by.", _CLUSTER),
     "sexton_groups": ("Groups.", ("cluster_id", "type", "state")),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyarrow import fs as pafs
 
 from sexton.errors import Refused, UsageError
-from sexton.stages.restore.keep import RestorePlan, keep_restore, read_restore, restore_folder, restores_of
+from sexton.stages.restore.keep import RestorePlan, keep_restore, read_restore, restore_folder
 from sexton.stages.restore.make import make_restore
 from sexton.stages.restore.rows import WRITTEN, OffsetValue, Then
 from sexton.stages.restore.selection import Selection
@@ -191,7 +191,6 @@ def test_what_is_kept_is_what_is_read(tmp_path: Path) -> None:
     root = str(tmp_path)
     assert keep_restore(LOCAL, root, plan) == plan.restore_id
     assert read_restore(LOCAL, root, None, plan.restore_id) == plan
-    assert restores_of(LOCAL, root, "cluster") == [plan.restore_id]
     path = Path(restore_folder(root, "cluster", plan.restore_id)) / "restore.jsonl"
     before = path.stat().st_mtime_ns
     keep_restore(LOCAL, root, plan)

@@ -1,4 +1,4 @@
-"""Why offsets disappeared, from the write that their tombstones are part of (spec 5.3 to 5.6, 7).
+"""Why offsets disappeared, from the write that their tombstones are part of.
 
 For each group in a write, rules.py says which operations could have written what stands there. Here the fewest
 operations are sought that explain the whole write: one sweep that took exactly what was due of five groups is

@@ -182,5 +182,5 @@ class _Replay:
 
 
 def takes_pending_alone(is_transactional: bool, profile: Profile) -> bool:
-    """Whether a tombstone cancels what its producer has pending and spares what is committed (spec 4.1)."""
+    """Whether a tombstone cancels what its producer has pending and spares what is committed."""
     return is_transactional and not profile.tombstones_cancel_pending and profile.waits is Waits.FOR_TRANSACTION

@@ -1,4 +1,4 @@
-"""Which operations of a coordinator could have written what stands in the log (spec 5.3 to 5.6, 7).
+"""Which operations of a coordinator could have written what stands in the log.
 
 An operation is struck off only by evidence that rules it out: the value was not due, the group keeps offsets that
 DeleteGroups would have taken, the release cannot do it, the topic is still there. Each rule names the classes that it

@@ -1,7 +1,7 @@
 """What a client is told when the append behind its request fails.
 
 Follows CoordinatorOperationExceptionHelper and GroupCoordinatorService.handleOffsetFetchException (Kafka 4.0 on),
-GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9), OffsetCommitRequest.responseFor (0.8.2); spec 6.2.
+GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9), OffsetCommitRequest.responseFor (0.8.2).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """OffsetCommit and TxnOffsetCommit: whether a coordinator takes a commit, decided before anything is appended.
 
 Follows OffsetMetadataManager.commitOffset and commitTransactionalOffset with the groups' validateOffsetCommit (Kafka
-4.0 to 4.4), GroupCoordinator.doCommitOffsets and validateOffsetCommit (0.9 to 3.9) and KafkaApis in front of them;
-spec 6.1. What an append may still end in is in append_errors.py.
+4.0 to 4.4), GroupCoordinator.doCommitOffsets and validateOffsetCommit (0.9 to 3.9) and KafkaApis in front of them.
+What an append may still end in is in append_errors.py.
 
 After a load groups are Empty, Stable or of the new types, so that the answers to rebalancing groups do not come up.
 Kafka 0.8.2 takes every commit: it knows no groups.

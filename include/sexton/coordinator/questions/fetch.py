@@ -1,7 +1,7 @@
 """OffsetFetch: what a client is told of a group's offsets.
 
 Follows OffsetMetadataManager.fetchOffsets and fetchAllOffsets of Kafka 4.3, GroupMetadataManager.getOffsets (Scala) and
-OffsetManager.getOffsets (0.8.2); spec 6.3.
+OffsetManager.getOffsets (0.8.2).
 """
 
 from collections.abc import Iterable

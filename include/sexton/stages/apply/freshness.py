@@ -1,7 +1,7 @@
 """Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's own word, and by the log's tail.
 
 There is no compare-and-delete in Kafka's API, so this is looked at as late as can be, and what fell in between is
-looked for afterwards (readback.py). A group that has written anything but tombstones since the plan was made is left
+looked for afterwards (putback.py). A group that has written anything but tombstones since the plan was made is left
 alone as a whole: a rule may hang on what the group did, and the next plan will see it.
 """
 

@@ -1,6 +1,6 @@
 """The sink `log`: tombstones written past the coordinator, for what it refuses because the topic is gone.
 
-Dangerous, and guarded (spec 7): only offsets, never a group's own records, which can keep a coordinator from loading;
+Dangerous, and guarded: only offsets, never a group's own records, which can keep a coordinator from loading;
 only of groups without members; only in the log partition that the group hashes to today; only while the newest value
 is still the plan's; and as the one client that brokers let write there. The coordinator's memory is not told: it goes
 on serving the offset until it loads the log partition anew.

@@ -1,7 +1,7 @@
 """From a plan to calls: one group after the other, in the order of the plan, each call within one record batch.
 
 A coordinator writes what a request deletes as one batch, and cannot when that is larger than the topic takes: then it
-refuses all of it (spec 7). So a request asks for no more than fits. A group is only ever deleted as a group where the
+refuses all of it. So a request asks for no more than fits. A group is only ever deleted as a group where the
 plan removes everything that it has; what is too much for one batch goes offset by offset first.
 """
 

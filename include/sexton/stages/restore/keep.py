@@ -19,7 +19,7 @@ from pyarrow import fs as pafs
 from sexton.errors import Refused, UsageError
 from sexton.log.facts import the_cluster
 from sexton.log.lineage import RESTORES_FOLDER
-from sexton.log.store import child_folders, safe_name, write_whole
+from sexton.log.store import safe_name, write_whole
 from sexton.stages.restore.rows import RestoreRow, What, in_order
 
 FILE = "restore.jsonl"
@@ -130,11 +130,6 @@ def read_restore(fs: pafs.FileSystem, root: str, cluster_id: str | None, restore
     if plan.cluster_id != cluster:
         raise Refused(f"this is a restore of cluster {plan.cluster_id}", place=path)
     return plan
-
-
-def restores_of(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[str]:
-    """restore_ids of what the archive keeps of a cluster, in order of their digits."""
-    return [name for name in child_folders(fs, _restores(root, cluster_id)) if _RESTORE_ID.fullmatch(name)]
 
 
 def positions(items: Sequence[RestoreRow]) -> Iterator[tuple[int, RestoreRow]]:

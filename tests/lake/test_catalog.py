@@ -111,11 +111,11 @@ def test_no_password_is_shown() -> None:
 
 
 def test_branches_have_names_that_spark_takes() -> None:
-    def branch(run_id: str) -> str:
-        return RunKey(cluster_id="c", as_of_ms=1, run_id=run_id).branch
+    def branch(run_id: str, cluster_id: str = "c", as_of_ms: int = 1) -> str:
+        return RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id=run_id).branch
 
-    assert branch("plain_1") == "run_plain_1"
     odd = ["scheduled__2026-11-21T04:00:00+00:00.1", "scheduled__2026-11-21T04:00:00_00:00.1", "`; --", "", "x" * 300]
     names = [branch(run_id) for run_id in odd]
-    assert len(set(names)) == len(odd)
+    names += [branch(odd[0], cluster_id="other"), branch(odd[0], as_of_ms=2)]
+    assert len(set(names)) == len(odd) + 2
     assert all(name.replace("_", "").isalnum() and len(name) < 100 for name in names)

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,17 @@ def test_a_new_run_is_seen_once_the_list_is_not_fresh(tmp_path: Path) -> None:
     assert len(store.runs()) == 1
     now[0] += stores.FRESH_S
     assert [run.key for run in store.runs()] == [ONCE, key(5, "c")]
+
+
+def test_runs_of_two_clusters_by_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    """A scheduler gives runs of the same hour the same id; who reads one cluster may not read the other."""
+    lake = lake_at(tmp_path)
+    for cluster_id in ("ours", "theirs"):
+        lake.publish(replace(ONCE, cluster_id=cluster_id), {"groups": [group(cluster_id)]})
+    store = Store(lambda: lake.lake)
+    assert [names(store, run) for run in store.runs()] == [["ours"], ["theirs"]]
+    several = [store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}") for run in store.runs()]
+    assert several == [[{"group_id": "ours"}], [{"group_id": "theirs"}]]
 
 
 def test_two_attempts_are_never_mixed(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ LIVING, DYING, GONE = "living", "dying", "gone"
 
 
 def key(number: int, cluster_id: str = MAIN) -> RunKey:
-    return RunKey(cluster_id=cluster_id, as_of_ms=FIRST_MS + number * HOUR_MS, run_id=f"{cluster_id}-run-{number}")
+    return RunKey(cluster_id=cluster_id, as_of_ms=FIRST_MS + number * HOUR_MS, run_id=f"run-{number}")
 
 
 def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> WrittenLake:

@@ -37,9 +37,10 @@ class RunKey:
 
     @property
     def branch(self) -> str:
-        """A branch name that Spark SQL takes; other run ids never share it."""
+        """A branch name that Spark SQL takes; no other run shares it, also of a cluster whose run has the same id."""
         plain = re.sub(r"[^A-Za-z0-9_]", "_", self.run_id)[:_LONGEST_NAME]
-        return f"run_{plain}" if plain == self.run_id else f"run_{plain}_{sha256(self.run_id.encode()).hexdigest()[:8]}"
+        whole = "\0".join((self.cluster_id, str(self.as_of_ms), self.run_id))
+        return f"run_{plain}_{sha256(whole.encode()).hexdigest()[:8]}"
 
     def partition(self) -> "Column":
         """The condition for the rows that the run replaces."""

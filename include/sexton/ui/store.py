@@ -92,7 +92,7 @@ class Store:
 
         Gone when another run has taken its place, and its snapshot has expired.
         """
-        return self._source(("one", table, run.key.run_id), lambda: self._plan(run, table))
+        return self._source(("one", table, *_whole(run.key)), lambda: self._plan(run, table))
 
     def tables(self, runs: Sequence[PublishedRun], table: str) -> str:
         """As `table`, of several runs of one cluster at once, as they are in today's table.
@@ -100,7 +100,8 @@ class Store:
         A run whose rows are no longer there has none here.
         """
         ids = sorted(run.key.run_id for run in runs)
-        return self._source(("several", table, *ids), lambda: self._plan_several(runs, table, ids))
+        whole = sorted(text for run in runs for text in _whole(run.key))
+        return self._source(("several", table, *whole), lambda: self._plan_several(runs, table, ids))
 
     def today(self, table: str) -> str:
         """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
@@ -229,6 +230,11 @@ def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: i
     if any(task.delete_files for task in tasks):
         raise SextonError("rows were deleted one by one; partitions are only ever replaced whole", place=table.name())
     return sorted(task.file.file_path for task in tasks)
+
+
+def _whole(key: RunKey) -> tuple[str, str, str]:
+    """All of what tells a run from others: schedulers give runs of several clusters the same id."""
+    return key.cluster_id, str(key.as_of_ms), key.run_id
 
 
 def _key(row: dict[str, Any]) -> RunKey:

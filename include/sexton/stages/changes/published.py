@@ -64,9 +64,7 @@ def published_story(
 
 def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
     """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
-    from pyiceberg.expressions import In
-
-    return _scan(lake, table, group_id, In("run_id", {run.key.run_id for run in runs}))
+    return _scan(lake, table, group_id, _of(runs))
 
 
 def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
@@ -74,7 +72,7 @@ def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dic
 
     `runs` are those of one cluster, the newest last.
     """
-    from pyiceberg.expressions import And, EqualTo, In, LessThanOrEqual, NotIn, Or
+    from pyiceberg.expressions import And, EqualTo, LessThanOrEqual, NotIn, Or
 
     newest = runs[-1].key
     thinned = And(
@@ -82,7 +80,15 @@ def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dic
         LessThanOrEqual("as_of_ms", newest.as_of_ms),
         NotIn("as_of_ms", {run.key.as_of_ms for run in runs}),
     )
-    return _scan(lake, _CHANGES, group_id, Or(In("run_id", {run.key.run_id for run in runs}), thinned))
+    return _scan(lake, _CHANGES, group_id, Or(_of(runs), thinned))
+
+
+def _of(runs: Sequence[PublishedRun]) -> "BooleanExpression":
+    """The rows of some runs of one cluster; a run of another may have the same id."""
+    from pyiceberg.expressions import And, EqualTo, In
+
+    ids, instants = {run.key.run_id for run in runs}, {run.key.as_of_ms for run in runs}
+    return And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", instants), In("run_id", ids))
 
 
 def _scan(lake: Lake, table: str, group_id: str, where: "BooleanExpression") -> list[dict[str, Any]]:

@@ -173,6 +173,18 @@ def test_publishing_twice_is_publishing_once(runs: Runs) -> None:
 
 
 @any_catalog
+@pytest.mark.parametrize("name", ["plan_id", "policy_sha256"])
+def test_what_is_published_is_not_judged_anew_by_the_same_name(runs: Runs, name: str) -> None:
+    """Else the archive would keep a plan that the tables know nothing of."""
+    key = runs.write("one")
+    runs.publish(key)
+    runs.write("one", groups=5)
+    with pytest.raises(UsageError, match=f"run one is published already, with another {name}"):
+        publish(runs.spark, runs.lake, key, NAMES, {**FACTS, name: "another"})
+    assert runs.seen() == {("one", 1): (2, 1)}
+
+
+@any_catalog
 def test_what_runs_tells_comes_back(runs: Runs) -> None:
     run = runs.both("one")
     (found,) = runs.published()
@@ -246,11 +258,16 @@ def test_an_empty_first_attempt_is_filled_by_a_second(runs: Runs) -> None:
 
 @any_catalog
 def test_other_clusters_are_left_alone(runs: Runs) -> None:
-    other = Runs(runs.spark, runs.lake, runs.folder, "of another's")
-    other.both("theirs", groups=1)
-    runs.both("ours", groups=2)
-    assert other.seen() == {("theirs", 1): (1, 1)}
-    assert runs.seen() == {("ours", 1): (2, 1)}
+    """Schedulers give runs of several clusters the same id, and they go on side by side."""
+    folder = runs.folder / "theirs"
+    folder.mkdir()
+    other = Runs(runs.spark, runs.lake, folder, "of another's")
+    ours = runs.write("same", groups=2)
+    theirs = other.write("same", groups=1)
+    runs.publish(ours)
+    other.publish(theirs)
+    assert other.seen() == {("same", 1): (1, 1)}
+    assert runs.seen() == {("same", 1): (2, 1)}
 
 
 class Killed(BaseException):

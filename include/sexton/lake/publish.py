@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 ATTEMPTS = 6
+_JUDGED_BY = ("plan_id", "policy_sha256")
+"""Of `runs`: what differs where the stages after replay_groups were run once more with another outcome."""
 _CONFLICTS = ("CommitFailedException", "CommitStateUnknownException", "SQLITE_BUSY", "database is locked")
 _NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
@@ -35,9 +37,14 @@ def publish(
     """Publish the run's branch of `tables`, then its row of `runs` with `facts`, its other columns but `snapshots`.
 
     The branches are dropped at the end. A run that is published already is left as it is. UsageError when a table has
-    no such branch.
+    no such branch, and when what is published of the run was judged otherwise.
     """
     if done := _published(lake, run):
+        if differing := [name for name in _JUDGED_BY if done.facts[name] != facts[name]]:
+            raise UsageError(
+                f"run {run.run_id} is published already, with another {' and '.join(differing)}",
+                fix="a run id stands for one result: clear it from replay_groups on, by hand give another --run-id",
+            )
         drop_branch(spark, lake, run, tables)
         return done
     found = side_by_side(lambda name: retried(lambda: _publish_table(spark, lake, run, name)), tables)

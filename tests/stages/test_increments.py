@@ -263,6 +263,27 @@ def test_a_doubtful_checkpoint_is_passed_over(
     assert run(small, tmp_path / "none", archive, instant(3)).base_as_of_ms is None
 
 
+def test_nothing_is_left_of_a_checkpoint_that_was_passed_over(small: Engine, tmp_path: Path) -> None:
+    """One that turns out bad half way has tables that the next one has not: an open transaction's, here."""
+    archive = Archive(tmp_path / "archive", partitions=2)
+    archive.snapshot(
+        instant(1) + 2_000, {0: minute(1, commit("a"), first=0), 1: minute(1, commit("c"), commit("d"), first=0)}
+    )
+    archive.snapshot(instant(2) + 2_000, {0: minute(2, commit("a", 7), first=1, producer_id=5, transactional=True)})
+    archive.snapshot(instant(3) + 2_000, {0: minute(3, commit("b", 8), first=2)})
+    for number in (1, 2):
+        folder = publish(
+            tmp_path / f"r{number}", run(small, tmp_path / f"r{number}", archive, instant(number)), archive
+        )
+    assert any(not (tmp_path / "r1" / "fold" / "0" / file.name).exists() for file in (folder / "0").iterdir())
+    flip(folder)
+    record = run(small, tmp_path / "r3", archive, instant(3))
+    assert record.base_as_of_ms == instant(1)
+    full = run(small, tmp_path / "full", archive, instant(3), is_full=True)
+    assert told(record) == told(full)
+    assert tables(tmp_path / "r3") == tables(tmp_path / "full")
+
+
 def test_the_checkpoint_of_a_later_instant_is_none(small: Engine, tmp_path: Path, archive: Archive) -> None:
     publish(tmp_path / "r3", run(small, tmp_path / "r3", archive, instant(3)), archive)
     assert run(small, tmp_path / "r2", archive, instant(2)).base_as_of_ms is None

@@ -11,6 +11,7 @@ a full replay: the result is the same.
 
 import hashlib
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,7 @@ def nearest(
         try:
             manifest = read_manifest(fs, folder)
             if (doubt := _doubt(manifest, source, profile, inflated_cap_bytes)) is None:
+                shutil.rmtree(target, ignore_errors=True)  # what is left of one that was passed over half way
                 copy_files(fs, folder, manifest, target)
                 return Base(
                     as_of_ms=manifest.as_of_ms, run_id=manifest.run_id, places=manifest.places, folder=target

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
+from sexton.log.archive import checked_segments
 from sexton.stages import job, snapshot_log
 from sexton.stages.snapshot_log import Snapshot, SnapshotRequest, earlier, ranges
 from sexton.stages.spark import Engine
-from tests.faults.snapshots import START_MS, InlineEngine
+from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
 from tests.kafka.fake_cluster import FakeCluster
 
 
@@ -97,6 +99,26 @@ def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> N
     assert found(settled_ms, "fake") is not None
     shutil.rmtree(tmp_path / "fake" / "facts")
     assert found(settled_ms, "fake") is None, "a snapshot that died before its facts was not finished"
+
+
+def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a task that was given up for dead and goes on: its segments end elsewhere."""
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(3)
+    counts: list[int] = []
+    real, others = snapshot_log._next_segment, ["another"]
+
+    def meanwhile(*args: Any) -> Any:
+        if others:
+            with monkeypatch.context() as patch:
+                others.clear()
+                patch.setattr(snapshot_log, "SEGMENT_BYTES", 1)
+                counts.append(taken(cluster, tmp_path, None).segments)
+        return real(*args)
+
+    monkeypatch.setattr(snapshot_log, "_next_segment", meanwhile)
+    assert taken(cluster, tmp_path, None).segments == 0
+    assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
 
 
 def taken(cluster: FakeCluster, archive: Path, wanted: str | None) -> Snapshot:

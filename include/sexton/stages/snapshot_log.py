@@ -45,6 +45,7 @@ from sexton.log.archive import (
     write_manifest,
     write_origin,
 )
+from sexton.log.lineage import links_in, topic_folder
 from sexton.log.snapshots import around, snapshot_instants
 from sexton.log.store import child_folders
 from sexton.stages.continuation import KAFKAS_DELETE_RETENTION_MS, Known, breaks_since, continuation
@@ -264,11 +265,12 @@ def _connected(
 def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Iterator[Manifest]:
     """Write a range as segments of at most SEGMENT_BYTES and one response more; their manifests are the caller's."""
     fs, root = filesystem(work.request.archive)
-    topic_id = work.facts.offsets_topic["topic_id"]
+    topic_id, part = work.facts.offsets_topic["topic_id"], work.ends.log_partition
+    folder = f"{topic_folder(root, work.facts.cluster_id, topic_id)}/{part}/{work.lineage.name}"
     reader = LogReader(
         session,
         work.request.topic,
-        work.ends.log_partition,
+        part,
         topic_id=None if topic_id == UNKNOWN_ID else topic_id,
         leader=PartitionLeader(node_id=work.ends.leader, epoch=work.ends.leader_epoch),
         after_epoch=work.after_epoch,
@@ -277,13 +279,16 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
     position = work.start
     while position < work.end:
         chunks, stop = _next_segment(reader, position, next(ranges(position, work.end))[1])
+        # What has a manifest is never written again: a task that was given up for dead may still be at work.
+        if any(link.first_log_offset == position for link in links_in(fs, folder)):
+            raise LogChangedError(f"another snapshot has archived log partition {part} from {position} on")
         yield write_batches(
             fs,
             root,
             chunks,
             cluster_id=work.facts.cluster_id,
             topic_id=topic_id,
-            log_partition=work.ends.log_partition,
+            log_partition=part,
             lineage=work.lineage,
             first_log_offset=position,
             end_log_offset=stop,

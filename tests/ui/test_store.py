@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,8 @@ def test_runs_of_two_clusters_by_the_same_name_are_told_apart(tmp_path: Path) ->
     """A scheduler gives runs of the same hour the same id; who reads one cluster may not read the other."""
     lake = lake_at(tmp_path)
     for cluster_id in ("ours", "theirs"):
-        lake.publish(replace(ONCE, cluster_id=cluster_id), {"groups": [group(cluster_id)]})
+        key = RunKey(cluster_id=cluster_id, as_of_ms=FIRST_MS, run_id="scheduled")
+        lake.publish(key, {"groups": [group(cluster_id)]})
     store = Store(lambda: lake.lake)
     assert [names(store, run) for run in store.runs()] == [["ours"], ["theirs"]]
     several = [store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}") for run in store.runs()]

@@ -1,8 +1,8 @@
 """
 ### Keep house
 
-Looks after what the runs of `offset_retention` leave behind: *verify* reads a part of the archive's bytes, each day
-another one; *recheck* proves, once a week, that the newest checkpoint is what a full replay gives; *thin* lets
+Looks after what the runs of `offset_retention` leave behind: *verify* reads a part of the archive's bytes, each time
+the next one; *recheck* proves, once a week, that the newest checkpoint is what a full replay gives; *thin* lets
 published runs go that no rule keeps; *tidy* expires Iceberg's old snapshots and branches of failed runs, makes small
 files few, and removes old run folders. Beside them *drill* folds the archive anew and holds it against what the live
 brokers answer: what differs and stays so is **drift**, an alert.
@@ -13,7 +13,7 @@ segments or the ledger of changes, and never writes to the cluster.
 | parameter | meaning | default |
 |---|---|---|
 | `delete` | remove what may go | the setting `SEXTON_HOUSE_DELETES`, else no |
-| `subset` | part of the archive to read, `n/t` | the day's part of `SEXTON_HOUSE_VERIFY_DAYS` |
+| `subset` | part of the archive to read, `n/t` | the next of `SEXTON_HOUSE_VERIFY_DAYS` parts |
 
 Example: `{"delete": true, "subset": "1/1"}`
 

@@ -1,9 +1,9 @@
 """keep_house: one step of keeping house: verify, recheck, thin, tidy or drill.
 
-  verify  read a part of the archive's bytes, each day another one, and hold them against manifests, SHA-256 and CRC;
-          exit code 3 where the archive is not what was put into it
-  recheck replay in full what the newest checkpoint was published of, every SEXTON_HOUSE_RECHECK_DAYS days; exit code 3
-          where they differ
+  verify  read a part of the archive's bytes, each time the next one, and hold them against manifests, SHA-256 and CRC;
+          exit code 3 where the archive is not what was put into it, each time until it is mended
+  recheck replay in full what the newest checkpoint was published of, where that was not found right in the last
+          SEXTON_HOUSE_RECHECK_DAYS days; exit code 3 where they differ
   thin    let published runs go that SEXTON_HOUSE_KEEP_* do not keep; held instants and applied plans stay
   tidy    expire Iceberg's old snapshots and left branches, make small files few (only Spark runs Iceberg's procedures);
           remove run folders that are SEXTON_HOUSE_RUNS_DAYS old
@@ -43,7 +43,9 @@ def options() -> argparse.ArgumentParser:
         "--cluster-id", metavar="ID", help="only this cluster; drill refuses any other (default: all of the archive)"
     )
     parser.add_argument("--now", type=int, metavar="MS", help="the instant by which ages are told (default: now)")
-    parser.add_argument("--subset", metavar="N/T", help="verify: read part N of T (default: the day's part)")
+    parser.add_argument(
+        "--subset", metavar="N/T", help="verify: read part N of T (default: the part after the last one)"
+    )
     parser.add_argument("--delete", action="store_true", help="thin, tidy: remove what otherwise is only told")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="drill: the live cluster")
     parser.add_argument(
@@ -61,8 +63,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     return STEPS[arguments.step](arguments, now_ms)
 
 
-def _verify(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
-    subset = verify.part_of_day(now_ms, settings().house_verify_days)
+def _verify(arguments: argparse.Namespace, _now_ms: int) -> dict[str, object]:
+    subset = None
     if arguments.subset:
         part = re.fullmatch(r"(\d{1,9})/(\d{1,9})", arguments.subset)
         if not part or not 1 <= int(part[1]) <= int(part[2]):
@@ -70,7 +72,8 @@ def _verify(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
                 f"no part: {arguments.subset!r}", place="--subset", fix="n/t with 1 <= n <= t, such as 3/7"
             )
         subset = int(part[1]), int(part[2])
-    found = verify.run(arguments.archive, subset=subset, only=arguments.cluster_id)
+    parts = settings().house_verify_days
+    found = verify.run(arguments.archive, parts=parts, subset=subset, only=arguments.cluster_id)
     if not found.rotten:
         return asdict(found)
     error = (

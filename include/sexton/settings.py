@@ -146,7 +146,7 @@ class Settings(BaseSettings):
         ge=1,
         description="how long run folders of offset_retention and keep_house are kept",
     )
-    house_verify_days: int = Field(default=7, ge=1, description="in how many days all of the archive is read")
+    house_verify_days: int = Field(default=7, ge=1, description="in how many runs all of the archive is read")
     house_recheck_days: int = Field(
         default=7, ge=1, description="how often the newest checkpoint is held against a full replay"
     )

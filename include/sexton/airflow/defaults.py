@@ -171,7 +171,7 @@ def house_params() -> dict[str, Param]:
             type="string",
             pattern=r"^$|^\d{1,9}/\d{1,9}$",
             title="Part of the archive to read",
-            description="n/t reads part n of t, 1/1 everything. Empty: the day's part; in some days all is read.",
+            description="n/t reads part n of t, 1/1 everything. Empty: the next part; in some runs all is read.",
             section="What to do",
         ),
     }

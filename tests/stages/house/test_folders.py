@@ -1,6 +1,7 @@
 """Of run folders only old ones go, of DAGs whose runs can be repeated, and only when told."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,54 @@ def test_files_that_go_while_one_looks(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(folders.os, "walk", walked)
     assert tidied(tmp_path, deletes=True) == NOTHING
+
+
+def test_a_folder_that_cannot_be_removed_keeps_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, stuck, again, last = (run_folder(tmp_path, "offset_retention", name) for name in ("a", "b", "c", "d"))
+
+    def rmtree(folder: Path, remove: object = shutil.rmtree) -> None:
+        if folder in (stuck, again):
+            raise PermissionError(13, "Permission denied", "run.json")
+        remove(folder)  # type: ignore[operator]
+
+    monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
+    found = tidied(tmp_path, deletes=True)
+    assert (found.run_folders, found.run_folder_bytes, found.stuck_folders) == (2, 20, 2)
+    assert [folder.is_dir() for folder in (first, stuck, again, last)] == [False, True, True, False]
+    (alert,) = found.alerts
+    assert ": 2," in alert
+    assert str(stuck) in alert
+    assert "Permission denied" in alert
+
+
+def test_a_folder_that_cannot_be_looked_at_keeps_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, old = (run_folder(tmp_path, "offset_retention", name) for name in ("hidden", "old"))
+    judge = folders._size_if_old
+
+    def size(folder: Path, before_ns: int) -> int | None:
+        if folder == hidden:
+            raise PermissionError(13, "Permission denied", str(hidden))
+        return judge(folder, before_ns)
+
+    monkeypatch.setattr(folders, "_size_if_old", size)
+    found = tidied(tmp_path, deletes=True)
+    assert (found.run_folders, found.stuck_folders, len(found.alerts)) == (1, 1, 1)
+    assert not old.exists()
+
+
+def test_a_run_that_is_cleared_while_others_go_keeps_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, cleared = (run_folder(tmp_path, "offset_retention", name) for name in ("a", "b"))
+
+    def rmtree(folder: Path, remove: object = shutil.rmtree) -> None:
+        written(cleared / "run.json", YOUNG_MS)
+        remove(folder)  # type: ignore[operator]
+
+    monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
+    assert tidied(tmp_path, deletes=True) == OldFolders(run_folders=1, run_folder_bytes=10)
+    assert not first.exists()
+    assert (cleared / "run.json").is_file()
 
 
 def test_no_runs_yet(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sexton.stages.house.answers import Difference
 from sexton.stages.house.drill import Drilled
 from sexton.stages.house.keeping import DAY_MS
 from sexton.stages.house.tidy import Tidied
-from tests.archived import Archive
+from tests.archived import CLUSTER, Archive
 from tests.lake_session import lake_at
 from tests.stages.archive_runs import three_minutes
 
@@ -53,9 +53,10 @@ def run(module: ModuleType, archive: Archive, tmp_path: Path) -> Run:
     return step
 
 
-def test_the_day_of_the_run_says_which_part_is_read(run: Run) -> None:
-    days = [run("verify", f"--now={day * DAY_MS}")[1]["subset"] for day in (0, 1, 6, 7)]
-    assert days == ["1/7", "2/7", "7/7", "1/7"]
+def test_each_run_reads_the_next_part(run: Run) -> None:
+    """Whenever it comes: once a week is a part a week."""
+    subsets = [run("verify", f"--now={week * 7 * DAY_MS}")[1]["subsets"] for week in range(8)]
+    assert subsets == [{CLUSTER: f"{number}/7"} for number in (1, 2, 3, 4, 5, 6, 7, 1)]
     assert run("verify", "--subset=1/1")[1]["read"] == 5
 
 
@@ -73,6 +74,17 @@ def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
     assert code == 3
     assert "nothing is thinned" in told["error"]
     assert any(segment.name in alert for alert in told["alerts"])
+
+
+def test_a_rotten_archive_ends_every_day_until_it_is_mended(run: Run, archive: Archive) -> None:
+    segment = next(Path(archive.root).rglob("*.log"))
+    before = segment.read_bytes()
+    segment.write_bytes(before[:-1] + b"?")
+    codes = [run("verify")[0] for _ in range(14)]
+    assert codes == sorted(codes), "from the run in whose part it is"
+    assert codes[-7:] == [3] * 7
+    segment.write_bytes(before)
+    assert run("verify")[0] == 0
 
 
 @pytest.mark.parametrize("step", ["thin", "tidy"])
@@ -97,6 +109,28 @@ def test_tidying_ends_with_the_run_folders(
     assert old.is_dir()
     assert run("tidy", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
     assert not old.exists()
+
+
+def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+    )
+    for name in ("a", "b"):
+        old = tmp_path / "var" / "runs" / "offset_retention" / name
+        old.mkdir(parents=True)
+        os.utime(old, (0, 0))
+
+    def rmtree(folder: Path) -> None:
+        if folder.name == "a":
+            raise PermissionError(13, "Permission denied")
+        folder.rmdir()
+
+    monkeypatch.setattr(module.folders.shutil, "rmtree", rmtree)
+    code, told = run("tidy", f"--now={40 * DAY_MS}", "--delete")
+    assert (code, told["snapshots"], told["run_folders"], told["stuck_folders"]) == (0, 1, 1, 1)
+    assert ["Permission denied" in alert for alert in told["alerts"]] == [True]
 
 
 def test_what_drifts_is_written_down_and_no_alert_names_it(

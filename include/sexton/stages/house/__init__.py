@@ -1,6 +1,6 @@
 """Keeping house: what is done every day to what runs have left. Nothing here changes the cluster.
 
-    verify    a part of the archive's bytes, so that in some days all is read
+    verify    a part of the archive's bytes, so that in some runs all is read
     thin      published runs that the policy (keeping.py) lets go: their rows and their checkpoints
     tidy      Iceberg's old snapshots, branches that were left, small files; old run folders (folders.py)
     recheck   increments: the newest checkpoint held against a full replay, every week

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sexton.stages.house.keeping import DAY_MS
@@ -18,23 +18,37 @@ REPEATABLE_DAGS = ("offset_retention", "keep_house")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldFolders:
-    """How many run folders went, or would go, and the size of their files."""
+    """How many run folders went, or would go, and the size of their files (bytes); and how many are `stuck`: they could
+    not be looked at, or not be removed."""
 
     run_folders: int
     run_folder_bytes: int
+    stuck_folders: int = 0
+    alerts: list[str] = field(default_factory=list)
 
 
 def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldFolders:
     """Remove the run folders below `root` in which nothing was written for `days` before `now_ms`, or only tell them.
 
-    A run that is cleared writes to its folder, so it keeps it. OSError where a folder cannot be removed.
+    A run that is cleared writes to its folder, so it keeps it. A folder that is stuck keeps no other one from
+    going; one alert for all of them, with the first.
     """
     before_ns = (now_ms - days * DAY_MS) * 1_000_000
-    old = {folder: size for folder in _run_folders(root) if (size := _size_if_old(folder, before_ns)) is not None}
-    if deletes:
-        for folder in old:
-            shutil.rmtree(folder)
-    return OldFolders(run_folders=len(old), run_folder_bytes=sum(old.values()))
+    sizes, stuck = [], []
+    for folder in _run_folders(root):
+        try:
+            size = _size_if_old(folder, before_ns)  # just before it goes: removing the others may have taken long
+            if size is None:
+                continue
+            if deletes:
+                shutil.rmtree(folder)
+            sizes.append(size)
+        except OSError as error:
+            stuck.append(f"{folder}: {error}")
+    alerts = (
+        [f"run folders that could not be looked at or removed: {len(stuck)}, the first {stuck[0]}"] if stuck else []
+    )
+    return OldFolders(run_folders=len(sizes), run_folder_bytes=sum(sizes), stuck_folders=len(stuck), alerts=alerts)
 
 
 def _run_folders(root: Path) -> Iterator[Path]:

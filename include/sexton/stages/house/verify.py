@@ -1,23 +1,51 @@
-"""verify: the archive's names and sizes every day, and one part of its bytes: in some days all of it is read."""
+"""verify: the archive's names and sizes every time, and one part of its bytes: in some runs all of it is read.
 
+Which part was read last is noted, not told by the calendar: whatever the schedule, the next run reads the next one. So
+is what was rotten: its part may not come again for days, and until it is mended every run reads it and says so.
+
+    <archive>/<cluster_id>/house/verified.json
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sexton.log.verify import ROTTEN, Finding
+from pyarrow import fs as pafs
+from pydantic import BaseModel, ConfigDict
+
+from sexton.errors import SextonError
+from sexton.log.lineage import Link, clusters_of, lineages, topics_of
+from sexton.log.verify import ROTTEN, Finding, check
 from sexton.log.verify import verify as look
-from sexton.stages.house.keeping import DAY_MS
+from sexton.stages.house.notes import read_note, write_note
 from sexton.stages.source import filesystem
 
 TOLD_FINDINGS = 20
+_NOTE = "verified"
+
+
+class Note(BaseModel):
+    """Of one cluster: part `part` of `parts` was read last, 0 where none was.
+
+    `rotten` are the segments that were so when they were last read, as paths in the cluster's folder.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    part: int = 0
+    parts: int = 0
+    rotten: list[str] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """Part `subset` of the archive was read: `read` of its `segments`, and this was found.
+    """The part n/t of each cluster was read that `subsets` names: `read` of all `segments`, and this was found.
 
-    `rotten` findings tell that the archive is not what was put into it; the others that what was put in was not good.
+    `rotten` findings tell that the archive is not what was put into it, now or when it was last read; the others that
+    what was put in was not good.
     """
 
-    subset: str
+    subsets: dict[str, str]
     segments: int
     read: int
     read_bytes: int
@@ -26,30 +54,83 @@ class Looked:
     alerts: list[str] = field(default_factory=list)
 
 
-def run(archive: str, *, subset: tuple[int, int], only: str | None = None) -> Looked:
-    """Verify part n of t, of every cluster or `only` of one; an alert for each of the first findings, one for the rest.
+def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only: str | None = None) -> Looked:
+    """Verify the next one of so many parts, of every cluster or `only` of one; or part n of t, which is not in turn.
 
-    UsageError where the archive has no cluster `only`.
+    An alert for each of the first findings, one for the rest. UsageError where the archive has no cluster `only`, or a
+    note is none; OSError where the store cannot be read, or the note not be written.
     """
     fs, root = filesystem(archive)
-    found = look(fs, root, cluster_id=only, subset=subset)
-    alerts = [_line(finding) for finding in found.findings[:TOLD_FINDINGS]]
-    if len(found.findings) > TOLD_FINDINGS:
-        alerts.append(f"the archive has {len(found.findings) - TOLD_FINDINGS} more findings: `sexton archive verify`")
+    subsets: dict[str, str] = {}
+    findings: list[Finding] = []
+    segments = read = read_bytes = 0
+    for cluster_id in clusters_of(fs, root, only):
+        note = read_note(fs, root, cluster_id, _NOTE, Note)
+        n, t = subset or _next_part(note, parts)
+        found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
+        wrong, rotten = _with_noted(fs, root, cluster_id, found.findings, note.rotten)
+        is_in_turn = subset is None and found.segments > 0
+        done = Note(part=n, parts=t, rotten=rotten) if is_in_turn else note.model_copy(update={"rotten": rotten})
+        if done != note:
+            write_note(fs, root, cluster_id, _NOTE, done)
+        subsets[cluster_id] = f"{n}/{t}"
+        findings += wrong
+        segments, read, read_bytes = segments + found.segments, read + found.read, read_bytes + found.read_bytes
+    alerts = [_line(finding) for finding in findings[:TOLD_FINDINGS]]
+    if len(findings) > TOLD_FINDINGS:
+        alerts.append(f"the archive has {len(findings) - TOLD_FINDINGS} more findings: `sexton archive verify`")
     return Looked(
-        subset=f"{subset[0]}/{subset[1]}",
-        segments=found.segments,
-        read=found.read,
-        read_bytes=found.read_bytes,
-        findings=len(found.findings),
-        rotten=sum(finding.kind == ROTTEN for finding in found.findings),
+        subsets=subsets,
+        segments=segments,
+        read=read,
+        read_bytes=read_bytes,
+        findings=len(findings),
+        rotten=sum(finding.kind == ROTTEN for finding in findings),
         alerts=alerts,
     )
 
 
-def part_of_day(now_ms: int, days: int) -> tuple[int, int]:
-    """The part (n, days) that is read on the day of `now_ms`: `days` days in a row read everything."""
-    return now_ms // DAY_MS % days + 1, days
+def _next_part(note: Note, parts: int) -> tuple[int, int]:
+    """The part after the last one; the first one where none was read, or one of another number of parts."""
+    return (note.part % parts + 1 if note.parts == parts else 1), parts
+
+
+def _with_noted(
+    fs: pafs.FileSystem, root: str, cluster_id: str, findings: Collection[Finding], noted: Collection[str]
+) -> tuple[list[Finding], list[str]]:
+    """The findings with those in segments that were `noted` as rotten; and what is to be noted now: what still is."""
+    if not noted and not any(finding.kind == ROTTEN for finding in findings):
+        return [*findings], []  # the usual case, in which nothing is listed again
+    folder = f"{root.rstrip('/')}/{cluster_id}/"
+    links = _links(fs, root, cluster_id)
+    before = {f"{folder}{path}" for path in noted}
+    told = {finding.place for finding in findings}
+    found = sorted({*findings, *_still_wrong(fs, before, links, told)}, key=lambda one: (one.place, one.what))
+    rotten = {links[one.place].segment_path for one in found if one.kind == ROTTEN and one.place in links}
+    return found, sorted(path.removeprefix(folder) for path in rotten | (before - links.keys()))
+
+
+def _still_wrong(
+    fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, Link], told: Set[str]
+) -> Iterator[Finding]:
+    """What is wrong with segments that were rotten, but for what is `told` already, by its place."""
+    for path in paths:
+        if path not in links:  # what is away is not mended: who took it says so by taking it out of the note
+            what = "it was rotten when it was last read, and no unbroken history leads to it now"
+            yield Finding(kind=ROTTEN, place=path, what=what)
+        elif told.isdisjoint((path, links[path].manifest_path)):
+            yield from check(fs, links[path])
+
+
+def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Link]:
+    """Every segment of a cluster that is read, by the paths of both of its files."""
+    found: dict[str, Link] = {}
+    for topic_id in topics_of(fs, root, cluster_id):
+        with suppress(SextonError):  # of which there is a finding
+            for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
+                for link in (link for history in histories for link in history.chain):
+                    found |= {link.segment_path: link, link.manifest_path: link}
+    return found
 
 
 def _line(finding: Finding) -> str:

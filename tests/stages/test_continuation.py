@@ -10,6 +10,7 @@ from sexton.stages.continuation import Known, breaks_since, continuation
 
 FIRST = Lineage(ordinal=0, start_log_offset=0)
 BEGAN = Origin(reason="first", found_at_ms=1, partition_count=4)
+UNCOUNTED = Origin(reason="imported", found_at_ms=1)
 KNOWN = Known(found_at_ms=100, partition_count=4, delete_retention_ms=50, before_ms=90, counted_before=4)
 
 
@@ -100,8 +101,18 @@ def test_who_sleeps_misses_tombstones(archive: ArchiveEnd, known: dict[str, Any]
 
 @pytest.mark.parametrize(
     "archive, counted_before, changed",
-    [(archived(7), 9, False), (archived(7, origin=None), 9, True), (archived(7, origin=None), None, False)],
-    ids=["the-origin-tells", "else-the-facts", "nobody-knows"],
+    [
+        (archived(7), 9, False),
+        (archived(7, origin=None), 9, True),
+        (archived(7, origin=None), None, False),
+        (archived(7, origin=UNCOUNTED), 9, True),
+        (archived(7, origin=UNCOUNTED), 4, False),
+        (archived(7, origin=UNCOUNTED), None, False),
+    ],
+    ids=[
+        *("the-origin-tells", "else-the-facts", "nobody-knows"),
+        *("import-without-topics-and-more", "import-without-topics", "import-and-no-facts"),
+    ],
 )
 def test_the_number_of_log_partitions(archive: ArchiveEnd, counted_before: int | None, changed: bool) -> None:
     known = Known(found_at_ms=100, partition_count=4, counted_before=counted_before)

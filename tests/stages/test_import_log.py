@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,20 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.errors import Refused, UsageError
-from sexton.log.archive import lineages, list_archived, newest_facts, read_manifest
+from sexton.log.archive import FactsRecord, lineages, list_archived, newest_facts, read_manifest, write_facts
 from sexton.log.message_set import encode_message_set
 from sexton.log.verify import verify
-from sexton.stages import import_log
+from sexton.stages import import_log, replay_groups
 from sexton.stages.import_log import Imported, ImportRequest
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunFolder, RunRecord
+from sexton.stages.source import open_archive
+from sexton.stages.spark import Engine
 from tests.faults.snapshots import START_MS, Archivist, disk_of, files, topics_of
 from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
+from tests.stages.archive_runs import minute, tables
+from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
 HOUR_MS = 3_600_000
@@ -171,6 +178,74 @@ def test_another_number_of_log_partitions(cluster: FakeCluster, tmp_path: Path) 
         take(tmp_path, topics_file=topics_of(cluster, tmp_path))
 
 
+def test_the_number_of_log_partitions_by_the_facts_where_the_lineage_does_not_tell(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    disk_of(cluster, tmp_path / "disk")
+    take(tmp_path)
+    take(tmp_path, now_ms=START_MS + 1, topics_file=topics_of(cluster, tmp_path))
+    cluster.add_log_partitions(1)
+    disk_of(cluster, tmp_path / "disk")
+    with pytest.raises(Refused, match="the topic had 2 log partitions and has 3"):
+        take(tmp_path, now_ms=START_MS + 2, topics_file=topics_of(cluster, tmp_path))
+
+
+def with_settings(cluster: FakeCluster, folder: Path, **changes: Any) -> tuple[Archivist, FactsRecord]:
+    """An archive of one snapshot of a broker that keeps offsets for 30 days, and its facts."""
+    archivist = Archivist(cluster, folder / "archive")
+    archivist.snapshot()
+    settings = {"offsets.retention.minutes": "43200", "offsets.load.buffer.size": "7000000"}
+    told = {"settings": settings, "broker_version": "3.9", "max_message_bytes": 2_000_000, "delete_retention_ms": 5}
+    facts = replace(archivist.facts, **{**told, **changes})
+    write_facts(LOCAL, str(folder / "archive"), facts)
+    return archivist, facts
+
+
+def test_what_a_disk_cannot_tell_is_as_it_was_last_seen(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Else a run behind the import takes the retention to be Kafka's default, and plans what the broker keeps."""
+    _, before = with_settings(cluster, tmp_path, delete_retention_ms=2 * HOUR_MS)
+    cluster.logs[0].append(5)
+    disk_of(cluster, tmp_path / "disk")
+    now_ms = before.taken_at_ms + HOUR_MS
+    topics = topics_of(cluster, tmp_path)
+    assert take(tmp_path, now_ms=now_ms, topics_file=topics).batches == 5
+
+    source = open_archive(str(tmp_path / "archive"), as_of_ms=now_ms, topics_file=None, settle_ms=0)
+    assert (source.retention_minutes, source.load_buffer_bytes) == (43_200, 7_000_000)
+    assert (source.max_message_bytes, source.broker_version) == (2_000_000, "3.9")
+    assert source.topics_at_ms == now_ms
+    assert source.topics == [json.loads(Path(topics).read_text())]
+    assert source.sees_all_topics is None  # the snapshot saw them all, nobody did since
+    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    assert facts is not None
+    assert facts.delete_retention_ms == 2 * HOUR_MS
+    written = files(tmp_path / "archive")
+    assert take(tmp_path, now_ms=now_ms + 1, topics_file=topics).segments == 0
+    assert files(tmp_path / "archive") == written
+
+
+def test_nothing_is_known_of_settings_before_they_were_seen(cluster: FakeCluster, tmp_path: Path) -> None:
+    _, later = with_settings(cluster, tmp_path)
+    disk_of(cluster, tmp_path / "disk")
+    take(tmp_path, now_ms=later.taken_at_ms - HOUR_MS, topics_file=topics_of(cluster, tmp_path))
+    facts = newest_facts(LOCAL, str(tmp_path / "archive"), at_ms=later.taken_at_ms - 1)
+    assert facts is not None
+    assert (facts.settings, facts.broker_version, facts.max_message_bytes) == ({}, None, None)
+
+
+def test_a_topic_made_anew_has_settings_of_its_own(cluster: FakeCluster, tmp_path: Path) -> None:
+    _, before = with_settings(cluster, tmp_path)
+    cluster.make_anew()
+    for log in cluster.logs:
+        log.append(2)
+    disk_of(cluster, tmp_path / "disk")
+    take(tmp_path, now_ms=before.taken_at_ms + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
+    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    assert facts is not None
+    assert (facts.settings, facts.broker_version) == (before.settings, "3.9")
+    assert (facts.max_message_bytes, facts.delete_retention_ms) == (None, None)
+
+
 @pytest.mark.parametrize("tail", [b"\0" * 100, b""], ids=["zeros", "half a batch"])
 def test_a_torn_tail_is_left(cluster: FakeCluster, tmp_path: Path, tail: bytes) -> None:
     disk_of(cluster, tmp_path / "disk")
@@ -195,6 +270,91 @@ def test_damage_is_taken_as_it_is(cluster: FakeCluster, tmp_path: Path) -> None:
     take(tmp_path)
     whole = b"".join(path.read_bytes() for path in sorted((tmp_path / "disk" / "__consumer_offsets-0").glob("*.log")))
     assert archived(tmp_path, 0) == whole
+
+
+JUNK = b"\xff" * 300
+FIRST, SECOND = (minute(n, commit("a", n), commit("b", n), first=2 * n - 2) for n in (1, 2))
+
+
+def replayed(engine: Engine, out: Path, **source: str) -> tuple[RunRecord, dict[str, Any]]:
+    request = ReplayRequest(run_id=out.name, as_of_ms=START_MS, taken_at_ms=START_MS, settle_ms=0, **source)
+    record = replay_groups.run(engine, RunFolder(out), request)
+    return record, tables(out)
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {0: FIRST, 2: JUNK, 4: minute(3, commit("a", 3), first=4)},
+        {0: FIRST, 2: FIRST, 4: minute(3, commit("a", 3), first=4)},
+        {0: FIRST, 2: SECOND[:90], 4: minute(3, commit("a", 3), first=4)},
+        {0: JUNK, 2: SECOND},
+        {0: FIRST, 2: SECOND, 4: JUNK},
+        {0: FIRST, 2: SECOND + JUNK},
+        {0: FIRST, 2: SECOND[: len(SECOND) // 2] + JUNK + SECOND[len(SECOND) // 2 :]},
+        {0: FIRST, 2: JUNK, 4: b""},
+        {7: JUNK},
+        {0: JUNK, 2: JUNK},
+    ],
+    ids=[
+        *("middle", "middle-of-old-batches", "middle-of-half-a-batch", "first", "last", "tail", "between"),
+        *("last-with-bytes", "only", "all"),
+    ],
+)
+def test_a_replay_of_the_archive_tells_damage_as_one_of_the_disk(
+    small: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: dict[int, bytes]
+) -> None:
+    monkeypatch.setattr(import_log, "SEGMENT_BYTES", 1 << 20)  # places are told from where a file begins
+    for part, kept in ((0, contents), (1, {0: FIRST})):
+        home = tmp_path / "disk" / f"__consumer_offsets-{part}"
+        home.mkdir(parents=True)
+        for base_offset, data in kept.items():
+            (home / f"{base_offset:020d}.log").write_bytes(data)
+    taken = take(tmp_path)
+    assert archived(tmp_path, 0) == b"".join(contents.values())
+    written = files(tmp_path / "archive")
+    assert take(tmp_path, now_ms=START_MS + 1).segments == 0
+    assert files(tmp_path / "archive") == written
+
+    found = verify(LOCAL, str(tmp_path / "archive")).findings
+    assert {finding.kind for finding in found} == {"damaged"}
+    of_disk, disk_tables = replayed(small, tmp_path / "of-disk", segments=str(tmp_path / "disk"))
+    of_archive, archive_tables = replayed(small, tmp_path / "of-archive", archive=str(tmp_path / "archive"))
+    assert of_archive.blocked == of_disk.blocked
+    assert set(of_disk.blocked) == {0}
+    for name, rows in disk_tables.items():
+        if name.startswith(("undecodable_records/", "offsets/", "groups/")):
+            assert archive_tables[name] == rows
+    told_tail = [warning for warning in taken.warnings if "its last file ends in bytes that are no batch" in warning]
+    last = contents[max(contents)]
+    assert bool(told_tail) == last.endswith(JUNK)
+
+
+def test_a_disk_without_a_readable_batch_is_not_an_archive_with_some(cluster: FakeCluster, tmp_path: Path) -> None:
+    disk_of(cluster, tmp_path / "disk")
+    take(tmp_path)
+    for log in cluster.logs:
+        log.batches.clear()
+    disk_of(cluster, tmp_path / "disk")
+    (tmp_path / "disk" / "__consumer_offsets-0" / f"{0:020d}.log").write_bytes(JUNK)
+    with pytest.raises(Refused, match="log partition 0: it ends at 1, the archive at"):
+        take(tmp_path)
+
+
+def test_a_snapshot_goes_on_behind_a_damaged_last_file(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Its broker has found the file damaged too, and cut it off: that is another log, and told."""
+    disk_of(cluster, tmp_path / "disk")
+    last = max((tmp_path / "disk" / "__consumer_offsets-0").glob("*.log"))
+    last.write_bytes(JUNK)
+    take(tmp_path)
+    (end, *_) = (segment.base_offset for segment in reversed(list_archived(LOCAL, str(tmp_path / "archive"))[0]))
+    assert end == int(last.stem)
+    cluster.logs[0].elect(cut_at=end)
+    cluster.logs[0].append(5)
+    archivist = Archivist(cluster, tmp_path / "archive")
+    (alert,) = archivist.snapshot().alerts
+    assert "log partition 0: the log left the archived leader epoch" in alert
+    archivist.assert_is_the_log()
 
 
 def test_old_formats_go_on_by_their_bytes(tmp_path: Path) -> None:

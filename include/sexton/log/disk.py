@@ -4,6 +4,9 @@ Beside the segments a broker leaves `leader-epoch-checkpoint` in the folder of t
 `log-start-offset-checkpoint`. They are used where they are; without them the batches tell the same, but for epochs of
 which compaction left no batch. What lies above the high watermark is taken as well: a disk alone does not tell whether
 the last of it was replicated, and a snapshot that finds it gone starts a new lineage.
+
+Bytes that are no batch are part of the log, but for a torn tail: they are taken with the batch behind them, and with
+the last one where a file ends in them. A file that holds nothing else is a piece of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +17,7 @@ import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from sexton.log.crc import U8Array
-from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, SIZE, TORN, frames
+from sexton.log.framing import BAD_CRC, DAMAGE, GOOD, KIND, POSITION, SIZE, TORN, frames
 from sexton.log.segment import Segment, file_bytes, list_segments
 
 TOPIC = "__consumer_offsets"
@@ -23,7 +26,8 @@ _CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """Bytes [start_byte, end_byte) of one segment file, all batches with a base offset in [first, next)."""
+    """Bytes [start_byte, end_byte) of one segment file, all batches with a base offset in [first, next) and what lies
+    between them."""
 
     segment: Segment
     start_byte: int
@@ -37,6 +41,7 @@ class DiskLog:
     """One log partition, [start, end) without a torn tail.
 
     `epochs` are (leader epoch, its first log_offset) in log order, `knows_epochs` whether they are the broker's own.
+    `has_bad_tail`: behind the last batch there are bytes that are neither a batch nor a torn tail.
     """
 
     log_partition: int
@@ -45,6 +50,7 @@ class DiskLog:
     end: int
     epochs: Sequence[tuple[int, int]]
     knows_epochs: bool
+    has_bad_tail: bool = False
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch of this log that is not above `epoch`, and where the next one begins or the log ends.
@@ -75,9 +81,8 @@ def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: 
         first = max(start, segment.base_offset, log.start)
         if first >= stop:
             continue
-        base, at, end_byte = _batches(fs, segment, is_last=is_last)
-        borders = np.append(at, end_byte)
-        borders[0] = 0  # what lies before the first batch goes with it
+        base, ends, end_byte = _batches(fs, segment, is_last=is_last)
+        borders = np.concatenate([[0], ends])  # where a piece begins: what judges bad bytes is the batch behind them
         begin = int(np.searchsorted(base, first))
         while first < stop:
             after = min(max(int(np.searchsorted(borders, borders[begin] + target_bytes)), begin + 1), len(base))
@@ -85,7 +90,7 @@ def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: 
             yield Pieces(
                 segment=segment,
                 start_byte=int(borders[begin]),
-                end_byte=int(borders[after]),
+                end_byte=int(borders[after]) if after < len(base) else end_byte,
                 first_log_offset=first,
                 next_log_offset=next_offset,
             )
@@ -124,31 +129,39 @@ def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offse
 
 
 def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segment], start: int) -> DiskLog:
-    folder = segments[0].path.rpartition("/")[0]
+    folder, last = segments[0].path.rpartition("/")[0], segments[-1]
     told = _epoch_checkpoint(fs, f"{folder}/leader-epoch-checkpoint")
+    epochs = told or _epochs(fs, segments)
     begin = max(segments[0].base_offset, start)
+    found, has_bad_tail = _end(fs, last)
+    end = max(found, begin)
+    if has_bad_tail and found == last.base_offset:
+        # No batch to go with: these bytes are archived at the log_offset of the batch that began here. Epochs that
+        # began in them did so at an unknown place; left where they are, this log would not go on from its own archive.
+        end += 1
+        epochs = [(epoch, end if at >= last.base_offset else at) for epoch, at in epochs]
     return DiskLog(
         log_partition=log_partition,
         segments=segments,
         start=begin,
-        end=max(_end(fs, segments), begin),
-        epochs=told or _epochs(fs, segments),
+        end=end,
+        epochs=epochs,
         knows_epochs=bool(told),
+        has_bad_tail=has_bad_tail,
     )
 
 
-def _end(fs: pafs.FileSystem, segments: Sequence[Segment]) -> int:
-    """Behind the last whole batch; a last segment without any ends where it begins."""
-    last = segments[-1]
+def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
+    """The log_offset behind the last whole batch of the last file, which without any ends where it begins, and whether
+    there are bad bytes behind that, a torn tail aside."""
     data = file_bytes(fs, last.path, last.size_bytes)
-    end = last.base_offset
-    for rows in frames(data, floor_offset=last.base_offset):
-        at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
-        if len(at):
-            base = int(_int64(data, at[-1:])[0])
-            delta = int(_int32(data, at[-1:] + 23)[0]) if data[at[-1] + 16] == 2 else 0
-            end = base + delta + 1
-    return end
+    rows = np.concatenate([np.zeros((0, 4), np.int64), *frames(data, floor_offset=last.base_offset)])
+    at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION][-1:]
+    bad = rows[rows[:, KIND] == DAMAGE, POSITION][-1:]
+    if not len(at):
+        return last.base_offset, len(bad) > 0
+    delta = int(_int32(data, at + 23)[0]) if data[at[0] + 16] == 2 else 0
+    return int(_int64(data, at)[0]) + delta + 1, bool(np.any(bad > at))
 
 
 def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
@@ -169,20 +182,19 @@ def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int,
 def _batches(
     fs: pafs.FileSystem, segment: Segment, *, is_last: bool
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-    """Base offsets and places of the batches of a file, by place, and the byte where it ends (before a torn tail of the
-    last file). Bytes that are no batch go with the batch before them."""
+    """Base offsets of the batches of a file and the bytes where they end, in its order, and the byte where it ends
+    itself (before a torn tail of the last file)."""
     data = file_bytes(fs, segment.path, segment.size_bytes)
-    base: list[npt.NDArray[np.int64]] = []
-    places: list[npt.NDArray[np.int64]] = []
+    nothing = np.zeros(0, np.int64)
+    base, ends = [nothing], [nothing]
     end_byte = len(data)
     for rows in frames(data, floor_offset=segment.base_offset):
-        at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
-        base.append(_int64(data, at))
-        places.append(at.copy())
+        batches = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
+        base.append(_int64(data, batches[:, POSITION]))
+        ends.append(batches[:, POSITION] + batches[:, SIZE])
         if is_last and len(rows) and rows[-1, KIND] == TORN:
             end_byte = int(rows[-1, POSITION])
-    nothing = np.zeros(0, np.int64)
-    return np.concatenate([nothing, *base]), np.concatenate([nothing, *places]), end_byte
+    return np.concatenate(base), np.concatenate(ends), end_byte
 
 
 def _int64(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

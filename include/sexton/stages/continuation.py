@@ -52,7 +52,9 @@ def continuation(
         )
         return Lineage(ordinal=0, start_log_offset=log.log_start_offset), log.log_start_offset, first
     reached = archived.next_log_offset
-    counted = archived.origin.partition_count if archived.origin else known.counted_before
+    counted = archived.origin.partition_count if archived.origin else None
+    if counted is None:  # an early release wrote the archive, or an import that was not told of the topics
+        counted = known.counted_before
     missing = (reached, log.log_start_offset) if log.log_start_offset > reached else None
     diverged_at: int | None = None
     if counted is not None and counted != known.partition_count:

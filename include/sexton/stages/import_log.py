@@ -7,7 +7,7 @@ is copied, unless it is wanted as a lineage of its own. Taking the same disk in 
 Not here: whether the records are good (a replay tells; what was damaged on the disk is damaged in the archive).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,7 +122,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         size_bytes=sum(manifest.size_bytes for manifest in manifests),
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in manifests),
         lineages=sum(item.origin is not None for item in work),
-        warnings=_warnings(topics, cluster_id, topic_id),
+        warnings=_warnings(logs.values(), topics, cluster_id, topic_id),
     )
 
 
@@ -143,13 +143,14 @@ def _plan(
     retention_ms = KAFKAS_DELETE_RETENTION_MS
     if facts and facts.delete_retention_ms is not None:
         retention_ms = facts.delete_retention_ms
+    counted = facts.offsets_topic["partitions"] if facts and facts.offsets_topic["topic_id"] == topic_id else None
     work = []
     for log_partition, log in logs.items():
         end = ends.get(log_partition)
         doubt = None
         if end is not None:
             doubt = _doubt(disk, fs, log, end, histories[log_partition][-1])
-            doubt = doubt or _counted(end, count) or _slept(log, end, request.taken_at_ms, retention_ms)
+            doubt = doubt or _counted(end, counted, count) or _slept(log, end, request.taken_at_ms, retention_ms)
         work.append(_work(log, end, doubt, request.taken_at_ms, count))
     refused = [f"log partition {item.log.log_partition}: {item.doubt}" for item in work if item.doubt]
     if refused and not request.new_lineage:
@@ -203,11 +204,15 @@ def _doubt(
 def _is_archived(disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, history: ArchivedLineage) -> bool:
     """Whether the last batch that both have is the same, byte for byte."""
     on_disk = last_batch_below(disk, log.segments, history.next_log_offset)
-    return on_disk is not None and batch_at(fs, history.segments(), int.from_bytes(on_disk[:8], "big")) == on_disk
+    if on_disk is None:  # neither may have any: nothing but bad bytes, or all was cleaned away
+        return last_batch_below(fs, history.segments(), history.next_log_offset) is None
+    return batch_at(fs, history.segments(), int.from_bytes(on_disk[:8], "big")) == on_disk
 
 
-def _counted(end: ArchiveEnd, count: int | None) -> str | None:
+def _counted(end: ArchiveEnd, counted: int | None, count: int | None) -> str | None:
+    """Why the number of log partitions speaks against it; `counted` is that of the last facts, for origins without."""
     known = end.origin.partition_count if end.origin else None
+    known = counted if known is None else known
     if count is None or known is None or count == known:
         return None
     return f"the topic had {known} log partitions and has {count}"
@@ -270,7 +275,11 @@ def _note(
     cluster_id: str,
     topic_id: str,
 ) -> None:
-    """Write the facts of the import, unless those of the instant, or the newest, say the same already."""
+    """Write the facts of the import, unless those of the instant, or the newest, say the same already.
+
+    A disk tells no settings: those of the last facts hold until somebody looks again, the topic's as long as it is that
+    topic. Whether `topics` are all of them is not inherited: nobody looked.
+    """
     told = {
         item.log.log_partition: LogPartitionFacts(
             lineage=item.lineage.name,
@@ -282,22 +291,25 @@ def _note(
         )
         for item in work
     }
+    before = newest_facts(fs, root, cluster_id=cluster_id, at_ms=request.taken_at_ms)
+    of_topic = before if before and before.offsets_topic["topic_id"] == topic_id else None
     facts = FactsRecord(
         taken_at_ms=request.taken_at_ms,
         cluster_id=cluster_id,
-        broker_version=None,
-        settings={},
+        broker_version=before.broker_version if before else None,
+        settings=before.settings if before else {},
         offsets_topic={"topic_id": topic_id, "partitions": count},
         topics=topics,
         log_partitions=told,
+        delete_retention_ms=of_topic.delete_retention_ms if of_topic else None,
+        max_message_bytes=of_topic.max_message_bytes if of_topic else None,
     )
     newest = newest_facts(fs, root, cluster_id=cluster_id)
     if newest and replace(newest, taken_at_ms=facts.taken_at_ms) == facts:
         return
-    same = newest_facts(fs, root, cluster_id=cluster_id, at_ms=request.taken_at_ms)
-    if same and same.taken_at_ms == request.taken_at_ms:  # another disk of the same brokers
-        facts = replace(facts, log_partitions=dict(sorted({**(same.log_partitions or {}), **told}.items())))
-        if facts == same:
+    if before and before.taken_at_ms == request.taken_at_ms:  # another disk of the same brokers
+        facts = replace(facts, log_partitions=dict(sorted({**(before.log_partitions or {}), **told}.items())))
+        if facts == before:
             return
     write_facts(fs, root, facts)
 
@@ -311,8 +323,14 @@ def _own_row(topics: list[dict[str, Any]] | None, place: str | None) -> dict[str
     return own
 
 
-def _warnings(topics: list[dict[str, Any]] | None, cluster_id: str, topic_id: str) -> list[str]:
-    found = []
+def _warnings(
+    logs: Iterable[DiskLog], topics: list[dict[str, Any]] | None, cluster_id: str, topic_id: str
+) -> list[str]:
+    found = [
+        f"log partition {log.log_partition}: its last file ends in bytes that are no batch: what came there is unknown"
+        for log in logs
+        if log.has_bad_tail
+    ]
     if UNKNOWN in (cluster_id, topic_id):
         found.append("neither the disk nor the options tell the ids of cluster and topic: `unknown` stands for them")
     if topics is None:

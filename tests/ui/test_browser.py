@@ -13,16 +13,23 @@ from typing import Any
 
 import pytest
 import uvicorn
+from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
+from sexton.lake.read import PublishedRun
 from sexton.report.collect import summarize
 from sexton.report.page import render_page
 from sexton.report.plan_page import render_plan
+from sexton.ui.database import Unreadable
+from sexton.ui.groups import GroupQuery, Page, find_groups
+from sexton.ui.store import Store
+from sexton.ui.what_if import NotAsked
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.ui import chromium
 from tests.ui.api_server import free_port
 from tests.ui.lakes import WrittenLake
+from tests.ui.test_what_if import ANSWER
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over
 
 WIDTHS, THEMES = (1280, 390), ("light", "dark")
@@ -138,6 +145,51 @@ def test_by_keyboard(base: str, tmp_path: Path) -> None:
     assert "type=" not in search["url"], "what is empty is no part of the address"
     assert f"as_of={FIRST_MS + 2 * HOUR_MS}" in slider["url"]
     assert skip["focus"] == "MAIN"
+
+
+def test_what_fails_is_shown_and_what_was_there_is_not(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that is wrong after one that was answered; a search that fails, and the one after it."""
+
+    def ask(*, policy: str, **_: Any) -> dict[str, Any]:
+        if policy:
+            raise NotAsked([f"policy:1: {policy} is none"])
+        return ANSWER
+
+    def find(store: Store, run: PublishedRun, asked: GroupQuery) -> Page:
+        if asked.text == "livi":
+            raise Unreadable("the tables cannot be read: <b>")
+        if asked.text == "json":
+            raise RequestValidationError([{"type": "x", "loc": [], "msg": "", "input": "<p data-failure>hurt</p>"}])
+        return find_groups(store, run, asked)
+
+    monkeypatch.setattr("sexton.ui.what_if_routes.ask", ask)
+    monkeypatch.setattr("sexton.ui.pages.find_groups", find)
+    answered = [{"focus": "[name=retention_minutes]"}, {"type": "30"}, {"press": "Enter"}, {"wait": 500}]
+    wrong = [{"focus": "[name=policy]"}, {"type": "<i>x"}, {"focus": "form.stack button"}, {"press": "Enter"}]
+    searching = [{"focus": "[name=q]"}]
+    failing = [*searching, {"type": "livi"}, {"wait": 1_000}]
+    rest = [{"wait": 1_000}, {"idle": True}]
+    pages = [
+        {"name": "answered", "url": f"{base}/what-if", "steps": [*answered, *rest], "tell": "#answer"},
+        {"name": "wrong", "url": f"{base}/what-if", "steps": [*answered, *wrong, *rest], "tell": "#answer"},
+        {"name": "failing", "url": f"{base}/groups", "steps": [*failing, *rest], "tell": "#results"},
+        {"name": "again", "url": f"{base}/groups", "steps": [*failing, {"type": "n"}, *rest], "tell": "#results"},
+        {"name": "json", "url": f"{base}/groups", "steps": [*searching, {"type": "json"}, *rest], "tell": "#results"},
+    ]
+    looks = {found["name"]: found for found in look(tmp_path, pages, widths=[1360], themes=["light"])}
+    assert "alert(1)" in looks["answered"]["text"]
+    assert "policy:1: <i>x is none" in looks["wrong"]["text"]
+    assert "alert(1)" not in looks["wrong"]["text"]
+    assert "the tables cannot be read: <b>" in looks["failing"]["text"]
+    assert LIVING not in looks["failing"]["text"]
+    assert "What if" not in looks["failing"]["text"], "of the page that tells of it only the part that does"
+    assert LIVING in looks["again"]["text"]
+    assert looks["json"]["text"] == "", "FastAPI's own 422 is JSON, and not to be read as HTML"
+    for found in looks.values():
+        assert [each for each in found["errors"] if "Failed to load resource" not in each] == [], found["name"]
+        assert [each for each in found["violations"] if each["impact"] in ("serious", "critical")] == [], found["name"]
 
 
 def test_airflows_language_is_followed(base: str, tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
 """Pages tell what was published, in two languages, and their JSON tells the same."""
 
+import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pyiceberg.expressions import And, EqualTo
 
+from sexton.lake.branch import RunKey
+from sexton.tables import TABLES
 from sexton.ui.app import HEADERS
+from sexton.ui.database import Unreadable
 from tests.html import Html
-from tests.ui.lakes import WrittenLake, lake_at
+from tests.ui.lakes import Row, WrittenLake, as_table, lake_at
 from tests.ui.worlds import (
     DYING,
     FIRST_MS,
@@ -22,6 +28,7 @@ from tests.ui.worlds import (
     RUNS,
     app_over,
     client_of,
+    key,
 )
 
 PAGES = (
@@ -194,6 +201,97 @@ def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeyp
     assert "Show older ones" in text(client, "/group", id=LIVING)
 
 
+def thin(lake: WrittenLake, run: RunKey) -> None:
+    """Take a run out of every table but the ledgers, as `stages.house.thin` does."""
+    where = And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
+    for name in TABLES:
+        table = lake.catalog.load_table(f"sexton.{name}")
+        if name not in ("offset_changes", "apply_ledger") and table.current_snapshot() is not None:
+            table.delete(where)
+
+
+def seen(number: int, cluster_id: str = MAIN) -> dict[str, list[Row]]:
+    """A run that has the group, and told of one thing that happened to it.
+
+    The offset that was lost is the run's number, and a hundred more of the other cluster.
+    """
+    happened = {"topic": "t", "partition": 0, "kind": "expired", "timestamp_ms": key(number).as_of_ms}
+    return {
+        "groups": [{"group_id": "g", "group_type": "Classic", "state": "Empty"}],
+        "offset_changes": [
+            {"group_id": "g", **happened, "old_committed_offset": number + 100 * (cluster_id != MAIN)},
+            {"group_id": "another", **happened},
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def thinned(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
+    """Hourly runs 0 to 7 of which 3, 6 and 7 are left, of another cluster none but the newest; each has its ledger.
+
+    Of run 6 there is an attempt in the ledger that was never published.
+    """
+    lake = lake_at(tmp_path_factory.mktemp("thinned"))
+    for number in range(8):
+        for cluster_id in (MAIN, OTHER):
+            lake.publish(key(number, cluster_id), seen(number, cluster_id))
+    lake.append("offset_changes", as_table("offset_changes", seen(60)["offset_changes"], again(6)))
+    for number in range(7):
+        thin(lake, key(number, OTHER))
+    for number in (0, 1, 2, 4, 5):
+        thin(lake, key(number))
+    return lake
+
+
+def again(number: int) -> RunKey:
+    return replace(key(number), run_id="again")
+
+
+def told_of_g(client: TestClient, **query: Any) -> Any:
+    """The story of the group, at the newest run unless asked otherwise."""
+    answer = client.get(f"{PREFIX}/api/group/story", params={"id": "g", "cluster": MAIN, **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def expired(events: list[dict[str, Any]]) -> list[int]:
+    return [row["old_committed_offset"] for event in events for row in event["offsets"]]
+
+
+def test_a_story_outlives_its_runs(thinned: WrittenLake) -> None:
+    with client_of(app_over(thinned)) as client:
+        found = told_of_g(client)
+        assert expired(found["events"]) == [7, 6, 5, 4, 3, 2, 1, 0]
+        assert (found["runs"], found["before_ms"]) == (3, None)
+        assert expired(told_of_g(client, as_of=key(6).as_of_ms)["events"])[0] == 6
+        other = told_of_g(client, cluster=OTHER)
+        assert expired(other["events"]) == [107, 106, 105, 104, 103, 102, 101, 100]
+
+
+@pytest.mark.parametrize("bound", ["RUNS_TOLD", "FILES_READ"])
+def test_pages_of_a_story_leave_nothing_out(thinned: WrittenLake, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """Each thinned instant is on one page: on that of the run before it, and the oldest on the last."""
+    monkeypatch.setattr(f"sexton.ui.history.{bound}", 1)
+    pages, asked = [], {}
+    with client_of(app_over(thinned)) as client:
+        while asked is not None:
+            found = told_of_g(client, **asked)
+            pages.append(expired(found["events"]))
+            asked = None if found["before_ms"] is None else {"before": found["before_ms"]}
+        assert pages == [[7], [6], [5, 4, 3, 2, 1, 0]]
+        assert expired(told_of_g(client, before=2**62)["events"]) == [7]
+        assert expired(told_of_g(client, before=2**62, as_of=key(3).as_of_ms)["events"]) == [3, 2, 1, 0]
+        part = client.get(f"{PREFIX}/group/story", params={"id": "g", "cluster": MAIN, "before": key(5).as_of_ms})
+        assert [f"t [0] {number}" in Html(part.text).text for number in (6, 5, 0)] == [False, True, True]
+
+
+def test_a_story_older_than_every_run_that_is_left(thinned: WrittenLake) -> None:
+    with client_of(app_over(thinned)) as client:
+        found = told_of_g(client, before=key(1).as_of_ms)
+        assert (expired(found["events"]), found["runs"], found["before_ms"]) == ([1, 0], 0, None)
+        assert [event["kind"] for event in found["events"]] == ["expired", "expired"]
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -221,6 +319,28 @@ def test_a_part_of_a_page_is_only_that_part(client: TestClient) -> None:
     part = client.get(f"{PREFIX}/groups", headers={"HX-Request": "true", "HX-Target": "results"}).text
     assert part.lstrip().startswith('<div id="results">')
     assert "<html" not in part
+
+
+def test_what_fails_is_shown_in_place_of_the_last_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """htmx takes the first of these rules that fits the status, and by its own rules shows nothing of 4xx and 5xx."""
+    (config,) = re.findall(r"""<meta name="htmx-config" content='([^']*)'>""", page(client, "/what-if"))
+    rules = json.loads(config)["responseHandling"]
+
+    def rule(status: int) -> dict[str, Any]:
+        return next(each for each in rules if re.search(each["code"], str(status)))
+
+    shown = [status for status in (200, 204, 400, 401, 403, 404, 422, 500, 503) if rule(status)["swap"]]
+    assert shown == [200, 400, 404, 422, 503]
+    assert (rule(200).get("select"), rule(422), rule(503)["select"]) == (None, rule(503), "[data-failure]")
+
+    def fail(*_: Any) -> None:
+        raise Unreadable("the tables cannot be read: <b>")
+
+    monkeypatch.setattr("sexton.ui.pages.find_groups", fail)
+    answer = client.get(f"{PREFIX}/groups", headers={"HX-Request": "true", "HX-Target": "results"})
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    (shown,) = re.findall("<section[^>]* data-failure>.*?</section>", answer.text)
+    assert "the tables cannot be read: <b>" in Html(shown).text
 
 
 def test_nothing_published(tmp_path: Any) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from sexton.lake.read import PublishedRun
 from sexton.stages.plans.files import PlanRecord, plan_sha256
 from sexton.stages.plans.record import Losses
+from sexton.ui.plans import PlanLine
 from tests.ui.test_hostile import told
-from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS
+from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS, key
 
 EVIL = "<script>alert(1)</script>"
 
@@ -63,6 +65,27 @@ def test_plans_and_what_became_of_them(client: TestClient) -> None:
     assert (found[PLAN_IDS[1]]["status"], found[PLAN_IDS[1]]["outcomes"]) == ("applied", {"done": 2})
     assert (found[PLAN_IDS[2]]["status"], found[PLAN_IDS[2]]["outcomes"]) == ("made", {})
     assert found[PLAN_IDS[3]]["status"] == "tried"
+    assert (found[PLAN_IDS[0]]["status"], found[PLAN_IDS[0]]["outcomes"]) == ("tried", {"refused": 1})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        ({}, "made"),
+        ({"done": 2, "raced": 1}, "applied"),
+        ({"changed_since": 1, "gone": 2}, "applied"),
+        ({"refused": 3}, "tried"),
+        ({"not_done": 1, "open": 1, "refused": 1}, "tried"),
+        ({"done": 2, "refused": 1}, "partly"),
+        ({"done": 2, "open": 1}, "partly"),
+        ({"done": 2}, "partly"),
+        ({"done": 3, "refused": 1}, "partly"),
+    ],
+)
+def test_a_plan_is_applied_once_nothing_is_left_to_do(outcomes: dict[str, int], status: str) -> None:
+    run = PublishedRun(key=key(0), facts={})
+    line = PlanLine(run=run, plan_id=PLAN_IDS[0], plan_sha256=None, tombstones=3, outcomes=outcomes)
+    assert line.status == status
 
 
 def test_a_plan_against_the_one_before(client: TestClient) -> None:

@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from sexton.errors import SextonError
 from sexton.settings import settings
 from sexton.ui import what_if
 from sexton.ui.what_if import Busy, NotAsked, ask
+from tests.html import Html
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, MAIN, PREFIX
 
 OURS = {"Origin": "http://dashboard"}
+BY_HTMX = {**OURS, "HX-Request": "true", "HX-Target": "answer"}
 ANSWER = {
     "counts": {
         "offsets_lost_in_force": 1,
@@ -109,11 +112,63 @@ def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(**question(retention_minutes=1), timeout_s=0.2)
 
 
-@pytest.mark.parametrize("minutes", ["0", "-5", "1e3", "x", "٣", "99999999999"])
+@pytest.mark.parametrize("minutes", ["0", "-5", "1e3", "x", "٣", "99999999999", "9" * 5_000])
 def test_a_retention_that_is_none(client: TestClient, minutes: str) -> None:
     answer = client.post(f"{PREFIX}/what-if", data={"retention_minutes": minutes}, headers=OURS)
     assert answer.status_code == 422
     assert "whole number of minutes" in answer.text
+
+
+def test_a_policy_alone_is_a_question(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """htmx leaves empty fields out, a browser by itself sends them empty."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("sexton.ui.what_if_routes.ask", lambda **question: asked.append(question) or ANSWER)
+    for fields in ({"policy": "version: 1"}, {"policy": "version: 1", "retention_minutes": ""}):
+        answer = client.post(f"{PREFIX}/what-if", data=fields, headers=BY_HTMX)
+        assert answer.status_code == 200, answer.text
+    assert [(each["retention_minutes"], each["policy"]) for each in asked] == [(None, "version: 1")] * 2
+
+
+def fail(error: Exception) -> Any:
+    def ask(**_: Any) -> None:
+        raise error
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "status", "told"),
+    [
+        ({}, None, 422, "nothing to try: give a retention, a policy, or both"),
+        ({"retention_minutes": "", "policy": " "}, None, 422, "nothing to try"),
+        ({"retention_minutes": "9" * 30}, None, 422, "whole number of minutes"),
+        ({"policy": "x" * (what_if.LONGEST_POLICY + 1)}, None, 422, "more than 262144 characters"),
+        (
+            {"policy": "x"},
+            NotAsked(["policy:1: <script>alert(1)</script>"]),
+            422,
+            "policy:1: <script>alert(1)</script>",
+        ),
+        ({"policy": "x"}, Busy("another what-if is being answered"), 503, "cannot be answered now"),
+        ({"policy": "x"}, SextonError("no answer within 120 s <b>"), 503, "no answer within 120 s <b>"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_part_of_a_page(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, str],
+    error: Exception | None,
+    status: int,
+    told: str,
+) -> None:
+    if error is not None:
+        monkeypatch.setattr("sexton.ui.what_if_routes.ask", fail(error))
+    answer = client.post(f"{PREFIX}/what-if", data=fields, headers=BY_HTMX)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    page = Html(answer.text)
+    assert page.tags <= {"div", "b", "ul", "li"}
+    assert "data-failure" in page.attributes
+    assert told in page.text
 
 
 def test_an_answer_is_text(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

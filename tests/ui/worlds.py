@@ -158,8 +158,10 @@ def _tombstone(number: int, position: int, group_id: str, topic: str, partition:
 
 
 def _ledger(names: tuple[str, ...]) -> list[Row]:
-    """The plan of run 1: its first item done, its second refused and then done; of run 3 items by those names."""
+    """Of the plan of run 0 the one item refused; of that of run 1 the first done, the second refused and then done; of
+    run 3 items by those names."""
     done = [
+        _acted(PLAN_IDS[0], 0, 1, "refused", DYING, error="GROUP_AUTHORIZATION_FAILED"),
         _acted(PLAN_IDS[1], 0, 1, "done", DYING, before={"committed_offset": 5}),
         _acted(PLAN_IDS[1], 1, 1, "refused", DYING, error="GROUP_SUBSCRIBED_TO_TOPIC"),
         _acted(PLAN_IDS[1], 1, 2, "done", DYING),

@@ -57,8 +57,7 @@ def get_group(view: Asked, id: GroupId, topic: Search = "", page: PageNumber = 1
 @router.get("/group/story")
 def get_story(view: Asked, id: GroupId, before: Annotated[int | None, Query(ge=0, le=FAR)] = None) -> Story:  # noqa: A002
     """What runs up to the instant saw happen to a group, the newest first; `before` takes a story's before_ms."""
-    runs = [run for run in view.until_now if before is None or run.key.as_of_ms <= before]
-    return story(view.store, runs or [view.chosen], id)
+    return story(view.store, view.until_now or [view.chosen], id, before_ms=before)
 
 
 @router.get("/group/series")

@@ -1,7 +1,7 @@
 """A group over time, from published runs: what became of it, and its committed offsets and lag from run to run.
 
 Runs tell of instants: commits between two of them are not counted, and a state that came and went is not seen. What
-disappeared, and why, is all there (offset_changes).
+disappeared, and why, is all there (offset_changes), also of instants whose runs have been thinned since.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,15 @@ from itertools import groupby
 from typing import Any
 
 from sexton.lake.read import PublishedRun
-from sexton.ui.database import Rows
+from sexton.ui.database import Rows, marks
 from sexton.ui.store import Store
 
 POINTS = 24
 """Points of a plot: each is a run whose files are opened."""
 RUNS_TOLD = 48
 """Runs that one page of a story goes back over."""
+FILES_READ = 500
+"""Files of `offset_changes` that a page reads at most, where it tells of more than one run: one or more an instant."""
 PARTITIONS_TOLD = 6
 """Partitions that an event names; more are counted."""
 GONE = ("expired", "deleted", "group_deleted", "topic_deleted", "ambiguous")
@@ -41,7 +43,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Events from new to old, of `runs` runs; `before_ms` is where an older page begins, None on the last."""
+    """Events from new to old, of `runs` runs and of thinned ones between them; the last page has all older ones, too.
+
+    `before_ms` is where an older page begins, None on the last.
+    """
 
     events: list[Event]
     runs: int
@@ -49,33 +54,65 @@ class Story:
     before_ms: int | None
 
 
-def story(store: Store, runs: Sequence[PublishedRun], group_id: str) -> Story:
-    """What the last RUNS_TOLD of `runs`, which are of one cluster and oldest first, tell of a group."""
-    told = list(runs[-RUNS_TOLD:])
-    states = {
-        row["as_of_ms"]: row
-        for row in store.rows(
-            f"""SELECT as_of_ms, group_type, state, protocol_type, member_count, generation
-                FROM {store.tables(told, "groups")} WHERE group_id = ?""",
-            group_id,
+def story(store: Store, runs: Sequence[PublishedRun], group_id: str, *, before_ms: int | None = None) -> Story:
+    """What the last RUNS_TOLD of `runs` up to `before_ms` (None: of all) tell of a group, and those thinned in between.
+
+    `runs` are all of one cluster up to the instant that is shown, oldest first, and at least one.
+    """
+    newest_ms = runs[-1].key.as_of_ms
+    until_ms = newest_ms if before_ms is None else min(before_ms, newest_ms)
+    known = [run for run in runs if run.key.as_of_ms <= until_ms]
+    told = known[-RUNS_TOLD:]
+    while True:
+        is_last_page = len(told) == len(known)
+        since_ms = told[0].key.as_of_ms if told else until_ms
+        source, files = store.between(
+            "offset_changes", runs[-1].key.cluster_id, 0 if is_last_page else since_ms, until_ms
         )
-    }
-    changes = store.rows(
-        f"""SELECT as_of_ms, timestamp_ms, kind, topic, partition, old_committed_offset, new_committed_offset, evidence,
-            candidates, by_plan_id, log_offset FROM {store.tables(told, "offset_changes")} WHERE group_id = ?
-            ORDER BY as_of_ms, log_offset, topic, partition""",
-        group_id,
-    )
-    events = [*_seen(states, told, is_first_page=len(told) == len(runs)), *_changed(changes)]
+        if files <= FILES_READ or len(told) <= 1:
+            break
+        told = told[(len(told) + 1) // 2 :]  # between runs that are days apart the ledger has each hour
+    changes = _ledger(store, source, told, group_id)
+    events = [*_seen(_states(store, told, group_id), told, is_last_page=is_last_page), *_changed(changes)]
     return Story(
         events=sorted(events, key=lambda event: event.at_ms, reverse=True),
         runs=len(told),
-        since_ms=told[0].key.as_of_ms,
-        before_ms=told[0].key.as_of_ms - 1 if len(told) < len(runs) else None,
+        since_ms=since_ms,
+        before_ms=None if is_last_page else since_ms - 1,
     )
 
 
-def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_first_page: bool) -> list[Event]:
+def _states(store: Store, runs: Sequence[PublishedRun], group_id: str) -> dict[int, dict[str, Any]]:
+    """The group's rows of `groups`, by as_of_ms."""
+    if not runs:
+        return {}
+    rows = store.rows(
+        f"""SELECT as_of_ms, group_type, state, protocol_type, member_count, generation
+            FROM {store.tables(runs, "groups")} WHERE group_id = ?""",
+        group_id,
+    )
+    return {row["as_of_ms"]: row for row in rows}
+
+
+def _ledger(store: Store, source: str, runs: Sequence[PublishedRun], group_id: str) -> Rows:
+    """A group's rows of `offset_changes` in `source`, which is of the span of a page, the oldest first.
+
+    Of the instants of `runs`, which are all that are published in that span, those of the runs; of the others all that
+    is there: their runs have been thinned, and the ledger outlives them.
+    """
+    ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
+    return store.rows(
+        f"""SELECT as_of_ms, timestamp_ms, kind, topic, partition, old_committed_offset, new_committed_offset, evidence,
+            candidates, by_plan_id, log_offset FROM {source}
+            WHERE group_id = ? AND (run_id IN ({marks(ids)}) OR (as_of_ms IN ({marks(instants)})) IS NOT TRUE)
+            ORDER BY as_of_ms, log_offset, topic, partition""",
+        group_id,
+        *ids,
+        *instants,
+    )
+
+
+def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_last_page: bool) -> list[Event]:
     """An event for each run that saw the group as something else than the run before."""
     events, before = [], None
     for number, run in enumerate(runs):
@@ -83,7 +120,7 @@ def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is
         now = states.get(at_ms)
         known = now and (now["group_type"], now["state"], now["protocol_type"], now["member_count"])
         if known != before and now is not None:
-            kind = "appeared" if before is None and (number or is_first_page) else "became"
+            kind = "appeared" if before is None and (number or is_last_page) else "became"
             events.append(Event(at_ms=at_ms, kind=kind, group=now, offsets=[]))
         elif now is None and before is not None:
             events.append(Event(at_ms=at_ms, kind="vanished", offsets=[]))

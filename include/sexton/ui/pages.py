@@ -70,8 +70,8 @@ def show_group(view: Asked, id: Search, topic: Search = "", page: PageNumber = 1
 @router.get("/group/story")
 def show_story(view: Asked, id: Search, before: Annotated[int, Query(ge=0, le=FAR)]) -> str:  # noqa: A002
     """An older page of a group's story, put below the one that is there."""
-    runs = [run for run in view.until_now if run.key.as_of_ms <= before]
-    return render(view, "_story.html", page="groups", group_id=id, story=story(view.store, runs or [view.chosen], id))
+    told = story(view.store, view.until_now or [view.chosen], id, before_ms=before)
+    return render(view, "_story.html", page="groups", group_id=id, story=told)
 
 
 @router.get("/runs")

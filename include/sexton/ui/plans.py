@@ -21,6 +21,8 @@ DIFFERENCES = 100
 _MOST_BYTES = 16 * 1024 * 1024
 _KEY = ("log_partition", "record_type", "group_id", "topic", "partition", "member_id", "regular_expression")
 _OPEN = "open"
+_LEFT = ("refused", "not_done", _OPEN)
+"""Outcomes of items that may be tried again, as `ApplySummary.left` counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,9 @@ class PlanLine:
         """empty, made (never applied), tried (nothing came of it), partly, or applied: nothing is left to do."""
         if not self.tombstones or not self.outcomes:
             return "made" if self.tombstones else "empty"
-        settled = sum(items for outcome, items in self.outcomes.items() if outcome not in ("not_done", _OPEN))
-        if settled >= self.tombstones:
+        left = sum(items for outcome, items in self.outcomes.items() if outcome in _LEFT)
+        settled = sum(self.outcomes.values()) - left
+        if settled >= self.tombstones and not left:
             return "applied"
         return "partly" if settled else "tried"
 

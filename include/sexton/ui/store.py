@@ -12,6 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sexton.errors import NoCoverage, SextonError
@@ -100,8 +101,8 @@ class Store:
         A run whose rows are no longer there has none here.
         """
         ids = sorted(run.key.run_id for run in runs)
-        whole = sorted(text for run in runs for text in _whole(run.key))
-        return self._source(("several", table, *whole), lambda: self._plan_several(runs, table, ids))
+        whole = sorted(_whole(run.key) for run in runs)
+        return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table, ids))
 
     def today(self, table: str) -> str:
         """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
@@ -112,6 +113,22 @@ class Store:
             return no_rows(table)
         key = ("today", table, found.metadata_location)
         return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
+
+    def between(self, table: str, cluster_id: str, since_ms: int, until_ms: int) -> tuple[str, int]:
+        """What stands in SQL for a cluster's rows of some instants, both ends included, whatever runs are still there.
+
+        Of a table that only grows, as it is now; and in how many files they lie.
+        """
+        from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThanOrEqual
+
+        found = self._load(table)
+        if found is None:
+            return no_rows(table), 0
+        span = And(GreaterThanOrEqual("as_of_ms", since_ms), LessThanOrEqual("as_of_ms", until_ms))
+        paths = data_files(found, And(EqualTo("cluster_id", cluster_id), span), None)
+        where = f"cluster_id = {text(cluster_id)} AND as_of_ms BETWEEN {since_ms:d} AND {until_ms:d}"
+        key = ("between", table, where, found.metadata_location)
+        return self._source(key, lambda: self._scan(found, table, paths, where=where)), len(paths)
 
     def written_at_ms(self, run: PublishedRun) -> int | None:
         """When the last of a run's tables was written, its checks; None once that snapshot has expired."""

@@ -1,18 +1,21 @@
 """The what-if form and its answer, as a page and as JSON. Asking changes nothing; it is posted because it costs."""
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
+from sexton.errors import SextonError
+from sexton.lake.branch import RunKey
 from sexton.ui.asking import Asked
 from sexton.ui.rendering import render
-from sexton.ui.view import View
-from sexton.ui.what_if import LONGEST_POLICY, MOST_MINUTES, Busy, NotAsked, ask
+from sexton.ui.what_if import LONGEST_POLICY, MOST_MINUTES, NotAsked, ask
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["what if"])
+_MINUTES = re.compile("[0-9]{1,20}")
 
 
 class Question(BaseModel):
@@ -24,26 +27,31 @@ class Question(BaseModel):
 
 @pages.get("/what-if")
 def show_form(view: Asked) -> str:
-    return render(view, "what_if.html", page="what-if", policy="", answer=None, mistakes=(), minutes="")
+    return render(view, "what_if.html", page="what-if", policy="", answer=None, mistakes=(), status=200, minutes="")
 
 
 @pages.post("/what-if")
 def show_answer(
     request: Request,
     view: Asked,
-    retention_minutes: Annotated[str, Form(max_length=20)],
-    policy: Annotated[str, Form(max_length=LONGEST_POLICY)] = "",
+    retention_minutes: Annotated[str, Form()] = "",
+    policy: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
-    minutes, found, status = retention_minutes.strip(), None, 200
+    """The answer, or what is wrong: 422 with the mistakes of the question, 503 where it cannot be answered now.
+
+    Lengths are looked at here and not by FastAPI, whose 422 is JSON: somebody at a form is to read what is wrong.
+    """
+    key, minutes, found, status = view.chosen.key, retention_minutes.strip(), None, 200
     mistakes: tuple[str, ...] = ()
     try:
-        if minutes and not (minutes.isascii() and minutes.isdecimal() and 1 <= int(minutes) <= MOST_MINUTES):
+        if minutes and not (_MINUTES.fullmatch(minutes) and 1 <= int(minutes) <= MOST_MINUTES):
             raise NotAsked([view.texts("what_if.minutes_wrong", most=MOST_MINUTES)])
-        asked = Question(retention_minutes=int(minutes) if minutes else None, policy=policy)
-        found = _ask(view, asked)
+        if len(policy) > LONGEST_POLICY:
+            raise NotAsked([view.texts("what_if.policy_long", most=LONGEST_POLICY)])
+        found = _ask(key, Question(retention_minutes=int(minutes) if minutes else None, policy=policy))
     except NotAsked as error:
         mistakes, status = error.mistakes, 422
-    except Busy as error:
+    except SextonError as error:
         mistakes, status = (str(error),), 503
     page = render(
         view,
@@ -52,6 +60,7 @@ def show_answer(
         policy=policy,
         answer=found,
         mistakes=mistakes,
+        status=status,
         minutes=minutes,
     )
     return HTMLResponse(page, status_code=status)
@@ -60,11 +69,10 @@ def show_answer(
 @api.post("/what-if")
 def post_what_if(view: Asked, question: Question) -> dict[str, Any]:
     """Who would lose what under other rules, at the instant of a published run; the groups that differ most."""
-    return _ask(view, question)
+    return _ask(view.chosen.key, question)
 
 
-def _ask(view: View, asked: Question) -> dict[str, Any]:
-    key = view.chosen.key
+def _ask(key: RunKey, asked: Question) -> dict[str, Any]:
     return ask(
         cluster_id=key.cluster_id,
         as_of_ms=key.as_of_ms,

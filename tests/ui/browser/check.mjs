@@ -1,8 +1,8 @@
 // Opens pages in headless Chromium at two widths, light and dark, and tells what is wrong with them as JSON.
 //
-// node check.mjs CONFIG.json, where CONFIG is {chromium, out, cookies: [...], pages: [{name, url, steps?}], widths, themes}.
+// node check.mjs CONFIG.json, where CONFIG is {chromium, out, cookies: [...], pages: [{name, url, steps?, tell?}], widths, themes}.
 // Told per page and look: axe-core's findings, errors of the console (CSP violations among them), failed requests, and
-// requests to anywhere else than the page's own server. Screenshots go to `out`.
+// requests to anywhere else than the page's own server; of the element `tell` what it says. Screenshots go to `out`.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -38,6 +38,7 @@ for (const theme of config.themes) {
       await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: config.fullPage ?? true });
       const focus = await page.evaluate(() => document.activeElement?.getAttribute("name") || document.activeElement?.tagName);
       const language = await page.evaluate(() => document.documentElement.lang);
+      const text = each.tell ? await page.innerText(each.tell) : "";
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       // In a world of its own: the page's policy forbids inline scripts, as it should.
       const client = await context.newCDPSession(page);
@@ -49,7 +50,7 @@ for (const theme of config.themes) {
         contextId, awaitPromise: true, returnByValue: true,
       });
       const violations = JSON.parse(result.value).map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.slice(0, 3).map((node) => node.html.slice(0, 200)), count: nodes.length }));
-      told.push({ name: each.name, width, theme, status: answer.status(), url: page.url(), focus, language, overflow, errors, foreign, dialogs, violations });
+      told.push({ name: each.name, width, theme, status: answer.status(), url: page.url(), focus, language, text, overflow, errors, foreign, dialogs, violations });
       await page.close();
     }
     await context.close();

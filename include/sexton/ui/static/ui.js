@@ -98,6 +98,11 @@
       const asked = event.detail.parameters;
       for (const name of Object.keys(asked)) if (asked[name] === "") delete asked[name];
     });
+    document.addEventListener("htmx:beforeSwap", (event) => {
+      // FastAPI's own 422 is JSON and repeats what was asked: nothing but HTML is read as HTML.
+      const kind = event.detail.xhr.getResponseHeader("Content-Type") || "";
+      if (!kind.startsWith("text/html")) event.detail.serverResponse = "";
+    });
     document.addEventListener("htmx:afterSettle", () => localTimes(document));
     document.addEventListener("keydown", (event) => {
       const typing = event.target.matches("input, select, textarea");

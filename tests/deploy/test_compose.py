@@ -23,7 +23,18 @@ from sexton.local.airflow_home import USERS, AirflowHome, connections
 from sexton.local.deploy import KEPT, OWNERS
 from sexton.settings import Settings
 from sexton.stages.spark import JVM_OPTIONS, LOGGING
-from tests.deploy.compose import AIRFLOW, COMPOSE, ONE_SHOT, OURS, ROOT, SCHEMA, SERVICES, environment, mounts
+from tests.deploy.compose import (
+    AIRFLOW,
+    COMPOSE,
+    EVERY_SERVICE_HAS,
+    ONE_SHOT,
+    OURS,
+    ROOT,
+    SCHEMA,
+    SERVICES,
+    environment,
+    mounts,
+)
 
 IMAGE_HOME = "/opt/sexton"
 BIN = Path(pyspark.__file__).parents[4] / "bin"
@@ -47,11 +58,19 @@ def test_the_specification() -> None:
 
 
 @pytest.mark.parametrize(
-    "key, value", [("helthcheck", {}), ("ports", [8080]), ("deploy", {"limits": {}}), ("environment", {"A": 1})]
+    "key, value",
+    [("helthcheck", {}), ("ports", 8080), ("deploy", {"limits": {}}), ("env_file", [{"path": "a", "requird": False}])],
 )
 def test_a_mistake_is_noticed(key: str, value: object) -> None:
     broken = {**COMPOSE, "services": {**SERVICES, "kafka": {**SERVICES["kafka"], key: value}}}
     assert not jsonschema.Draft7Validator(SCHEMA).is_valid(broken)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_every_service_says(name: str) -> None:
+    assert SERVICES[name].keys() >= EVERY_SERVICE_HAS
+    # Values are text, so that YAML's own yes, no and 1e3 never get between.
+    assert all(isinstance(value, str) for value in SERVICES[name].get("environment", {}).values())
 
 
 def test_the_parts_that_were_asked_for() -> None:

@@ -14,12 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.errors import NoCoverage, SextonError
+from sexton.kill_points import KILL_POINTS
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import load, published_runs, read_published
 from sexton.settings import environment
 from sexton.stages import publish_tables, validate_tables
-from tests.lake.test_publish import Runs
+from tests.lake.test_publish import NAMES, Runs
 from tests.lake_session import engine_of
 from tests.postgres import Postgres
 from tests.quality import world
@@ -44,13 +45,15 @@ spark.sql(f"SHOW TABLES IN {lake.name}.{lake.namespace}").collect()
 print("ready", flush=True)
 for line in sys.stdin:
     what, cluster_id, as_of_ms, run_id = line.split()
-    if what == "die":
-        publishing._write_row = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    if what != "publish":
+        publishing.reach = lambda point: point == what and os.kill(os.getpid(), signal.SIGKILL)
     key = RunKey(cluster_id=cluster_id, as_of_ms=int(as_of_ms), run_id=run_id)
     publishing.publish(spark, lake, key, NAMES, FACTS)
     print("done", flush=True)
 """
-"""Publishes what it is told to: a process with a JVM of its own, as another task has."""
+"""Publishes what it is told to: a process with a JVM of its own, as another task has. Or dies at a kill point."""
+POINTS = sorted(name for name in KILL_POINTS if name.startswith("publish.") and name != "publish.named")
+"""That one is the stage's."""
 
 
 class Other:
@@ -158,14 +161,26 @@ def test_no_process_shows_the_password(postgres: Postgres, other: Other) -> None
     assert postgres.password not in shown
 
 
-def test_a_killed_publication_is_run_again(runs: Runs, other: Other) -> None:
-    """The last word to the other process: it dies when every table but `runs` is published."""
+@pytest.fixture
+def dying(lake: Lake, tables: None) -> Iterator[Other]:
+    process = Other(lake)
+    yield process
+    process.stop()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_publication_is_run_again(runs: Runs, dying: Other, point: str) -> None:
+    """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
     runs.both("old", groups=1, tombstones=0)
     key = runs.write("new", groups=4, tombstones=3)
-    other.told("die", key)
-    assert other.process.wait(120) == -signal.SIGKILL
-    assert runs.on_main(key) == ("new", "new")
-    assert runs.seen() == {("old", 1): (1, 0)}
+    dying.told(point, key)
+    assert dying.process.wait(120) == -signal.SIGKILL
+    if point == "publish.between":
+        assert "new" in runs.on_main(key)
+    else:
+        assert runs.on_main(key) == ("new", "new")
+    assert runs.seen() == ({("new", 1): (4, 3)} if point == "publish.branched" else {("old", 1): (1, 0)})
+    assert runs.branches(key) == list(NAMES)
     runs.publish(key)
     assert runs.seen() == {("new", 1): (4, 3)}
     assert runs.branches(key) == []

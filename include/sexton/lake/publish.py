@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sexton.errors import UsageError
+from sexton.kill_points import reach
 from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, published_runs
@@ -47,7 +48,14 @@ def publish(
             )
         drop_branch(spark, lake, run, tables)
         return done
-    found = side_by_side(lambda name: retried(lambda: _publish_table(spark, lake, run, name)), tables)
+
+    def publish_one(name: str) -> int:
+        snapshot_id = retried(lambda: _publish_table(spark, lake, run, name))
+        reach("publish.between")
+        return snapshot_id
+
+    found = side_by_side(publish_one, tables)
+    reach("publish.unnamed")
     snapshots = [{"table": name, "snapshot_id": snapshot_id} for name, snapshot_id in zip(tables, found, strict=True)]
     row = {
         "cluster_id": run.cluster_id,
@@ -57,6 +65,7 @@ def publish(
         "snapshots": snapshots,
     }
     retried(lambda: _write_row(spark, lake, run, row))
+    reach("publish.branched")
     drop_branch(spark, lake, run, tables)
     return PublishedRun(key=run, facts=row)
 

@@ -84,6 +84,31 @@ def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path)
     assert files(archive.folder) == before
 
 
+class Killed(BaseException):
+    """As a process that is gone: nothing catches it."""
+
+
+def test_a_run_that_is_in_runs_and_nowhere_else_is_completed(
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of_commits(tmp_path / "archive")
+    planned(iceberg, tmp_path / "run", archive)
+
+    def die(point: str) -> None:
+        assert point in KILL_POINTS
+        if point == "publish.named":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish_tables, "reach", die)
+        with pytest.raises(Killed):
+            published(iceberg, lake, tmp_path / "run")
+    assert (plans_of(LOCAL, archive.root, CLUSTER), list(archive.folder.rglob("checkpoint.json"))) == ([], [])
+    publish_tables.run(iceberg, RunFolder(tmp_path / "run"))
+    assert plans_of(LOCAL, archive.root, CLUSTER) == [RunFolder(tmp_path / "run").read_run().plan_id]
+    assert len(list(archive.folder.rglob("checkpoint.json"))) == 1
+
+
 def test_the_published_tables_answer_as_the_run_folder(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     planned(iceberg, tmp_path / "run", archive_of_commits(tmp_path / "archive"))
     published(iceberg, lake, tmp_path / "run")

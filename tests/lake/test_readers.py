@@ -21,6 +21,7 @@ pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="m
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 NOON_MS, HOUR_MS = 1_795_262_400_000, 3_600_000
+UNPUBLISHED = RunKey(cluster_id="c", as_of_ms=NOON_MS + 2 * HOUR_MS, run_id="unpublished")
 NAMES = ("groups", "committed_offsets", "offset_verdicts")
 DIFFERENT = {"first": 1, "again": 2, "newest": 3}
 """Groups of each run; "again" is a second attempt at the instant of "first"."""
@@ -55,7 +56,7 @@ def reader(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("rows")
     for run_id, as_of_ms in (("first", NOON_MS), ("again", NOON_MS), ("newest", NOON_MS + HOUR_MS)):
         publish(spark, lake, write(spark, lake, folder, run_id, as_of_ms, count=DIFFERENT[run_id]), NAMES, FACTS)
-    write(spark, lake, folder, "unpublished", NOON_MS + 2 * HOUR_MS, count=9)
+    write(spark, lake, folder, UNPUBLISHED.run_id, UNPUBLISHED.as_of_ms, count=9)
     return Reader(lake=lake, folder=Path(lake.properties["warehouse"]).parent)
 
 
@@ -85,7 +86,7 @@ def runs_in(rows: list[Any]) -> list[str]:
 def test_the_unpublished_run_is_there_to_be_missed(reader: Reader) -> None:
     with reader.lake.reader() as catalog:
         branches = catalog.load_table("sexton.groups").refs()
-    assert [name for name in branches if name != "main"] == ["run_unpublished"]
+    assert [name for name in branches if name != "main"] == [UNPUBLISHED.branch]
 
 
 def test_pyiceberg(reader: Reader) -> None:

@@ -28,6 +28,7 @@ from sexton.lake.read import (
     read_published,
 )
 from sexton.tables import TABLES
+from tests.killed import Killed
 from tests.quality import world
 
 NAMES = ("groups", "tombstones")
@@ -268,10 +269,6 @@ def test_other_clusters_are_left_alone(runs: Runs) -> None:
     other.publish(theirs)
     assert other.seen() == {("same", 1): (1, 1)}
     assert runs.seen() == {("same", 1): (2, 1)}
-
-
-class Killed(BaseException):
-    """As a process that is gone: nothing catches it."""
 
 
 STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")

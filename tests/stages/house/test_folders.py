@@ -13,6 +13,8 @@ from sexton.stages.house.keeping import DAY_MS
 NOW_MS, DAYS = 1_800_000_000_000, 30
 YOUNG_MS, OLD_MS = NOW_MS - DAYS * DAY_MS, NOW_MS - DAYS * DAY_MS - 1
 NOTHING = OldFolders(run_folders=0, run_folder_bytes=0)
+REMOVE = shutil.rmtree
+"""As it is before a test puts another in its place."""
 
 
 def tidied(root: Path, *, deletes: bool = False) -> OldFolders:
@@ -88,10 +90,10 @@ def test_files_that_go_while_one_looks(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_folder_that_cannot_be_removed_keeps_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, stuck, again, last = (run_folder(tmp_path, "offset_retention", name) for name in ("a", "b", "c", "d"))
 
-    def rmtree(folder: Path, remove: object = shutil.rmtree) -> None:
+    def rmtree(folder: Path) -> None:
         if folder in (stuck, again):
             raise PermissionError(13, "Permission denied", "run.json")
-        remove(folder)  # type: ignore[operator]
+        REMOVE(folder)
 
     monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
     found = tidied(tmp_path, deletes=True)
@@ -123,9 +125,9 @@ def test_a_run_that_is_cleared_while_others_go_keeps_its_folder(
 ) -> None:
     first, cleared = (run_folder(tmp_path, "offset_retention", name) for name in ("a", "b"))
 
-    def rmtree(folder: Path, remove: object = shutil.rmtree) -> None:
+    def rmtree(folder: Path) -> None:
         written(cleared / "run.json", YOUNG_MS)
-        remove(folder)  # type: ignore[operator]
+        REMOVE(folder)
 
     monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
     assert tidied(tmp_path, deletes=True) == OldFolders(run_folders=1, run_folder_bytes=10)

@@ -16,6 +16,7 @@ from sexton.stages.house import thin
 from sexton.stages.house.keeping import HOUR_MS, KeepPolicy
 from sexton.stages.house.thin import Thinned
 from sexton.stages.spark import Engine
+from tests.killed import Killed
 from tests.lake_session import lake_at
 from tests.stages.house.lakes import CHANGES, STATE, TOPIC, Runs, fill, plan_of
 
@@ -32,10 +33,6 @@ CLUSTERS = (TOLD, "says", "takes", "holds", "applied", "another", "anew", *(f"di
 WHOLE = (2, 1)
 """Rows of a run that readers see whole, in the two tables."""
 Cluster = Callable[[str], Runs]
-
-
-class Killed(BaseException):
-    """What a process does not live to see."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,6 +22,7 @@ from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 from sexton.stages.what_if import Rules, published_folder, what_if
 from tests.archived import CLUSTER, Archive
+from tests.killed import Killed
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.stages.archive_runs import instant, minute
 from tests.stages.plans.plan_runs import archive_of_commits, planned
@@ -82,10 +83,6 @@ def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path)
     before = files(archive.folder)
     publish_tables.run(iceberg, RunFolder(tmp_path / "run"))
     assert files(archive.folder) == before
-
-
-class Killed(BaseException):
-    """As a process that is gone: nothing catches it."""
 
 
 def test_a_run_that_is_in_runs_and_nowhere_else_is_completed(

@@ -20,15 +20,12 @@ from sexton.stages.restore.make import make_restore
 from sexton.stages.restore.rows import OffsetValue, Then
 from sexton.stages.restore.selection import Selection
 from sexton.stages.restore.sources import Source, of_ledger
+from tests.killed import Killed
 from tests.stages.restore.cluster import Group, SimulatedCluster, value
 
 LOCAL = pafs.LocalFileSystem()
 LEASE_MS = 60_000
 TOPICS = {"t": ("id", [(0, 100), (0, 100)]), "u": ("id-u", [(0, 100)])}
-
-
-class Killed(BaseException):
-    """The process dies here."""
 
 
 @dataclass

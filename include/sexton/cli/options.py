@@ -20,7 +20,9 @@ DEFAULT_PROFILE = profiles.NAMES[0]
 AUTO_PROFILE = "auto"
 PROFILE_HELP = (
     "Whose rules to replay by: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9), offset_manager "
-    "(0.8.2 to 0.10.0), each at a RELEASE or, alone, at 4.3.1, 3.9, 0.9; auto takes what the log or the archive "
+    "(0.8.2 to 0.10.0), each at a RELEASE or, alone, at "
+    f"{', '.join(profiles.profile_of(name).text.partition(':')[2] for name in profiles.NAMES)}; "
+    "auto takes what the log or the archive "
     f"proves. Compared with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; "
     "other releases are unproven: they follow Kafka's sources."
 )

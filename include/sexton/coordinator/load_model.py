@@ -3,8 +3,8 @@
 The loads are those of Kafka 4.3.1 right after its start that `make bench` measures, of logs without compression
 (docs/bench/figures.json). It is most wrong at millions of keys, which take a just started JVM longer than in
 proportion. Another machine is faster or slower by a factor; what takes twice as long here takes twice as long there.
-Compressed logs take longer, the smaller their batches are: with three records a batch about 4 times as long in lz4,
-11 times in zstd.
+Compressed logs take longer, the smaller their batches are: with three records a batch 4 to 8 times as long in lz4,
+18 times in zstd.
 """
 
 from dataclasses import dataclass

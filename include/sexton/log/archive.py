@@ -35,10 +35,10 @@ from sexton.log.lineage import (
     ArchivedLineage,
     Link,
     Origin,
+    lineage_folder,
     lineages,
     links_in,
     read_link,
-    topic_folder,
     topics_of,
     write_origin,
 )
@@ -111,7 +111,7 @@ def write_segment(
     Arguments as of `write_batches`. Where a segment with a manifest begins at `first_log_offset` already, it stays as
     it is, `chunks` are not read and its manifest is returned: its end may be another one.
     """
-    folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
+    folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
     present = [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]
     if present:
         return read_link(fs, present[0])
@@ -155,7 +155,7 @@ def write_batches(
     """
     if not 0 <= first_log_offset < end_log_offset:
         raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
-    folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
+    folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
     path = f"{folder}/{first_log_offset:020d}.log"
     contents = Contents()
     make_folder(fs, folder)
@@ -188,9 +188,8 @@ def write_batches(
 
 def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
     """Make a segment exist. Of one lineage they are written in the order of the log: what follows a gap is not read."""
-    topic = topic_folder(root, manifest.cluster_id, manifest.topic_id)
     link = Link(
-        folder=f"{topic}/{manifest.log_partition}/{manifest.lineage}",
+        folder=lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage),
         first_log_offset=manifest.first_log_offset,
         next_log_offset=manifest.next_log_offset,
         size_bytes=manifest.size_bytes,

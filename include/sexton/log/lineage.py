@@ -164,7 +164,7 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
             files.setdefault(place, []).append(file)
     found: dict[int, list[ArchivedLineage]] = {}
     for (log_partition, lineage), listed in sorted(files.items(), key=lambda item: item[0]):
-        folder = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}"
+        folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
         links = _links(folder, listed)
         chain = _chain(links, lineage.start_log_offset)
         linked = set(chain)
@@ -196,7 +196,7 @@ def write_origin(
     lineage: Lineage,
 ) -> None:
     """Note how a lineage begins, whole or not at all; what is noted already stays as it is."""
-    path = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage.name}/{ORIGIN_FILE}"
+    path = f"{lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)}/{ORIGIN_FILE}"
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         reach("origin.before")
         write_whole(fs, path, origin.to_json(), what="origin")
@@ -222,6 +222,11 @@ def topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
     """Where a topic is archived; UsageError when an id cannot name a folder."""
     cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
     return f"{root.rstrip('/')}/{cluster}/{topic}"
+
+
+def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int, lineage: str) -> str:
+    """Where the segments of a lineage are, by its name; UsageError as of `topic_folder`."""
+    return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
 def links_in(fs: pafs.FileSystem, folder: str) -> list[Link]:

@@ -19,7 +19,7 @@ from sexton.errors import SextonError
 from sexton.log.crc import as_u8
 from sexton.log.facts import newest_facts
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
-from sexton.log.lineage import ArchivedLineage, Link, clusters_of, lineages, read_link, topic_folder, topics_of
+from sexton.log.lineage import ArchivedLineage, Link, clusters_of, lineage_folder, lineages, read_link, topics_of
 
 READERS = 4
 """Segments that are read at the same time; each is in memory whole."""
@@ -189,7 +189,7 @@ def _against_facts(
         histories = found.get(topic_id, {}).get(log_partition, ())
         ends = {history.lineage.name: history.next_log_offset for history in histories}
         if ends.get(told.lineage, -1) < told.high_watermark:
-            place = f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{told.lineage}"
+            place = lineage_folder(root, cluster_id, topic_id, log_partition, told.lineage)
             reached = f"it ends at {ends[told.lineage]}" if told.lineage in ends else "it is not here"
             what = f"a snapshot had this up to {told.high_watermark}, {reached}"
             wrong.append(Finding(kind=ROTTEN, place=place, what=what))

@@ -45,7 +45,7 @@ from sexton.log.archive import (
     write_manifest,
     write_origin,
 )
-from sexton.log.lineage import links_in, topic_folder
+from sexton.log.lineage import lineage_folder, links_in
 from sexton.log.snapshots import around, snapshot_instants
 from sexton.log.store import child_folders
 from sexton.stages.continuation import KAFKAS_DELETE_RETENTION_MS, Known, breaks_since, continuation
@@ -266,7 +266,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
     """Write a range as segments of at most SEGMENT_BYTES and one response more; their manifests are the caller's."""
     fs, root = filesystem(work.request.archive)
     topic_id, part = work.facts.offsets_topic["topic_id"], work.ends.log_partition
-    folder = f"{topic_folder(root, work.facts.cluster_id, topic_id)}/{part}/{work.lineage.name}"
+    folder = lineage_folder(root, work.facts.cluster_id, topic_id, part, work.lineage.name)
     reader = LogReader(
         session,
         work.request.topic,

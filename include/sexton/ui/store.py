@@ -100,9 +100,8 @@ class Store:
 
         A run whose rows are no longer there has none here.
         """
-        ids = sorted(run.key.run_id for run in runs)
         whole = sorted(_whole(run.key) for run in runs)
-        return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table, ids))
+        return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table))
 
     def today(self, table: str) -> str:
         """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
@@ -178,14 +177,14 @@ class Store:
         paths = data_files(found, partition_of(run.key), snapshot_id)
         return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
 
-    def _plan_several(self, runs: Sequence[PublishedRun], table: str, ids: Sequence[str]) -> str:
+    def _plan_several(self, runs: Sequence[PublishedRun], table: str) -> str:
         from pyiceberg.expressions import And, EqualTo, In
 
         found = self._load(table)
         if found is None:
             return no_rows(table)
         where = And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", {run.key.as_of_ms for run in runs}))
-        listed = ", ".join(map(text, ids))
+        listed = ", ".join(text(run.key.run_id) for run in runs)
         return self._scan(found, table, data_files(found, where, None), where=f"run_id IN ({listed})")
 
     def _load(self, table: str) -> "IcebergTable | None":

@@ -1,0 +1,42 @@
+"""What real brokers said of generated histories, held against the plain rules and the kernels."""
+
+import pytest
+
+from sexton.coordinator.questions.errors import Error
+from sexton.coordinator.questions.fetch import fetch
+from sexton.coordinator.questions.listing import list_groups
+from tests.coordinator.kafka_says import kafka_says
+from tests.coordinator.questions.broker import WAYS, rows
+
+RELEASES = ("4.3.1", "4.0.0")
+CASES = [case for release in RELEASES for case in kafka_says(release).values()]
+
+pytestmark = [
+    pytest.mark.parametrize("way", WAYS),
+    pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.profile.text}-{case.name}"),
+]
+
+
+def test_loaded(case, way):
+    error = case.coordinator(way).error_of(case.group_id)
+    assert (error is Error.NONE) == case.answers["loaded"]
+
+
+def test_listed(case, way):
+    groups = {item.group.group_id: item.group for item in list_groups(case.coordinator(way)).groups}
+    group = groups.get(case.group_id)
+    told = None if group is None else [group.group_type.lower(), group.protocol_type or "", group.state]
+    assert told == case.answers["listed"]
+
+
+def test_fetched(case, way):
+    error, offsets = case.answers["fetch"]
+    answer = fetch(case.coordinator(way), case.group_id)
+    assert (answer.error.value, rows(answer)) == (error, offsets)
+
+
+def test_swept(case, way):
+    """Each tombstone once, in any order: that between groups is the broker's own."""
+    (log_partition,) = case.segments
+    assert all(is_tombstone for _, is_tombstone in case.answers["swept"])
+    assert case.planned(way) == sorted((log_partition, key) for key, _ in case.answers["swept"])

@@ -340,6 +340,16 @@ def test_restoring(world) -> None:
     ]
 
 
+def test_a_field_that_is_null_is_an_empty_one(world) -> None:
+    """The form sends null; a run that was triggered before the form allowed null has an empty text."""
+    nothing = dict.fromkeys(("from_ledger", "as_of", "groups", "pattern", "topics"))
+    world.says(show={"answer": {**SHOWN, "kind": "restore", "id": RESTORE_ID, "sha256": RESTORE_ID, "body": "x"}})
+    world.run(ShowRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID, **nothing)
+    assert world.ran[0]["argv"][:3] == ["restore", f"--from-plan={PLAN_ID}", "--json"]
+    world.answer(from_plan=PLAN_ID, **nothing)
+    assert world.run(ApplyRestore(task_id="restore", cluster=PLAIN), from_plan=PLAN_ID) == {"done": 2}
+
+
 def test_nothing_to_restore(world) -> None:
     world.says(restore={"answer": {"restore_id": None, "counts": {"group_has_members": 3}}})
     with pytest.raises(CommandRefused, match="nothing to restore: group has members 3"):

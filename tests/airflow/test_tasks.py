@@ -102,11 +102,12 @@ def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> N
     assert sorted(alert["message"] for alert in told) == ["rotten at a", "rotten at b"]
 
 
+@pytest.mark.parametrize("subset", ["", None])
 @pytest.mark.parametrize("delete, passed", [(False, []), (True, ["--delete"])])
-def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, passed: list[str]) -> None:
+def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, passed: list[str], subset) -> None:
     log = submit_that(home, monkeypatch, 0)
     task = house_job("thin", PLAIN)
-    params = SimpleNamespace(delete=delete, subset="")
+    params = SimpleNamespace(delete=delete, subset=subset)
     names = {
         "params": params,
         "as_of_ms": lambda *_: 5,
@@ -311,6 +312,8 @@ INTERVAL = {
     [
         ({}, INTERVAL, 1795237200000),
         ({"as_of": "2026-11-21T06:00Z"}, INTERVAL, 1795237200000),
+        ({"as_of": None, "since": None}, INTERVAL, 1795237200000),
+        ({"as_of": "", "since": ""}, INTERVAL, 1795237200000),
         ({"as_of": "2026-11-21T05:30Z"}, INTERVAL, ""),
         ({"as_of": "2026-11-21T05:30Z", "since": "1795228111458"}, INTERVAL, 1795228111458),
         ({"since": "2026-11-21T05:00"}, {}, 1795237200000),

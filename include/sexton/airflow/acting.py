@@ -34,6 +34,7 @@ LOG_SINK_WARNING = (
 )
 PLAN_OPTIONS = ("plan_id", "sink", "allow_log_sink")
 RESTORE_OPTIONS = ("from_ledger", "from_plan", "as_of", "groups", "pattern", "topics", "clamp", "overwrite")
+LISTS = ("groups", "topics")
 
 
 class CommandTask(BaseOperator):
@@ -206,8 +207,10 @@ class TellOutcome(BaseOperator):
 
 
 def options_of(context: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """What the run was triggered with."""
-    return {name: context["params"][name] for name in names}
+    """What the run was triggered with. A field that was left empty may be null; here it is an empty text or list."""
+    values = {name: context["params"][name] for name in names}
+    empty = {name: [] if name in LISTS else "" for name in names}
+    return {name: empty[name] if value is None else value for name, value in values.items()}
 
 
 def restore_arguments(options: Mapping[str, Any]) -> list[str]:

@@ -100,8 +100,8 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
     """The trigger form of offset_retention."""
     return {
         "as_of": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=ISO_OR_MS,
             title="As of",
             description="The instant to describe: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds. "
@@ -109,8 +109,8 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
             section="What to describe",
         ),
         "since": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=ISO_OR_MS,
             title="Changes since",
             description="Tell in offset_changes what happened from this instant to the one described. Empty: from the "
@@ -135,8 +135,8 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
             section="How to judge",
         ),
         "policy": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
             title="Policy",
             description="Judge by another policy than the deployment's: the name of a file beside that of "
@@ -167,8 +167,8 @@ def house_params() -> dict[str, Param]:
             section="What to do",
         ),
         "subset": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=r"^$|^\d{1,9}/\d{1,9}$",
             title="Part of the archive to read",
             description="n/t reads part n of t, 1/1 everything. Empty: the next part; in some runs all is read.",

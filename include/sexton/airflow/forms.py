@@ -1,4 +1,8 @@
-"""The trigger forms of the DAGs that change a cluster: what a run is asked for, and nothing that a rule decides."""
+"""The trigger forms of the DAGs that change a cluster: what a run is asked for, and nothing that a rule decides.
+
+A field that may stay empty allows null: Airflow's form counts any other empty field as missing and sends nothing. It
+still takes an empty text, which is what the form gave until it allowed null; who reads a field treats both alike.
+"""
 
 from airflow.sdk import Param
 
@@ -44,24 +48,24 @@ def restoring_params() -> dict[str, Param]:
     """The trigger form of restore_offsets."""
     return {
         "from_ledger": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=SHA256_OR_NONE,
             title="What an applied plan took",
             description="plan_id: put back what the ledger says was deleted for it. One of these three.",
             section="From where",
         ),
         "from_plan": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=SHA256_OR_NONE,
             title="What a plan names",
             description="plan_id: put back every value of its undo file, whoever deleted it.",
             section="From where",
         ),
         "as_of": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             pattern=ISO_OR_MS,
             title="As of",
             description="Put back what was committed at this instant, replayed from the archive: ISO 8601 (UTC unless "
@@ -70,8 +74,8 @@ def restoring_params() -> dict[str, Param]:
         ),
         "groups": _names("Groups", "Only these groups, each by its exact id."),
         "pattern": Param(
-            "",
-            type="string",
+            None,
+            type=["null", "string"],
             maxLength=NAME_CHARS,
             title="Pattern of groups",
             description="Only groups whose whole id matches this regular expression (RE2).",
@@ -100,7 +104,7 @@ def _names(title: str, description: str) -> Param:
     one = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
     return Param(
         [],
-        type="array",
+        type=["null", "array"],
         items=one,
         maxItems=NAMES_AT_MOST,
         title=title,

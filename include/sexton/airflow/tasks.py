@@ -150,7 +150,7 @@ ARGUMENTS: dict[str, list[str]] = {
 HOUSE_ARGUMENTS = [
     ARCHIVE,
     "--now={{ as_of_ms(dag_run, params) }}",
-    "--subset={{ params.subset }}",
+    "--subset={{ params.subset or '' }}",
     "{{ '--delete' if params.delete else '' }}",
     RUN_DIR,
 ]

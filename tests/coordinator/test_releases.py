@@ -16,6 +16,7 @@ from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
     TOPIC_ID,
+    classic,
     consumer_member,
     feed,
     gone,
@@ -29,6 +30,8 @@ from tests.coordinator.group_records import (
     target,
     topology,
 )
+from tests.kernels.compare import assert_equal, fold_bytes
+from tests.oracle import oracle_tables
 from tests.strategies import BatchSpec, encode_log
 
 OF_4_0 = ["4.0.0", "4.0.1", "4.0.2"]
@@ -450,3 +453,32 @@ def test_a_4_0_coordinator_decodes_type_15_before_it_fails():
 def test_streams_records_are_unknown_to_4_0():
     assert failures_of("4.0.2", STREAMS, gone(19, "m"), topology(-1)) == []
     assert failures_of("4.1.0", topology(-1)) == ["log_offset 0: Topology epoch must be non-negative."]
+
+
+NO_TIMEOUT = (
+    'after the last record: member m of streams group g: Cannot invoke "java.lang.Integer.intValue()" because the '
+    "return value of "
+    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.rebalanceTimeoutMs()" is null'
+)
+
+
+@pytest.mark.parametrize("release", ["4.1.2", "4.2.2", "4.3.1", "4.4.0"])
+@pytest.mark.parametrize(
+    "entries, failures",
+    [
+        pytest.param([streams_task(state=2)], [NO_TIMEOUT], id="never described"),
+        pytest.param([streams_task(state=2), gone(22, "m")], [NO_TIMEOUT], id="assignment deleted, state kept"),
+        pytest.param([streams_task(state=2), streams_member()], [], id="described"),
+        pytest.param([streams_task(state=3)], [], id="waits for others"),
+        pytest.param([streams_task(state=2), gone(22, "m"), gone(19, "m")], [], id="gone"),
+        pytest.param([streams_task(state=2), classic()], [], id="group replaced"),
+    ],
+)
+def test_a_streams_member_to_give_up_tasks_needs_a_rebalance_timeout(release, entries, failures):
+    """GroupMetadataManager.onLoaded sets its timer when all has been read."""
+    data = encode_log([BatchSpec(entries=(entry,)) for entry in entries])
+    assert failures_of(release, *entries) == failures
+    plain = load([data], cap_bytes=1 << 20, profile=of_broker(release))
+    assert_equal(fold_bytes(data, profile=of_broker(release)), plain)
+    (failure,) = failures or [None]
+    assert oracle_tables(plain, 0, None)["load_profile"][0]["load_failure"] == failure

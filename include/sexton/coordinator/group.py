@@ -73,6 +73,10 @@ class Group(ABC):
     def is_subscribed(self, topic: str) -> bool:
         """Whether the coordinator keeps the group's offsets of `topic` for its subscription."""
 
+    def loading_failure(self) -> str | None:
+        """Why the load fails for this group when all records have been read; None where it does not."""
+        return None
+
     @abstractmethod
     def tombstones(self) -> list[GroupTombstone]:
         """The records that delete this group, in the order of createGroupTombstoneRecords."""

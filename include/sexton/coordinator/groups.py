@@ -47,6 +47,11 @@ class Groups:
     def complete(self, holders: Collection[str]) -> None:
         """All has been read; `holders` are the groups with a committed or a pending offset."""
 
+    def loading_failures(self) -> list[str]:
+        """Why the load fails when all records have been read, by group (GroupMetadataManager.onLoaded)."""
+        found = (group.loading_failure() for _, group in sorted(self.by_id.items()))
+        return [f"after the last record: {reason}" for reason in found if reason is not None]
+
     def replay(self, record_type: int, key: Fields, value: Fields | None, *, log_offset: int | None = None) -> None:
         """Apply a group record; a `value` of None is a tombstone.
 

@@ -147,6 +147,7 @@ def load(
     loaded.cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure)
     held = {*loaded.offsets, *loaded.state.pending_keys()}
     loaded.groups.complete({group_id for group_id, _, _ in held})
+    loaded.failures += loaded.groups.loading_failures()
     return loaded
 
 

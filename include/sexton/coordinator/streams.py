@@ -10,9 +10,10 @@ from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
 
 _PENDING = "_pending_revocation"
-_NO_EPOCH = (
+_UNREVOKED_TASKS = 2
+_NO_NUMBER = (
     'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
-    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.memberEpoch()" is null'
+    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.{}()" is null'
 )
 
 
@@ -101,8 +102,16 @@ class StreamsGroup(ModernGroup):
 
     def check_deletable(self, member_id: str) -> None:
         if self.members[member_id].member_epoch is None:
-            raise TransitionError(_NO_EPOCH)
+            raise TransitionError(_NO_NUMBER.format("memberEpoch"))
         super().check_deletable(member_id)
+
+    def loading_failure(self) -> str | None:
+        """A member that has tasks to give up gets a timer of its rebalance timeout, which its metadata record sets."""
+        for member_id, member in sorted(self.members.items()):
+            if member.state == _UNREVOKED_TASKS and member.rebalance_timeout_ms is None:
+                reason = _NO_NUMBER.format("rebalanceTimeoutMs")
+                return f"member {member_id} of streams group {self.group_id}: {reason}"
+        return None
 
     def _set_topology(self, value: Fields) -> None:
         subtopologies = value["subtopologies"]

@@ -31,6 +31,9 @@ from sexton.kernels.table import (
     State,
 )
 
+_BEHIND_ALL = 1 << 80
+"""Behind every place of the log."""
+
 
 def load_profile(
     fold: PartialFold,
@@ -41,7 +44,8 @@ def load_profile(
     log_partition: int,
 ) -> pa.Table:
     """The one row; `undecodable` has the places and records that could not be decoded, in the order of the log."""
-    failures = [(at, str(row)) for at, row in undecodable if row.fails_load] + replay.failures
+    at_the_end = [(_BEHIND_ALL, reason) for reason in replay.groups.loading_failures()]
+    failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
     counters: Mapping[str, int] = fold.counters
     stray = found.group_is_stray
     row = {

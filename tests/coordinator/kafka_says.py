@@ -19,6 +19,7 @@ from sexton.kernels.sweep import held_offsets, judge, plan
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines
 from tests.coordinator.questions.broker import coordinator_of
 from tests.kernels.compare import fold_bytes
+from tests.oracle import Rows, oracle_tables
 
 FOLDER = GOLDEN / "kafka-says"
 RETENTION_MS = 1
@@ -42,6 +43,15 @@ class Case:
     def coordinator(self, way: str) -> Coordinator:
         """The broker that loaded it; `way` is "plain" (the plain rules) or "tables" (the kernels)."""
         return coordinator_of(self.segments, profile=self.profile, partition_count=self.partition_count, way=way)
+
+    def committed(self, way: str) -> set[str]:
+        """`topic-partition` of the group's rows of committed_offsets."""
+        return {
+            f"{row['topic']}-{row['partition']}"
+            for log_partition, segment in self.segments.items()
+            for row in _COMMITTED[way](segment, self.profile, log_partition, self.partition_count)
+            if row["group_id"] == self.group_id
+        }
 
     def planned(self, way: str) -> list[tuple[int, str]]:
         """(log partition, key in hex) of every tombstone that the sweeps of all log partitions write, in no order."""
@@ -85,4 +95,18 @@ def _plan_of_kernels(segment: bytes, profile: Profile) -> Iterable[Tombstone]:
     return [Tombstone(**row) for row in rows]
 
 
+def _committed_by_rules(segment: bytes, profile: Profile, log_partition: int, partition_count: int) -> Rows:
+    loaded = load([segment], cap_bytes=CAP_BYTES, profile=profile)
+    return oracle_tables(loaded, log_partition, partition_count)["committed_offsets"]
+
+
+def _committed_by_kernels(segment: bytes, profile: Profile, log_partition: int, partition_count: int) -> Rows:
+    fold = fold_bytes(segment, profile=profile)
+    rows: Rows = finish(fold, log_partition=log_partition, partition_count=partition_count)[
+        "committed_offsets"
+    ].to_pylist()
+    return rows
+
+
+_COMMITTED = {"plain": _committed_by_rules, "tables": _committed_by_kernels}
 _PLANS = {"plain": _plan_of_rules, "tables": _plan_of_kernels}

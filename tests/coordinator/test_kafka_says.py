@@ -35,6 +35,11 @@ def test_fetched(case, way):
     assert (answer.error.value, rows(answer)) == (error, offsets)
 
 
+def test_committed_offsets(case, way):
+    """The table, where the load has not failed, has what a client can fetch."""
+    assert case.committed(way) == (set(case.answers["fetch"][1]) if case.answers["loaded"] else set())
+
+
 def test_swept(case, way):
     """Each tombstone once, in any order: that between groups is the broker's own."""
     (log_partition,) = case.segments

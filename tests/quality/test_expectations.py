@@ -69,6 +69,9 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("unreachable_offsets", "stray"): append(
         "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="stray")
     ),
+    ("unreachable_offsets", "share_group"): append(
+        "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="share_group")
+    ),
     ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
     ("load_profile", "unknown_types"): change("load_profile", 0, unknown_types=1),
     ("load_profile", "future_batches"): change("load_profile", 0, future_batches=1),

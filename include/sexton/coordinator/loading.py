@@ -16,6 +16,7 @@ from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.share import ShareGroup
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import NO_PRODUCER_ID
@@ -23,7 +24,7 @@ from sexton.log.entry import NO_PRODUCER_ID
 FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
 
-GROUP_REMOVED, STRAY = "group_removed", "stray"
+GROUP_REMOVED, SHARE_GROUP, STRAY = "group_removed", "share_group", "stray"
 LOADED = "loaded"
 HOT_GROUPS = 5
 """So many of the groups with most commits are named."""
@@ -79,15 +80,21 @@ class Loaded:
         partition_count: int | None = None,
         held_elsewhere: Container[str] = frozenset(),
     ) -> dict[OffsetKey, str]:
-        """Committed offsets that no client can fetch, with the reason: their group is gone, or is led elsewhere.
+        """Committed offsets that no client can fetch, with the reason.
+
+        Their group is gone, is a share group (ShareGroup.validateOffsetFetch: there is no such group), or is led
+        elsewhere.
 
         Without `partition_count` no group is known to be stray. Where one cache holds the groups of all log partitions
         (Profile.one_cache) a stray group is served, unless it is `held_elsewhere` already.
         """
         reasons: dict[OffsetKey, str] = {}
         for key in self.offsets:
-            if key[0] not in self.groups.by_id:
+            group = self.groups.by_id.get(key[0])
+            if group is None:
                 reasons[key] = GROUP_REMOVED
+            elif isinstance(group, ShareGroup):
+                reasons[key] = SHARE_GROUP
             elif partition_count is None or partition_of(key[0], partition_count) == log_partition:
                 continue
             elif not self.profile.one_cache or key[0] in held_elsewhere:

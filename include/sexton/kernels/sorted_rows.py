@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.share import ShareGroup
 from sexton.kernels import columns as cols
 from sexton.kernels.columns import Mask
 from sexton.kernels.compiled import compiled
@@ -46,7 +47,9 @@ class SortedRows:
     committed: Int64s
     unreachable: Int64s
     is_removed: Mask
-    """For each row of `unreachable`: whether its group is gone (else it is stray)."""
+    """For each row of `unreachable`: whether its group is gone."""
+    is_shared: Mask
+    """For each row of `unreachable`: whether its group is a share group; what is neither is stray."""
     pending: Int64s
     """Rows of `waiting`."""
     group_exists: Mask
@@ -86,7 +89,8 @@ def sort_rows(
     for group_id, row in replay.rows_of.items():
         exists[row] = group_id in replay.groups.by_id
     is_stray: Mask | None = None
-    lost = ~exists[of_group]
+    is_share_group = _share_groups(replay, len(groups))
+    lost = ~exists[of_group] | is_share_group[of_group]
     if partition_count is not None:
         homes = np.empty(len(groups), np.int64)
         _place(state.key_bytes, groups, partition_count, homes)
@@ -97,6 +101,7 @@ def sort_rows(
         committed=_by_key(state, stored[~lost]),
         unreachable=unreachable,
         is_removed=~exists[keys[unreachable, KEY_GROUP]],
+        is_shared=is_share_group[keys[unreachable, KEY_GROUP]],
         pending=pending[_pending_order(state, pending)],
         group_exists=exists,
         group_is_stray=is_stray,
@@ -104,6 +109,14 @@ def sort_rows(
         offset_counts=np.bincount(of_group[~lost], minlength=len(groups)),
         pending_counts=np.bincount(of_pending, minlength=len(groups)),
     )
+
+
+def _share_groups(replay: GroupRecords, count: int) -> Mask:
+    """Of `count` rows of groups, which are share groups."""
+    found = np.zeros(count, bool)
+    rows = (row for name, row in replay.rows_of.items() if isinstance(replay.groups.by_id.get(name), ShareGroup))
+    found[list(rows)] = True
+    return found
 
 
 def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:

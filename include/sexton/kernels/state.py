@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.group import Group
-from sexton.coordinator.loading import GROUP_REMOVED, STRAY
+from sexton.coordinator.loading import GROUP_REMOVED, SHARE_GROUP, STRAY
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
 from sexton.kernels.group_records import GroupRecords, replay_group_records
@@ -154,9 +154,7 @@ def finish(
     undecodable = sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0])
     tables = {
         "committed_offsets": _offsets_table(state, found.committed),
-        "unreachable_offsets": _offsets_table(state, found.unreachable).append_column(
-            "reason", pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, STRAY)
-        ),
+        "unreachable_offsets": _offsets_table(state, found.unreachable).append_column("reason", _reasons(found)),
         "pending_offsets": _pending_table(state, found.pending),
         "groups": _groups_table(state, replay, found),
         "open_transactions": _open_transactions(state, found.pending),
@@ -203,6 +201,12 @@ def _offsets_table(state: State, rows: Int64s) -> pa.Table:
     """Committed offsets of some rows of `keys`."""
     values = state.keys.take(rows, axis=0)
     return _offset_rows(state, rows, values, log_offset=LOG_OFFSET, producer_ids=values[:, PRODUCER_ID])
+
+
+def _reasons(found: SortedRows) -> pa.Array:
+    """Why no client can fetch each of the unreachable rows."""
+    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, STRAY)
+    return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
 
 
 def _pending_table(state: State, rows: Int64s) -> pa.Table:

@@ -3,9 +3,9 @@
 The rules are `coordinator.expiry` (Kafka: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
 told once more without a Python object per offset; the tests hold one against the other.
 
-Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then the stray
-rows of unreachable_offsets (the coordinator sweeps them where they lie). Offsets under a removed group are in no group,
-so no sweep ever meets them.
+Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then those of
+unreachable_offsets whose group is there, stray (the coordinator sweeps them where they lie) or a share group. Offsets
+under a removed group are in no group, so no sweep ever meets them.
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.loading import GROUP_REMOVED
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
 
@@ -21,9 +22,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
-    """Offsets that the sweep walks over: what a client can fetch, and stray copies. Keeps the order of both."""
-    stray = unreachable.filter(pc.equal(unreachable["reason"], "stray")).drop_columns(["reason"])
-    return pa.concat_tables([committed, stray.select(committed.column_names)]).combine_chunks()
+    """Offsets under a group: what a client can fetch, then stray copies and those of share groups, in their orders."""
+    others = unreachable.filter(pc.not_equal(unreachable["reason"], GROUP_REMOVED))
+    return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
 
 
 def judge(

@@ -45,7 +45,7 @@ LAWS: tuple[Expectation, ...] = (
     _critical("groups", "pending_counts", "pending_count is the number of its rows in pending_offsets"),
     _critical("groups", "member_counts", "member_count is the number of its rows in members"),
     _critical("members", "without_group", "every member belongs to a group in groups"),
-    _critical("offset_verdicts", "missing_verdicts", "every committed offset and stray copy has a verdict"),
+    _critical("offset_verdicts", "missing_verdicts", "every offset under a group has a verdict"),
     _critical("offset_verdicts", "without_offset", "every verdict is about an offset that is there"),
     _critical("load_profile", "missing_log_partitions", "every log partition of the run has its row"),
     _critical("load_profile", "behind_the_cut", "nothing behind the cut was read"),
@@ -72,6 +72,7 @@ LAWS: tuple[Expectation, ...] = (
     _warning("undecodable_records", "found", "every record could be decoded"),
     _warning("unreachable_offsets", "removed", "no offset is left behind by the removal of its group"),
     _warning("unreachable_offsets", "stray", "no offset lies outside the log partition its group hashes to"),
+    _warning("unreachable_offsets", "share_group", "no offset lies under a share group"),
     _warning("load_profile", "load_failures", "a coordinator could load every log partition"),
     _warning("load_profile", "unknown_types", "every record is of a known type"),
     _warning("load_profile", "future_batches", "no batch is stamped more than an hour after the snapshot"),
@@ -93,7 +94,7 @@ def _measure_keys(found: Measures, tables: Tables, run: RunFacts) -> None:
     offsets = pa.concat_tables(
         [
             tables["committed_offsets"].select([*KEY, *VALUE]),
-            unreachable.filter(pc.equal(unreachable["reason"], "stray")).select([*KEY, *VALUE]),
+            unreachable.filter(pc.not_equal(unreachable["reason"], "group_removed")).select([*KEY, *VALUE]),
         ]
     )
     verdicts = tables["offset_verdicts"]
@@ -236,6 +237,7 @@ def _measure_findings(found: Measures, tables: Tables, _run: RunFacts) -> None:
     reasons = tables["unreachable_offsets"]["reason"]
     found.put("unreachable_offsets", "removed", count_true(pc.equal(reasons, "group_removed")))
     found.put("unreachable_offsets", "stray", count_true(pc.equal(reasons, "stray")))
+    found.put("unreachable_offsets", "share_group", count_true(pc.equal(reasons, "share_group")))
 
 
 _OFFSETS = ("committed_offsets", "unreachable_offsets", "pending_offsets")

@@ -14,6 +14,7 @@ BROKER_REASONS: Mapping[str, str] = {
 
 UNREACHABLE_REASONS: Mapping[str, str] = {
     "group_removed": "the group was removed after this offset was written: no fetch finds it, no sweep cleans it up",
+    "share_group": "its group is a share group, which answers no OffsetFetch and whose offsets no sweep cleans up",
     "stray": "it lies in a log partition that its group id does not hash to: no client is ever routed there",
 }
 

@@ -63,8 +63,9 @@ UNREACHABLE_OFFSETS = Table(
         Column(
             name="reason",
             type=pa.string(),
-            doc="group_removed: its group was deleted after it; stray: its group hashes to another log partition",
-            allowed=("group_removed", "stray"),
+            doc="group_removed: its group was deleted after it; share_group: its group is a share group, which answers "
+            "no OffsetFetch; stray: its group hashes to another log partition",
+            allowed=("group_removed", "share_group", "stray"),
         ),
     ),
 )

@@ -35,7 +35,7 @@ _VERDICTS = ("keep", "expire")
 
 OFFSET_VERDICTS = Table(
     name="offset_verdicts",
-    grain="a committed offset, or a stray copy that the broker would sweep",
+    grain="an offset under a group: a committed offset, a stray copy, or one of a share group",
     key=("log_partition", "group_id", "topic", "partition"),
     columns=(
         *OFFSET_KEY,

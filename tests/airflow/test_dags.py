@@ -155,6 +155,7 @@ def test_applying_writes_nothing_by_default(bag) -> None:
         ("restore_offsets", {"groups": [""]}),
         ("restore_offsets", {"groups": "a"}),
         ("restore_offsets", {"topics": [1]}),
+        ("restore_offsets", {"as_of": "2026-02-30"}),
         ("restore_offsets", {"clamp": None}),
     ],
 )
@@ -174,6 +175,7 @@ def test_the_forms_of_what_changes_a_cluster_refuse(bag, name, conf) -> None:
         ("restore_offsets", {"as_of": "2026-11-21T06:00:00Z"}),
         ("restore_offsets", {"groups": ["a", "<b>"]}),
         ("restore_offsets", {"topics": ["t:0"]}),
+        ("restore_offsets", {"pattern": r"team-\pL+"}),
     ],
 )
 def test_the_forms_of_what_changes_a_cluster_take(bag, name, conf) -> None:

@@ -5,6 +5,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+from airflow.sdk import Param
+from airflow.sdk.exceptions import ParamValidationError
+
+from sexton.airflow.formats import RE2
 from sexton.ui.plugin import PREFIX, Later, SextonPlugin
 
 HEAVY = (
@@ -28,6 +33,26 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
     new = done.stdout.splitlines()[-1].split()
     assert new
     assert [name for name in new if name in HEAVY or not name.startswith("sexton")] == []
+
+
+@pytest.mark.parametrize("pattern", ["team-(", "(?=lookahead)", "((a{100}){100}){100}", "a" * 1_001])
+def test_a_field_for_a_regular_expression_refuses(pattern: str) -> None:
+    with pytest.raises(ParamValidationError, match="is not a 'RE2 regular expression'"):
+        Param(None, type=["null", "string"], format=RE2).resolve(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["", "team-a-.*", r"\pL+-(?i:EU)"])
+def test_a_field_for_a_regular_expression_takes(pattern: str) -> None:
+    assert Param(None, type=["null", "string"], format=RE2).resolve(pattern) == pattern
+
+
+def test_the_api_server_knows_the_formats_of_the_fields() -> None:
+    """It validates what a form sends, and parses no DAG file."""
+    program = (
+        "import sexton.ui.plugin, jsonschema, sexton.airflow.formats as formats;"
+        "assert {formats.INSTANT, formats.RE2} <= jsonschema.FormatChecker().checkers.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_menu_leads_to_the_app() -> None:

@@ -14,6 +14,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the d
 )
 
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run
+from sexton.airflow.formats import INSTANT, ISO_OR_MS
 from sexton.airflow.notifiers import sinks
 from sexton.settings import Cluster, settings
 
@@ -43,8 +44,6 @@ PUBLISHED_TABLES = (
     "dq_results",
     "runs",
 )
-
-ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
 
 
 def default_args() -> dict[str, Any]:
@@ -102,6 +101,7 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
         "as_of": Param(
             None,
             type=["null", "string"],
+            format=INSTANT,
             pattern=ISO_OR_MS,
             title="As of",
             description="The instant to describe: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds. "
@@ -111,6 +111,7 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
         "since": Param(
             None,
             type=["null", "string"],
+            format=INSTANT,
             pattern=ISO_OR_MS,
             title="Changes since",
             description="Tell in offset_changes what happened from this instant to the one described. Empty: from the "
@@ -120,7 +121,7 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
         "retention_minutes": Param(
             cluster.retention_minutes,
             type=["null", "integer"],
-            minimum=1,
+            exclusiveMinimum=0,  # of a minimum the form makes 1 out of 0 and says nothing
             title="Retention in minutes",
             description="Judge with this retention instead of the broker's offsets.retention.minutes.",
             section="How to judge",

@@ -7,7 +7,7 @@ still takes an empty text, which is what the form gave until it allowed null; wh
 from airflow.sdk import Param
 
 from sexton.airflow.acting import PLAN_SINK, SINKS
-from sexton.airflow.defaults import ISO_OR_MS
+from sexton.airflow.formats import INSTANT, ISO_OR_MS, RE2
 
 SHA256 = r"^[0-9a-f]{64}$"
 SHA256_OR_NONE = r"^$|^[0-9a-f]{64}$"
@@ -66,6 +66,7 @@ def restoring_params() -> dict[str, Param]:
         "as_of": Param(
             None,
             type=["null", "string"],
+            format=INSTANT,
             pattern=ISO_OR_MS,
             title="As of",
             description="Put back what was committed at this instant, replayed from the archive: ISO 8601 (UTC unless "
@@ -76,7 +77,7 @@ def restoring_params() -> dict[str, Param]:
         "pattern": Param(
             None,
             type=["null", "string"],
-            maxLength=NAME_CHARS,
+            format=RE2,
             title="Pattern of groups",
             description="Only groups whose whole id matches this regular expression (RE2).",
             section="What to restore",

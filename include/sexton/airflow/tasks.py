@@ -12,7 +12,6 @@ The `alerts` that it leaves there are raised, one each.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from airflow.sdk.log import mask_secret
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.lineage import lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
@@ -59,7 +59,6 @@ ARCHIVE = f"--archive={without_login(settings().archive_uri)}"
 """Airflow keeps and shows the arguments of every task; a login in the URI is put in when the job is submitted."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
@@ -69,7 +68,7 @@ def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
     a retry describes the same instant.
     """
     asked, since = _instant("as_of", params), _instant("since", params)
-    as_of = _ms(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
+    as_of = ms_of(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
     if since is not None and since >= as_of:  # the form's schema knows one field at a time
         raise AirflowFailException(f"since {params['since']!r} is not before as_of, which is {as_of} ms")
     return as_of
@@ -84,9 +83,9 @@ def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:
     if asked is not None:
         return asked
     start, end = getattr(dag_run, "data_interval_start", None), getattr(dag_run, "data_interval_end", None)
-    if start is None or end is None or not start < end or as_of_ms(dag_run, params) != _ms(end):
+    if start is None or end is None or not start < end or as_of_ms(dag_run, params) != ms_of(end):
         return ""
-    return _ms(start)
+    return ms_of(start)
 
 
 def _instant(name: str, params: Mapping[str, Any]) -> int | None:
@@ -94,10 +93,8 @@ def _instant(name: str, params: Mapping[str, Any]) -> int | None:
     asked = str(params.get(name) or "").strip()
     if not asked:
         return None
-    if asked.isdecimal():
-        return int(asked)
     try:
-        return _ms(datetime.fromisoformat(asked.upper()))
+        return instant_ms(asked)
     except ValueError:
         raise AirflowFailException(f"{name} {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
 
@@ -287,9 +284,3 @@ def _archive_uri() -> str:
 
 def _folder_of(context: Any) -> str:
     return run_folder(context["dag_run"].dag_id, context["dag_run"].run_id)
-
-
-def _ms(instant: datetime) -> int:
-    """Epoch milliseconds; a time without a zone is UTC."""
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(milliseconds=1)

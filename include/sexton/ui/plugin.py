@@ -1,7 +1,9 @@
 """What Airflow loads of the dashboard: a menu entry and an application that comes to be with its first request.
 
-Airflow imports its plugins in every process, also in each task's. So this module imports nothing but Airflow's own
-plugin class; the application, with FastAPI's routes, DuckDB and pyiceberg, is made in the API server only.
+And the formats of the trigger forms' fields: the API server validates what a form sends, and parses no DAG file.
+
+Airflow imports its plugins in every process, also in each task's. So this module imports next to nothing besides
+Airflow's own plugin class; the application, with FastAPI's routes, DuckDB and pyiceberg, is the API server's only.
 """
 
 import asyncio
@@ -10,6 +12,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
+from sexton.airflow.formats import RE2, register
 
 PREFIX = "/sexton"
 """As in view.py, which a plugin would have to import."""
@@ -52,6 +56,16 @@ def dashboard() -> Application:
 
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it has a line to say for each table that is opened
     return make_app(Store(open_lake), airflow_access())
+
+
+def parse_re2(text: str) -> None:
+    """A ValueError unless `text` is a regular expression that commands take."""
+    from sexton.policy.patterns import check_pattern
+
+    check_pattern(text)
+
+
+register(RE2, parse_re2)
 
 
 class SextonPlugin(AirflowPlugin):

@@ -1,7 +1,7 @@
 """A real browser: no serious fault that axe-core finds, no error, nothing asked of anybody else, usable by keyboard.
 
-Needs node, npm and a Chromium; the two packages come from npm as package-lock.json pins them, into the cache. What is
-missing skips the test. `SEXTON_SHOTS=FOLDER` keeps the screenshots.
+Chromium and what drives it come from npm as package-lock.json pins them, into the cache. `SEXTON_SHOTS=FOLDER` keeps
+the screenshots.
 """
 
 import os
@@ -57,9 +57,8 @@ FILES = "/files"
 
 @pytest.fixture(scope="module", autouse=True)
 def browser() -> None:
-    """Chromium and what drives it, or no test here."""
-    if lacking := chromium.missing():
-        pytest.skip(lacking)
+    """Chromium and what drives it."""
+    chromium.require()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from sexton import cli
-from sexton.records import kafka_uuid
+from sexton.log.batch import read_batches
+from sexton.records import decode_subscription, decode_value, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
 from tests.stages.questions.worlds import log_of, logs_of, write_log, write_run
 from tests.strategies import (
@@ -193,8 +194,8 @@ def test_an_instant_before_the_log_is_exit_code_4(run, tmp_path, command):
         (["groups", "describe", "g", "--members", "--state", *SEGMENTS], "one of --offsets, --members and --state"),
         (["groups", "unload", "9", *SEGMENTS], "log partition 9 is not here"),
         (["groups", "check-commit", "g", "t", *SEGMENTS], "not TOPIC:PARTITION: 't'"),
-        (["groups", "registration", "classic-1", *SEGMENTS], "is Classic with 1 members"),
-        (["groups", "registration", "nobody", *SEGMENTS], "no group 'nobody'"),
+        (["groups", "check-commit", "g", "t:0", "--codec", "brotli", *SEGMENTS], "--codec: unknown codec 'brotli'"),
+        (["groups", "registration", "consumer-1", *SEGMENTS], "is Consumer"),
     ],
     ids=lambda value: " ".join(map(str, value[:3])) if isinstance(value, list) else "",
 )
@@ -329,6 +330,7 @@ def test_check_commit(run, asked):
         ["TOPIC", "PARTITION", "ERROR"],
         ["t1", "0", "UNKNOWN_MEMBER_ID"],
         ["gone", "0", "UNKNOWN_TOPIC_OR_PARTITION"],
+        ["nothing would be appended"],
     ]
     long = ("--metadata-length", "5000")
     for options, error in [
@@ -342,12 +344,51 @@ def test_check_commit(run, asked):
     assert (told["operation"], told["partitions"][0]["error"]) == ("TxnOffsetCommit", "NONE")
 
 
+def test_the_batch_of_a_commit(run, asked, tmp_path):
+    options = ("check-commit", "classic-1", "t1:0", "--transactional", "--producer-id", "77", *SEGMENTS)
+    answer = asked("groups", *options, "--out", tmp_path / "out")
+    (written,) = (tmp_path / "out").iterdir()
+    assert written.name == f"{answer['base_offset']:020d}.log"
+    (batch,) = read_batches(written.read_bytes())
+    assert (batch.base_offset, batch.producer_id, batch.is_transactional) == (answer["base_offset"], 77, True)
+    assert written.read_bytes().hex() == answer["batch"]
+    assert answer["after_failed_append"]["NETWORK_EXCEPTION"][0]["error"] == "COORDINATOR_LOAD_IN_PROGRESS"
+    _, out, _ = run("groups", *options)
+    assert f"would be appended at log_offset {answer['base_offset']}: 1 records" in out
+    assert ["NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR"] in table(out)
+
+
+def test_a_transaction_on_an_old_format(asked, tmp_path):
+    log = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}), "--profile", "group_metadata_manager:2.8")
+    answer = asked("groups", "check-commit", "g", "t:0", "--transactional", "--message-format", "1", *log)
+    assert answer["partitions"][0]["error"] == "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    assert (answer["batch"], answer["records"]) == (None, [])
+
+
 def test_registration(run, asked):
     told = asked("groups", "registration", "classic-2", *SEGMENTS)
     assert told["key"] == "00020009" + b"classic-2".hex()
     assert (told["version"], told["value"][:4]) == (3, "0003")
     _, out, _ = run("groups", "registration", "classic-2", *SEGMENTS)
     assert f"value  {told['value']}\n" in out
+
+
+def test_registration_of_a_group_with_members(asked):
+    answer = asked("groups", "registration", "classic-1", *SEGMENTS)
+    _, fields = decode_value(2, bytes.fromhex(answer["value"]))
+    (member,) = fields["members"]
+    assert decode_subscription(member["subscription"]) == ["t1"]
+    (batch,) = read_batches(bytes.fromhex(answer["batch"]))
+    assert batch.base_offset == answer["base_offset"]
+
+
+def test_a_group_that_is_not_there_is_answered_as_by_the_broker(run, asked, tmp_path):
+    assert asked("groups", "registration", "nobody", *SEGMENTS)["error"] == "GROUP_ID_NOT_FOUND"
+    code, out, _ = run("groups", "registration", "nobody", *SEGMENTS)
+    assert (code, out) == (0, "nobody: GROUP_ID_NOT_FOUND\n")
+    old = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}), "--profile", "group_metadata_manager:2.8")
+    answer = asked("groups", "registration", "nobody", *old)
+    assert (answer["error"], answer["state"]) == ("NONE", "Dead")
 
 
 def test_names_that_mean_harm_are_shown_harmlessly(run, tmp_path):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli import coordination
+from sexton.cli import coordination, write_path
 from sexton.cli.asking import (
     Archive,
     AsOf,
@@ -228,3 +228,4 @@ def _fields(desk: "Desk", described: "DescribedGroup") -> dict[str, Any]:
 
 
 coordination.register(app)
+write_path.register(app)

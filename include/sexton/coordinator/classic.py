@@ -27,6 +27,7 @@ class ClassicMember:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
+    subscription: bytes
     subscribed_topics: frozenset[str] | None
     assignment: bytes
 
@@ -95,6 +96,7 @@ class ClassicGroup(Group):
             client_host=member["client_host"],
             session_timeout_ms=session,
             rebalance_timeout_ms=session if rebalance == -1 else rebalance,
+            subscription=member["subscription"],
             subscribed_topics=None if topics is None else frozenset(topics),
             assignment=member["assignment"],
         )
@@ -178,6 +180,8 @@ class ClassicGroup(Group):
                 "subscribed_topics": None if member.subscribed_topics is None else sorted(member.subscribed_topics),
                 "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
                 "assignment_epochs": None,
+                "member_metadata": member.subscription,
+                "member_assignment": member.assignment,
             }
             for _, member in sorted(self.members.items())
         ]

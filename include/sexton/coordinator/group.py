@@ -290,6 +290,8 @@ class ModernGroup(Group):
             "assignment_epochs": None
             if epochs is None
             else [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in sorted(epochs.items())],
+            "member_metadata": None,
+            "member_assignment": None,
         }
 
 

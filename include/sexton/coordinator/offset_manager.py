@@ -38,8 +38,21 @@ CHANGES: Changes = (
             "deletes_groups": False,
             "offset_key_type": 0,
             "record_format": 0,
+            "offset_value_version": 0,
+            "group_value_version": None,
+            "resolves_topic_ids": False,
+            "base_sequence": -1,
         },
     ),
-    ((0, 9), {"value_versions": {0: 1, 1: 1, 2: 0}, "offset_key_type": 1}),
+    (
+        (0, 9),
+        {
+            "value_versions": {0: 1, 1: 1, 2: 0},
+            "offset_key_type": 1,
+            "offset_value_version": 1,
+            "group_value_version": 0,
+            "expires_by_own_stamp": True,
+        },
+    ),
     ((0, 10), {"newest_format": 1, "record_format": 1}),
 )

@@ -148,6 +148,17 @@ class Profile:
     offset_key_type: int = 1
     record_format: int = 2
     batch_per_group: bool = False
+    offset_value_version: int = 4
+    """The version of an offset's value; from 2.1 on it is 1 where the commit brings a retention of its own."""
+    group_value_version: int | None = 3
+    """The version of a classic group's value; None where there are no groups (0.8.2)."""
+    expires_by_own_stamp: bool = False
+    """Whether every offset is written with an expire timestamp, by the broker's retention (0.9 to 2.0; KIP-211)."""
+    resolves_topic_ids: bool = True
+    """Whether a commit that names its topics is written with their ids (from 4.3 on; 4.1 and 4.2 only write an id that
+    the request itself has brought)."""
+    base_sequence: int = 0
+    """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
 
     @property
     def folds_in_pieces(self) -> bool:

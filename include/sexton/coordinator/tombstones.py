@@ -127,7 +127,9 @@ def encode_batches(
                 records, base_offset=base_offset, magic=profile.record_format, timestamp_ms=stamp_ms
             )
         else:
-            encoded = encode_batch(records, base_offset=base_offset, timestamp_ms=as_of_ms)
+            encoded = encode_batch(
+                records, base_offset=base_offset, timestamp_ms=as_of_ms, base_sequence=profile.base_sequence
+            )
         batches.append(encoded)
         base_offset += len(some)
     return b"".join(batches)

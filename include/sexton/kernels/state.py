@@ -93,6 +93,8 @@ _MEMBER_SCHEMA = pa.schema(
         ("subscribed_topics", cols.TEXT_LIST),
         ("assignment", cols.TEXT_LIST),
         ("assignment_epochs", cols.TEXT_LIST),
+        ("member_metadata", pa.binary()),
+        ("member_assignment", pa.binary()),
         ("log_partition", pa.int32()),
     ]
 )

@@ -150,6 +150,18 @@ MEMBERS = Table(
             "has yet to give up (KIP-1251)",
             nullable=True,
         ),
+        Column(
+            name="member_metadata",
+            type=pa.binary(),
+            doc="of classic groups, the bytes of its subscription as the member sent them",
+            nullable=True,
+        ),
+        Column(
+            name="member_assignment",
+            type=pa.binary(),
+            doc="of classic groups, the bytes of its assignment as the leader sent them",
+            nullable=True,
+        ),
         LOG_PARTITION,
     ),
 )

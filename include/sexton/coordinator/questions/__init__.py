@@ -11,6 +11,8 @@ Each question is a function, named for the broker operation that it follows:
     unloading.unload             a broker stops leading a log partition
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
     registration.Registration    the record of a classic group (GroupMetadataManager.storeGroup)
+    dry_run.commit_offsets       a commit as a whole: validation, the batch, what is answered when its append fails
+    dry_run.store_group          the same of a classic group's record
     console                      what kafka-consumer-groups makes of several of these
 
 They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what

@@ -37,10 +37,15 @@ _ASSIGNMENT_EPOCHS: Release = (4, 3)  # of consumer groups: KIP-1251
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPartition:
-    """An offset to commit; what it is does not matter here. `topic_id` is that of the topic as it is now."""
+    """An offset to commit. `topic_id` is that of the topic as it is now, None where it is not known.
+
+    Whether a commit is taken does not depend on `committed_offset` and `leader_epoch`; its record does (dry_run.py).
+    """
 
     topic: str
     partition: int
+    committed_offset: int = 0
+    leader_epoch: int | None = None
     metadata: str | None = None
     topic_id: str | None = None
 
@@ -50,7 +55,8 @@ class Commit:
     """A commit as it is asked for: by default of a client that is no member of its group.
 
     `generation` is the member epoch in groups of the new types. `api_version` is that of OffsetCommit, or of
-    TxnOffsetCommit where `is_transactional`.
+    TxnOffsetCommit where `is_transactional`; then the producer is that of the transaction. `retention_ms` is what
+    OffsetCommit could ask for in its versions 2 to 4.
     """
 
     group_id: str
@@ -60,6 +66,9 @@ class Commit:
     generation: int = NO_GENERATION
     is_transactional: bool = False
     api_version: int = 9
+    producer_id: int = 0
+    producer_epoch: int = 0
+    retention_ms: int | None = None
 
     @property
     def names_a_member(self) -> bool:

@@ -52,6 +52,11 @@ class HeldMember:
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Since which member epoch it has a partition, by (topic id, partition), where its record tells (KIP-1251)."""
+    rebalance_timeout_ms: int | None = None
+    member_metadata: bytes | None = None
+    """The subscription of a member of a classic group, as it sent it; None for other types."""
+    member_assignment: bytes | None = None
+    """The assignment of a member of a classic group, as its leader sent it; None for other types."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "HeldMember":
@@ -67,6 +72,9 @@ class HeldMember:
             member_epoch=row["member_epoch"],
             assignment=None if assignment is None else tuple(assignment),
             assignment_epochs={_topic_partition(partition): int(epoch) for partition, _, epoch in epochs},
+            rebalance_timeout_ms=row["rebalance_timeout_ms"],
+            member_metadata=row["member_metadata"],
+            member_assignment=row["member_assignment"],
         )
 
     @property

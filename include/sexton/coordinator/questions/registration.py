@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.coordinator.profile import Profile, Release
-from sexton.coordinator.questions.dating import is_since
-from sexton.coordinator.questions.held import HeldGroup
+from sexton.coordinator.group_coordinator import NAME as JAVA
+from sexton.coordinator.java_map import iteration_order
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.questions.held import HeldGroup, HeldMember
 from sexton.records import encode_key, encode_value
 
 RECORD_TYPE = 2
-_VERSIONS_SINCE: tuple[tuple[Release, int], ...] = (((2, 3), 3), ((2, 1), 2), ((0, 10, 1), 1), ((0, 9), 0))
 _NO_TIMESTAMP = -1
 
 
@@ -23,7 +23,8 @@ _NO_TIMESTAMP = -1
 class Registration:
     """What the record says. The defaults are those of a group that has just been made (newEmptyGroupMetadataRecord).
 
-    `members` have the fields of `records.classic.MEMBER`, with subscription and assignment as bytes.
+    `members` have the fields of `records.classic.MEMBER`, with subscription and assignment as bytes, in the order of
+    the record.
     """
 
     group_id: str
@@ -35,13 +36,16 @@ class Registration:
     members: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def of_group(cls, group: HeldGroup) -> "Registration":
-        """What a coordinator writes of an empty classic group.
+    def of_group(cls, group: HeldGroup, members: Sequence[HeldMember] = (), *, profile: Profile) -> "Registration":
+        """What a coordinator of `profile` writes of a classic group with its `members`.
 
-        Raises ValueError for other groups: the bytes of members' subscriptions are not kept.
+        A 4.x coordinator writes the members in the order of its hash map; that of the Scala coordinators differs by
+        release of Scala, and is taken as the order of their ids. Raises ValueError for groups of other types.
         """
-        if group.group_type != "Classic" or group.member_count:
-            raise ValueError(f"group {group.group_id!r} is {group.group_type} with {group.member_count} members")
+        if group.group_type != "Classic":
+            raise ValueError(f"group {group.group_id!r} is {group.group_type}")
+        by_id = {member.member_id: member for member in members}
+        ids = iteration_order(by_id) if profile.name == JAVA else sorted(by_id)
         return cls(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
@@ -49,6 +53,7 @@ class Registration:
             protocol=group.protocol,
             leader=group.leader,
             current_state_timestamp_ms=group.current_state_timestamp_ms,
+            members=[_fields_of(by_id[member_id]) for member_id in ids],
         )
 
     def encode(self, profile: Profile) -> tuple[bytes, bytes]:
@@ -71,7 +76,20 @@ class Registration:
 
 def value_version(profile: Profile) -> int:
     """The version of the value that brokers of the profile's release write."""
-    for since, version in _VERSIONS_SINCE:
-        if is_since(profile, since):
-            return version
-    raise ValueError(f"{profile.text} writes no groups: 0.9 was the first")
+    if profile.group_value_version is None:
+        raise ValueError(f"{profile.text} writes no groups: 0.9 was the first")
+    return profile.group_value_version
+
+
+def _fields_of(member: HeldMember) -> dict[str, Any]:
+    """A member as the record has it."""
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscription": member.member_metadata,
+        "assignment": member.member_assignment,
+    }

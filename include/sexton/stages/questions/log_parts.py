@@ -89,6 +89,7 @@ class LogParts:
             load_failure=loaded.failures[0] if loaded.failures else None,
             undecodable=len(loaded.undecodable),
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
+            next_log_offset=loaded.next_log_offset,
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
@@ -129,6 +130,7 @@ class LogParts:
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
             undecodable=tables["undecodable_records"].num_rows,
             is_covered=not self._is_cut or fold.first_log_offset is not None,
+            next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,
             group_ids=tuple(fold.group_ids(limit=None)),
         )
 

@@ -18,6 +18,8 @@ class Part:
     """Records, batches or stretches of bytes that could not be decoded."""
     is_covered: bool = True
     """False where there are bytes, but none from before the instant that was asked for."""
+    next_log_offset: int = 0
+    """Where the next batch would be appended."""
     group_ids: tuple[str, ...] = ()
     """Groups with offsets, where that may be needed to tell the number of log partitions."""
 

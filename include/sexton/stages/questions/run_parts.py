@@ -45,6 +45,7 @@ class RunParts:
             held=TablesHeld({name: self._table(name, log_partition) for name in TABLES}),
             load_failure=(profile["load_failure"] or "no reason told") if profile["load_would_fail"] else None,
             undecodable=self._table("undecodable_records", log_partition).num_rows,
+            next_log_offset=profile["next_log_offset"] or 0,
         )
 
     def _table(self, name: str, log_partition: int) -> pa.Table:

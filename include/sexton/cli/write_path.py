@@ -1,0 +1,353 @@
+"""`sexton groups check-commit` and `registration`: what a coordinator would append, and what clients are answered."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sexton.cli.asking import (
+    Archive,
+    AsOf,
+    Profile,
+    RunDir,
+    Segments,
+    TopicsFile,
+    desk_of,
+    error_fields,
+    exit_code,
+    tell_json,
+    tell_line,
+    tell_notes,
+    tell_table,
+)
+from sexton.cli.options import Debug, Json
+from sexton.cli.progress import working
+from sexton.errors import UsageError
+from sexton.report.names import short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sexton.coordinator.questions.batches import LogEnd, TopicSettings
+    from sexton.coordinator.questions.dry_run import CommitDryRun
+    from sexton.coordinator.questions.errors import Error
+    from sexton.stages.questions.desk import Desk
+
+CHECK_COMMIT_EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# would the offsets tool get through, while the group has members?[/dim]
+sexton groups check-commit my-group orders:0 orders:1 --segments backup
+
+[dim]# a member, and metadata of 5,000 characters[/dim]
+sexton groups check-commit my-group orders:0 --member-id m-1 --generation 7 --metadata-length 5000 --run audit
+
+[dim]# the batch of a transaction's commit, for kafka-dump-log[/dim]
+sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 --segments backup --out batch
+"""
+REGISTRATION_EXAMPLES = """\
+[b]Examples[/b]
+
+[dim]# the record of a group, as Kafka 2.8 writes it[/dim]
+sexton groups registration my-group --segments backup --profile group_metadata_manager:2.8
+"""
+_REQUEST, _BROKER = "The request", "Settings of the broker and of the offsets topic"
+_DAY_MINUTES = 24 * 60
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+Codec = Annotated[
+    str,
+    typer.Option(metavar="|".join(_CODECS), rich_help_panel=_BROKER, help="offsets.topic.compression.codec."),
+]
+MessageFormat = Annotated[
+    int | None,
+    typer.Option(
+        metavar="0|1|2",
+        min=0,
+        max=2,
+        rich_help_panel=_BROKER,
+        help="The record format (magic) of message.format.version. Default: the newest that the release writes.",
+    ),
+]
+LeaderEpoch = Annotated[
+    int, typer.Option(metavar="N", min=0, rich_help_panel=_BROKER, help="Leader epoch of the log partition.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Also write the batch here, as a segment that kafka-dump-log reads."),
+]
+
+
+def check_commit(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")],
+    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="What would be committed.")],
+    *,
+    member_id: Annotated[str, typer.Option(rich_help_panel=_REQUEST, help="Of the member that commits.")] = "",
+    group_instance_id: Annotated[
+        str | None, typer.Option(metavar="ID", rich_help_panel=_REQUEST, help="group.instance.id of a static member.")
+    ] = None,
+    generation: Annotated[
+        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="Generation, or member epoch; -1: no member.")
+    ] = -1,
+    transactional: Annotated[
+        bool, typer.Option("--transactional", rich_help_panel=_REQUEST, help="In a transaction (TxnOffsetCommit).")
+    ] = False,
+    producer_id: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Producer id of the transaction.")
+    ] = 0,
+    producer_epoch: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Producer epoch of the transaction.")
+    ] = 0,
+    api_version: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Version of the request.")
+    ] = 9,
+    committed_offset: Annotated[
+        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="The offset, the same for every partition.")
+    ] = 0,
+    metadata_length: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Length of the metadata, in UTF-16 units.")
+    ] = 0,
+    retention_ms: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, rich_help_panel=_REQUEST, help="retention_time_ms of versions 2 to 4."
+        ),
+    ] = None,
+    max_metadata_length: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_BROKER, help="offset.metadata.max.bytes.")
+    ] = 4096,
+    retention_minutes: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=_BROKER,
+            help="offsets.retention.minutes: up to 2.0 every record has its end.",
+        ),
+    ] = _DAY_MINUTES,
+    codec: Codec = "none",
+    message_format: MessageFormat = None,
+    max_message_bytes: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=_BROKER, help="max.message.bytes of the offsets topic.")
+    ] = 1_048_588,
+    leader_epoch: LeaderEpoch = 0,
+    out: Out = None,
+    segments: Segments = None,
+    archive: Archive = None,
+    run: RunDir = None,
+    topics: TopicsFile = None,
+    as_of: AsOf = None,
+    profile: Profile = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Dry run of a commit: validation, the batch that would be appended, and the answer to each append error.
+
+    Follows OffsetCommit and TxnOffsetCommit; nothing is committed. With known topics, partitions that do not exist are
+    refused as the broker refuses them.
+    """
+    places = [_partition(text) for text in partitions]
+
+    from sexton.coordinator.questions.batches import TopicSettings
+    from sexton.coordinator.questions.commit import Commit, CommitPartition
+    from sexton.coordinator.questions.dry_run import commit_offsets
+
+    settings = TopicSettings(codec=_codec(codec), message_format=message_format, max_message_bytes=max_message_bytes)
+    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
+    ids = {topic: topic_id for topic_id, topic in desk.topics.ids.items()}
+    end = _log_end(desk, group, leader_epoch)
+    dry_run = commit_offsets(
+        desk.coordinator,
+        Commit(
+            group_id=group,
+            partitions=tuple(
+                CommitPartition(
+                    topic=topic,
+                    partition=number,
+                    committed_offset=committed_offset,
+                    metadata="x" * metadata_length,
+                    topic_id=ids.get(topic),
+                )
+                for topic, number in places
+            ),
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            generation=generation,
+            is_transactional=transactional,
+            api_version=api_version,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            retention_ms=retention_ms,
+        ),
+        now_ms=_now_ms(desk),
+        retention_ms=retention_minutes * 60_000,
+        topic=settings,
+        end=end,
+        max_metadata_length=max_metadata_length,
+        partition_counts=desk.topics.partition_counts,
+    )
+    if out is not None:
+        _write(out, end, dry_run.batch)
+    if json:
+        operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
+        tell_json(desk, operation, _commit_json(group, places, dry_run, end))
+        return exit_code(desk)
+    tell_table(
+        ("TOPIC", "PARTITION", "ERROR"),
+        ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
+    )
+    _tell_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, desk=desk)
+    first = places[0]
+    _tell_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
+    tell_notes(desk)
+    return exit_code(desk)
+
+
+def registration(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A classic group.")],
+    *,
+    codec: Codec = "none",
+    message_format: MessageFormat = None,
+    leader_epoch: LeaderEpoch = 0,
+    out: Out = None,
+    segments: Segments = None,
+    archive: Archive = None,
+    run: RunDir = None,
+    topics: TopicsFile = None,
+    as_of: AsOf = None,
+    profile: Profile = None,
+    json: Json = False,
+    _debug: Debug = False,
+) -> int:
+    """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.
+
+    The record is the one of the group as it is, with its members. Nothing is written to any log.
+    """
+    from sexton.coordinator.questions.batches import TopicSettings
+    from sexton.coordinator.questions.dry_run import store_group
+    from sexton.coordinator.questions.listing import describe_group
+    from sexton.coordinator.questions.registration import Registration, value_version
+
+    settings = TopicSettings(codec=_codec(codec), message_format=message_format)
+    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    with working("Reading the log", is_quiet=json):
+        desk.check_coverage([group])
+    rules, described = desk.coordinator.profile, describe_group(desk.coordinator, group)
+    if described.group is None:
+        answer = described.error.name if described.error else described.state
+        if json:
+            fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
+            tell_json(desk, "storeGroup", fields)
+        else:
+            tell_line(f"{short(group)}: {answer}")
+            tell_notes(desk)
+        return exit_code(desk)
+    end = _log_end(desk, group, leader_epoch)
+    try:
+        version = value_version(rules)
+        dry_run = store_group(
+            Registration.of_group(described.group, described.members, profile=rules),
+            profile=rules,
+            now_ms=_now_ms(desk),
+            topic=settings,
+            end=end,
+        )
+    except ValueError as refused:
+        raise UsageError(str(refused), place=desk.place, fix="only classic groups, from 0.9 on") from None
+    if out is not None:
+        _write(out, end, dry_run.batch)
+    key, value = dry_run.record
+    if json:
+        record = {"version": version, "key": key.hex(), "value": value.hex()}
+        after = {error.name: error_fields(told) for error, told in dry_run.after_failed_append.items()}
+        batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex(), "after_failed_append": after}
+        tell_json(desk, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
+        return exit_code(desk)
+    tell_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
+    tell_line(f"key    {key.hex()}")
+    tell_line(f"value  {value.hex()}")
+    _tell_append(dry_run.batch, 1, end=end, settings=settings, desk=desk)
+    _tell_failed_appends(dry_run.after_failed_append)
+    tell_notes(desk)
+    return exit_code(desk)
+
+
+def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryRun", end: "LogEnd") -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "partitions": [
+            {"topic": topic, "partition": number, **error_fields(dry_run.outcome[topic, number])}
+            for topic, number in places
+        ],
+        "records": [{"key": key.hex(), "value": value.hex()} for key, value in dry_run.records],
+        "base_offset": end.log_offset,
+        "batch": dry_run.batch.hex() or None,
+        "after_failed_append": {
+            error.name: [
+                {"topic": topic, "partition": number, **error_fields(answers[topic, number])}
+                for topic, number in places
+            ]
+            for error, answers in dry_run.after_failed_append.items()
+        },
+    }
+
+
+def _tell_append(batch: bytes, record_count: int, *, end: "LogEnd", settings: "TopicSettings", desk: "Desk") -> None:
+    if not batch:
+        tell_line("nothing would be appended")
+        return
+    magic, codec = settings.magic(desk.coordinator.profile), _CODECS[settings.codec]
+    tell_line(
+        f"would be appended at log_offset {end.log_offset}: {record_count} records, {len(batch)} bytes, "
+        f"record format {magic}, codec {codec}"
+    )
+    tell_line(f"bytes  {batch.hex()}")
+
+
+def _tell_failed_appends(answers: "Mapping[Error, Error]") -> None:
+    if answers:
+        tell_line("")
+        tell_table(
+            ("IF THE APPEND FAILS WITH", "THE CLIENT IS ANSWERED"),
+            ((error.name, answer.name) for error, answer in answers.items()),
+        )
+
+
+def _log_end(desk: "Desk", group: str, leader_epoch: int) -> "LogEnd":
+    from sexton.coordinator.questions.batches import LogEnd
+
+    log_partition = desk.coordinator.log_partition_of(group)
+    part = None if log_partition is None else desk.parts.read.get(log_partition)
+    return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
+
+
+def _now_ms(desk: "Desk") -> int:
+    return time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
+
+
+def _codec(name: str) -> int:
+    if name not in _CODECS:
+        raise UsageError(f"unknown codec {name!r}", place="--codec", fix=f"one of {', '.join(_CODECS)}")
+    return _CODECS.index(name)
+
+
+def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:
+    if batch:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{end.log_offset:020d}.log").write_bytes(batch)
+
+
+def _partition(text: str) -> tuple[str, int]:
+    topic, _, partition = text.rpartition(":")
+    if not topic or not (partition.isascii() and partition.isdigit()):
+        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
+    return topic, int(partition)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `sexton groups`."""
+    app.command("check-commit", epilog=CHECK_COMMIT_EXAMPLES)(check_commit)
+    app.command("registration", epilog=REGISTRATION_EXAMPLES)(registration)

@@ -1,0 +1,103 @@
+"""The record batch that a coordinator appends for one request, byte for byte as it is before compression.
+
+Follows CoordinatorRuntime.append (Kafka 4.x), GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9) and
+KafkaApis.producerRequestFromOffsetCommit (0.8.2). A 4.x coordinator may put the records of several requests into one
+batch (group.coordinator.append.linger.ms); here the request is alone in its batch.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.log import codec as codecs
+from sexton.log.batch import encode_batch
+from sexton.log.entry import NO_PRODUCER_ID
+from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
+
+NO_PRODUCER_EPOCH = -1
+_BASE_OFFSET_BYTES = 8
+_ENTRY_SIZE = struct.Struct(">i")
+BATCH_FORMAT = 2
+"""The record format that has batches, and so transactions (KIP-98, Kafka 0.11)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What settings of the broker and of the offsets topic decide of a batch; the defaults are Kafka's."""
+
+    codec: int = codecs.NONE
+    """offsets.topic.compression.codec."""
+    message_format: int | None = None
+    """message.format.version of the topic, as magic; None for the newest that the release writes."""
+    max_message_bytes: int = MAX_BATCH_BYTES
+
+    def magic(self, profile: Profile) -> int:
+        """The record format that the release appends in."""
+        return profile.record_format if self.message_format is None else self.message_format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """Where the log assigns a batch its place."""
+
+    log_offset: int = 0
+    leader_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """Whose transaction a batch belongs to; nobody's by default."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+NOBODY = Producer()
+KAFKA_DEFAULTS = TopicSettings()
+EMPTY_LOG = LogEnd()
+
+
+def encode_append(
+    records: Sequence[tuple[bytes, bytes]],
+    *,
+    profile: Profile,
+    topic: TopicSettings,
+    end: LogEnd,
+    now_ms: int,
+    base_sequence: int,
+    producer: Producer = NOBODY,
+) -> bytes:
+    """The bytes that the log would hold at `end` after the append of `records`, (key, value) each, in this order.
+
+    A batch of format 2; up to 0.10 a message set, of which each record is a message of its own unless it is compressed.
+    The bytes of a codec are this machine's, not those of Kafka's own library: what they inflate to is equal.
+    """
+    magic = topic.magic(profile)
+    if magic < BATCH_FORMAT:
+        stamp_ms = now_ms if magic == 1 else NO_TIMESTAMP_MS
+        return encode_message_set(
+            records, base_offset=end.log_offset, magic=magic, timestamp_ms=stamp_ms, codec=topic.codec
+        )
+    return encode_batch(
+        records,
+        base_offset=end.log_offset,
+        timestamp_ms=now_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=end.leader_epoch,
+        codec=topic.codec,
+        transactional=producer.producer_id != NO_PRODUCER_ID,
+    )
+
+
+def largest_entry_bytes(data: bytes) -> int:
+    """The size of the largest batch, or of the largest message of a message set: what max.message.bytes limits."""
+    largest = at = 0
+    while at < len(data):
+        (size,) = _ENTRY_SIZE.unpack_from(data, at + _BASE_OFFSET_BYTES)
+        entry_bytes = _BASE_OFFSET_BYTES + _ENTRY_SIZE.size + size
+        largest, at = max(largest, entry_bytes), at + entry_bytes
+    return largest

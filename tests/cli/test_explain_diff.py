@@ -99,6 +99,8 @@ def test_the_story_of_a_group(asked, story):
     ]
     assert details[4] == "all 2 offsets of the group and the group itself; in one write with 1 other group; due"
     assert details[7] == "1 commit of 1 partition of t"
+    assert details[5] == "the group is deleted; with its offsets: expired or group_deleted"
+    assert told["events"][5]["causes"] == ["expired", "group_deleted"]
     assert [offset["candidates"] for offset in told["events"][4]["offsets"]] == [["expired", "group_deleted"]] * 2
     assert told["next"] == [
         {
@@ -194,7 +196,7 @@ def test_the_difference_of_two_instants(asked, story):
         "offsets": {"appeared": 0, "changed": 1, "disappeared": 1},
     }
     assert told["groups"] == [
-        {"group_id": "g", "before": "Classic Stable 1", "after": "Classic Empty 0", "change": "changed"}
+        {"group_id": "g", "before": "Classic Stable 1", "after": "Classic Empty 0", "change": "changed", "cause": None}
     ]
     rows = [(row["group_id"], row["topic"], row["change"], row["before"], row["after"]) for row in told["offsets"]]
     assert rows == [("g", "t", "changed", 5, 9), ("other", "t", "disappeared", 1, None)]
@@ -202,6 +204,42 @@ def test_the_difference_of_two_instants(asked, story):
     assert back["counts"]["offsets"] == {"appeared": 1, "changed": 1, "disappeared": 0}
     same = asked("diff", BASE_MS + 20 * MINUTE_MS, BASE_MS + 20 * MINUTE_MS, *story)
     assert (same["groups"], same["offsets"]) == ([], [])
+
+
+REMOVALS = [
+    at(0, value("bare", since=0), value("busy", ("m1", subscription("t")), since=0), value("kept", since=0)),
+    at(0, committed("kept", 1, 0), committed("deleted", 1, 0), committed("swept", 1, 0), committed("stays", 1, 0)),
+    at(2, group_entry(2, "bare", None)),
+    at(3, group_entry(2, "busy", None), group_entry(2, "kept", None)),
+    at(4, tombstone("deleted", "t")),
+    at(5, group_entry(2, "deleted", None)),
+    at(6, tombstone("swept", "t"), group_entry(2, "swept", None)),
+]
+"""Groups that go in each way that a log can show; busy has a member, and kept an offset, so that no coordinator did."""
+
+
+def test_every_removal_of_a_group_has_its_cause(asked, run, tmp_path):
+    log = "--segments", write_log(tmp_path, {0: encode_log(REMOVALS)})
+    removed = {
+        name: [event["causes"] for event in asked("explain", name, *log)["events"] if event["what"] == "removed"]
+        for name in ("bare", "busy", "kept", "deleted", "swept")
+    }
+    both = ["expired", "group_deleted"]
+    assert removed == {"bare": [both], "busy": [[]], "kept": [[]], "deleted": [both], "swept": [both]}
+    assert "no operation of the coordinator" in run("explain", "busy", *log)[1]
+    told = asked("explain", "swept", "other-topic", *log)["events"]
+    assert [event["detail"] for event in told if event["what"] == "removed"] == [
+        "the group is deleted; with its offsets: expired or group_deleted"
+    ]
+
+
+def test_the_difference_has_the_cause_of_each_removal(asked, run, tmp_path):
+    log = "--segments", write_log(tmp_path, {0: encode_log(REMOVALS)})
+    told = asked("diff", BASE_MS + MINUTE_MS, BASE_MS + 20 * MINUTE_MS, *log)
+    causes = {row["group_id"]: row["cause"] for row in told["groups"]}
+    assert set(causes) == {"bare", "busy", "kept", "deleted", "swept"}
+    assert causes["swept"] == causes["deleted"] == causes["bare"] == "expired or group_deleted"
+    assert run("diff", BASE_MS + MINUTE_MS, BASE_MS + 20 * MINUTE_MS, *log)[1].count("expired or group_deleted") >= 3
 
 
 def test_the_difference_is_printed(run, story):
@@ -232,16 +270,19 @@ def test_undecodable_records_are_told(run, tmp_path):
 # --- published tables
 
 
+def pyiceberg_catalog(lake):
+    from pyiceberg.catalog import load_catalog
+
+    uri = lake.properties["uri"].removeprefix("jdbc:sqlite:")
+    return load_catalog("lake", type="sql", uri=f"sqlite:///{uri}", warehouse=f"file://{Path(uri).parent}")
+
+
 @pytest.fixture
 def lake(tmp_path, monkeypatch):
     """A lake that pyiceberg alone has written, of two runs."""
-    from pyiceberg.catalog import load_catalog
-
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}", "warehouse": str(tmp_path / "lake")}
     made = Lake(properties=properties)
-    catalog = load_catalog(
-        "lake", type="sql", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=f"file://{tmp_path}"
-    )
+    catalog = pyiceberg_catalog(made)
     catalog.create_namespace("sexton")
     for name, rows in _published().items():
         schema = TABLES[name].arrow_schema()
@@ -312,6 +353,27 @@ def test_the_difference_of_published_runs(asked, run, lake):
     assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 0}
     assert told["groups"][0]["before"] == "Classic Stable 2"
     assert run("diff", "1", "2")[0] == 4
+
+
+def test_published_runs_have_the_cause_of_a_removal(asked, run, lake):
+    later = {"cluster_id": "c", "as_of_ms": BASE_MS + 40 * MINUTE_MS, "run_id": "r40"}
+    empty = {"snapshots": [], "cuts": [{"log_partition": 0, "cut": 12}], "missing_log_partitions": [], "counts": []}
+    lost = {"kind": "group_deleted", "old_committed_offset": 8, "log_offset": 11, "timestamp_ms": later["as_of_ms"] - 1}
+    key = {"group_id": "g", "topic": "t", "partition": 0, "log_partition": 0}
+    catalog = pyiceberg_catalog(lake)
+    rows = {
+        "offset_changes": {**later, **key, **lost, "evidence": "the only offset of the group"},
+        "runs": {**later, **empty, "warnings": [], "profile": "group_coordinator:4.3.1"},
+    }
+    for name, row in rows.items():
+        schema = TABLES[name].arrow_schema()
+        catalog.load_table(("sexton", name)).append(
+            pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row}], schema)
+        )
+    (removed,) = [event for event in asked("explain", "g")["events"] if event["what"] == "removed"]
+    assert removed["causes"] == ["group_deleted"]
+    told = asked("diff", BASE_MS + 30 * MINUTE_MS, BASE_MS + 40 * MINUTE_MS)
+    assert [(row["change"], row["cause"]) for row in told["groups"]] == [("disappeared", "group_deleted")]
 
 
 def test_without_a_lake_there_is_no_coverage(run, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """More questions of `sexton groups`: which log partition a group belongs to, and what goes with a log partition."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,11 @@ from sexton.cli.asking import (
 from sexton.cli.options import Debug, Json
 from sexton.cli.progress import working
 from sexton.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 COORDINATOR_EXAMPLES = """\
 [b]Examples[/b]
@@ -102,15 +107,41 @@ def unload(
     desk.check_read()
     groups, staying = ([group.group_id for group in some] for some in (gone.groups, gone.staying))
     if json:
-        answer = {"log_partition": log_partition, "groups": groups, "offsets": gone.offset_count, "staying": staying}
+        answer = {
+            "log_partition": log_partition,
+            "groups": groups,
+            "offsets": gone.offset_count,
+            "pending": _pending_rows(gone.pending),
+            "staying": staying,
+        }
         tell_json(desk, "unload", answer)
         return exit_code(desk)
     tell_line(
         f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}"
     )
     tell_table(("GROUP", "STAYS"), [*((name, "no") for name in groups), *((name, "yes") for name in staying)])
+    if gone.pending:
+        tell_line("")
+        tell_line("open transactions, which the next coordinator loads again:")
+        rows = _pending_rows(gone.pending)
+        tell_table(("PRODUCER-ID", "GROUP", "TOPIC", "PARTITION", "PENDING-OFFSET"), ([*row.values()] for row in rows))
     tell_notes(desk)
     return exit_code(desk)
+
+
+def _pending_rows(pending: "Mapping[int, Mapping[OffsetKey, StoredOffset]]") -> list[dict[str, Any]]:
+    """Values of open transactions, by producer and key."""
+    return [
+        {
+            "producer_id": producer_id,
+            "group_id": group_id,
+            "topic": topic,
+            "partition": partition,
+            "committed_offset": values[group_id, topic, partition].committed_offset,
+        }
+        for producer_id, values in sorted(pending.items())
+        for group_id, topic, partition in sorted(values)
+    ]
 
 
 def register(app: typer.Typer) -> None:

@@ -29,7 +29,7 @@ sexton diff run-before run-after
 [dim]# two published runs, those at or before the instants[/dim]
 sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
 """
-GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER")
+GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
 DEFAULT_ROWS = 50
 
@@ -48,7 +48,7 @@ def diff(
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
-    """Compare two instants: groups and offsets that appeared, changed and disappeared.
+    """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
 
     The instants are of --segments or --archive, else of the published runs at or before them. Two run folders are
     compared as they are.
@@ -123,7 +123,8 @@ def _print(found: "Difference", limit: int) -> None:
         if not rows.num_rows:
             continue
         names = ["group_id", "topic", "partition"] if "topic" in rows.column_names else ["group_id"]
-        shown = rows.select([*names, "change", "before", "after"]).slice(0, limit or None)
+        causes = ["cause"] if "cause" in rows.column_names else []
+        shown = rows.select([*names, "change", "before", "after", *causes]).slice(0, limit or None)
         tell_line("")
         tell_table(columns, (tuple(row.values()) for row in shown.to_pylist()))
         if shown.num_rows < rows.num_rows:

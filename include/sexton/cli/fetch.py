@@ -15,6 +15,7 @@ from sexton.cli.asking import (
     desk_of,
     error_fields,
     exit_code,
+    tell_aside,
     tell_json,
     tell_line,
     tell_notes,
@@ -74,6 +75,14 @@ def fetch(
             rich_help_panel=_QUESTION, help="Answer UNSTABLE_OFFSET_COMMIT for what an open transaction holds."
         ),
     ] = False,
+    in_flight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="T:P",
+            rich_help_panel=_QUESTION,
+            help="With --require-stable: a commit of this partition waits for the log; may be repeated.",
+        ),
+    ] = None,
     segments: Segments = None,
     archive: Archive = None,
     run: RunDir = None,
@@ -89,6 +98,7 @@ def fetch(
     the answer: the exit code is 0.
     """
     asked = [topic_partition(text) for text in topic or []]
+    flying = [exact_partition(text) for text in in_flight or []]
     if topic_id is not None and len({name for name, _ in asked}) > 1:
         raise UsageError("an id is of one topic", place="--topic-id", fix="ask for one --topic at a time")
 
@@ -98,14 +108,18 @@ def fetch(
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
     partitions = _partitions(desk, group, asked, topic_id) if asked or topic_id is not None else None
-    answer = questions.fetch(desk.coordinator, group, partitions=partitions, require_stable=require_stable)
+    answer = questions.fetch(
+        desk.coordinator, group, partitions=partitions, require_stable=require_stable, in_flight=flying
+    )
     log_partition = desk.coordinator.log_partition_of(group)
     if json:
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]
         group_fields = {"group_id": group, "log_partition": log_partition, **error_fields(answer.error)}
-        tell_json(desk, OPERATION, {**group_fields, "offsets": offsets})
+        tell_json(desk, OPERATION, {**group_fields, "offsets": offsets, "waits": answer.waits})
         return exit_code(desk)
     where = "" if log_partition is None else f" (log partition {log_partition})"
+    if answer.waits:
+        tell_aside("the coordinator keeps this answer back until the commits in flight are replicated")
     if answer.error:
         tell_line(f"{short(group)}{where}: {answer.error.name} ({answer.error.value})")
     elif not answer.offsets:
@@ -129,6 +143,14 @@ def topic_partition(text: str) -> tuple[str, int | None]:
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):
         raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", place="--topic", fix="such as orders or orders:0")
     return topic, int(partition) if colon else None
+
+
+def exact_partition(text: str) -> tuple[str, int]:
+    """A topic and one of its partitions."""
+    topic, _, partition = text.rpartition(":")
+    if not topic or not (partition.isascii() and partition.isdigit()):
+        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
+    return topic, int(partition)
 
 
 def _partitions(

@@ -3,7 +3,7 @@
 import json as jsonlib
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +21,9 @@ from sexton.report import figures
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
+    from sexton.coordinator.questions.abandonment import Abandonment
     from sexton.stages.outlook import OffsetOutlook, Outlook
+    from sexton.stages.run import RunFolder, RunRecord
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -40,6 +42,7 @@ sexton forecast --json | jq '.groups[] | select(.whole_within_days != null and .
 """
 GROUP_COLUMNS = ("GROUP", "1-DAY", "7-DAYS", "30-DAYS", "WHOLE-GROUP", "FIRST-EXPIRES", "BY")
 SUM_COLUMNS = ("WITHIN", "BY", "OFFSETS", "GROUPS", "WHOLE-GROUPS")
+STEP_COLUMNS = ("WHEN", "STATE", "#MEMBERS")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "BY", "REASON", "CHANGES-BY")
 DEFAULT_ROWS = 50
 
@@ -67,7 +70,8 @@ def forecast(
     """Tell which groups and offsets expire within 1, 7 and 30 days if nobody commits and no group changes.
 
     Without --segments, --archive and --run the published tables are asked. What waits for an event, such as a group
-    losing its last member, is not in it: ask for one group to see what would turn each of its offsets.
+    losing its last member, is not in it: ask for one group to see what would turn each of its offsets, and what follows
+    if its members never come back: sessions end, the group is Empty, its retention begins.
     """
     asked = Asked(
         segments=segments,
@@ -89,40 +93,72 @@ def forecast(
         )
     rules = policy_from(policy)
     if asked.is_log:
-        from sexton.stages.outlook import forecast_folder, offsets_of_folder
+        from sexton.stages.outlook import forecast_folder
 
         with replayed(asked, retention_minutes=retention_minutes, policy=rules, quiet=json) as (folder, record):
             found = forecast_folder(folder, record)
-            offsets = None if group is None else offsets_of_folder(folder, record, group)
-            _tell(found, group, offsets, record.warnings, limit=limit, json=json)
+            own = None if group is None else _of_folder(folder, record, group)
+            _tell(found, own, record.warnings, limit=limit, json=json)
             return UNDECODABLE if record.counts["undecodable_records"] else 0
     if run is not None:
-        from sexton.stages.outlook import offsets_of_folder, outlook_of_folder
+        from sexton.stages.outlook import outlook_of_folder
         from sexton.stages.run import RunFolder
 
-        own, told = RunFolder(run), RunFolder(run).read_run()
-        found = outlook_of_folder(own, told)
-        _tell(found, group, None if group is None else offsets_of_folder(own, told, group), [], limit=limit, json=json)
+        folder, record = RunFolder(run), RunFolder(run).read_run()
+        own = None if group is None else _of_folder(folder, record, group)
+        _tell(outlook_of_folder(folder, record), own, [], limit=limit, json=json)
         return 0
-    from sexton.stages.outlook import offsets_of_lake, outlook_of_lake
+    from sexton.stages.outlook import abandonment_of_lake, offsets_of_lake, outlook_of_lake
 
     lake, newest = published(asked)
     found = outlook_of_lake(lake, newest)
-    _tell(found, group, None if group is None else offsets_of_lake(lake, newest, group), [], limit=limit, json=json)
+    own = None
+    if group is not None:
+        offsets = offsets_of_lake(lake, newest, group)
+        own = _Group(group_id=group, offsets=offsets, if_abandoned=abandonment_of_lake(lake, newest, group))
+    _tell(found, own, [], limit=limit, json=json)
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """The one group that is asked about."""
+
+    group_id: str
+    offsets: "list[OffsetOutlook]"
+    if_abandoned: "Abandonment | None"
+
+    def due_if_abandoned(self) -> "list[tuple[OffsetOutlook, int | None]]":
+        """When each offset is due if the members never come back; what is due before the group is Empty goes anyway."""
+        assert self.if_abandoned is not None
+        found = []
+        for one in self.offsets:
+            is_sooner = one.expires_at_ms is not None and one.expires_at_ms < self.if_abandoned.empty_at_ms
+            due_ms = self.if_abandoned.expires_at_ms.get((one.topic, one.partition))
+            found.append((one, one.expires_at_ms if is_sooner else due_ms))
+        return found
+
+
+def _of_folder(folder: "RunFolder", record: "RunRecord", group: str) -> _Group:
+    from sexton.stages.outlook import abandonment_of_folder, offsets_of_folder
+
+    return _Group(
+        group_id=group,
+        offsets=offsets_of_folder(folder, record, group),
+        if_abandoned=abandonment_of_folder(folder, record, group),
+    )
 
 
 def _tell(
     found: "Outlook",
-    group: str | None,
-    offsets: "list[OffsetOutlook] | None",
+    group: _Group | None,
     warnings: list[str],
     *,
     limit: int,
     json: bool,
 ) -> None:
     if json:
-        sys.stdout.write(jsonlib.dumps(_fields(found, group, offsets, warnings), ensure_ascii=True, indent=2) + "\n")
+        sys.stdout.write(jsonlib.dumps(_fields(found, group, warnings), ensure_ascii=True, indent=2) + "\n")
         return
     policy = "" if found.policy_sha256 is None else f", policy {found.policy_sha256[:12]}"
     line(
@@ -130,17 +166,15 @@ def _tell(
         "if nobody commits and no group changes"
     )
     line("")
-    if offsets is not None:
-        _print_offsets(str(group), offsets)
-    else:
+    if group is None:
         _print_groups(found, limit)
+    else:
+        _print_offsets(group)
     for text in warnings:
         aside(f"! {visible(text)}")
 
 
-def _fields(
-    found: "Outlook", group: str | None, offsets: "list[OffsetOutlook] | None", warnings: list[str]
-) -> dict[str, Any]:
+def _fields(found: "Outlook", group: _Group | None, warnings: list[str]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operation": "forecast",
         "cluster_id": found.cluster_id,
@@ -149,9 +183,23 @@ def _fields(
         "policy_sha256": found.policy_sha256,
         "warnings": warnings,
     }
-    if offsets is not None:
-        return {**told, "group_id": group, "offsets": [asdict(one) for one in offsets]}
+    if group is not None:
+        abandoned = None if group.if_abandoned is None else _abandoned_fields(group)
+        offsets = [asdict(one) for one in group.offsets]
+        return {**told, "group_id": group.group_id, "offsets": offsets, "if_abandoned": abandoned}
     return {**told, "horizons": [asdict(one) for one in found.horizons()], "groups": found.groups()}
+
+
+def _abandoned_fields(group: _Group) -> dict[str, Any]:
+    assert group.if_abandoned is not None
+    return {
+        "empty_at_ms": group.if_abandoned.empty_at_ms,
+        "steps": [asdict(step) for step in group.if_abandoned.steps],
+        "offsets": [
+            {"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms}
+            for one, due_ms in group.due_if_abandoned()
+        ],
+    }
 
 
 def _print_groups(found: "Outlook", limit: int) -> None:
@@ -189,26 +237,43 @@ def _sums(found: "Outlook") -> Iterator[tuple[object, ...]]:
         yield _days(one.days), one.by, one.offsets, one.groups, one.whole_groups
 
 
-def _print_offsets(group: str, offsets: "list[OffsetOutlook]") -> None:
-    if not offsets:
-        line(f"{short(group)}: it holds no offset")
-        return
-    table(
-        OFFSET_COLUMNS,
-        (
+def _print_offsets(group: _Group) -> None:
+    if not group.offsets:
+        line(f"{short(group.group_id)}: it holds no offset")
+    else:
+        table(
+            OFFSET_COLUMNS,
             (
-                one.topic,
-                one.partition,
-                one.committed_offset,
-                None if one.expires_at_ms is None else figures.instant(one.expires_at_ms),
-                one.by,
-                one.reason,
-                one.changes_by,
-            )
-            for one in offsets
-        ),
-    )
-    aside("CHANGES-BY: what turns the broker's verdict; what becomes of the group otherwise: sexton explain GROUP")
+                (
+                    one.topic,
+                    one.partition,
+                    one.committed_offset,
+                    _instant(one.expires_at_ms),
+                    one.by,
+                    one.reason,
+                    one.changes_by,
+                )
+                for one in group.offsets
+            ),
+        )
+    if group.if_abandoned is not None:
+        line("")
+        line("if its coordinator loads it now and no member ever comes back:")
+        table(
+            STEP_COLUMNS,
+            ((_instant(step.at_ms), step.state, step.member_count) for step in group.if_abandoned.steps),
+        )
+        line("")
+        table(
+            ("TOPIC", "PARTITION", "EXPIRES"),
+            ((one.topic, one.partition, _instant(due_ms)) for one, due_ms in group.due_if_abandoned()),
+        )
+    if group.offsets:
+        aside("CHANGES-BY: what turns the broker's verdict; what becomes of the group otherwise: sexton explain GROUP")
+
+
+def _instant(at_ms: int | None) -> str | None:
+    return None if at_ms is None else figures.instant(at_ms)
 
 
 def _days(count: int) -> str:

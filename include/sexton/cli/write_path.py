@@ -21,6 +21,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
+from sexton.cli.fetch import exact_partition
 from sexton.cli.options import Debug, Json
 from sexton.cli.progress import working
 from sexton.errors import UsageError
@@ -110,9 +111,7 @@ def check_commit(
     ] = 0,
     retention_ms: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, rich_help_panel=_REQUEST, help="retention_time_ms of versions 2 to 4."
-        ),
+        typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="retention_time_ms of versions 2 to 4."),
     ] = None,
     max_metadata_length: Annotated[
         int, typer.Option(metavar="N", min=0, rich_help_panel=_BROKER, help="offset.metadata.max.bytes.")
@@ -147,7 +146,7 @@ def check_commit(
     Follows OffsetCommit and TxnOffsetCommit; nothing is committed. With known topics, partitions that do not exist are
     refused as the broker refuses them.
     """
-    places = [_partition(text) for text in partitions]
+    places = [exact_partition(text) for text in partitions]
 
     from sexton.coordinator.questions.batches import TopicSettings
     from sexton.coordinator.questions.commit import Commit, CommitPartition
@@ -338,13 +337,6 @@ def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:
     if batch:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{end.log_offset:020d}.log").write_bytes(batch)
-
-
-def _partition(text: str) -> tuple[str, int]:
-    topic, _, partition = text.rpartition(":")
-    if not topic or not (partition.isascii() and partition.isdigit()):
-        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
-    return topic, int(partition)
 
 
 def register(app: typer.Typer) -> None:

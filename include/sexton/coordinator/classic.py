@@ -70,6 +70,13 @@ class ClassicGroup(Group):
         group._subscribed_topics = group._join_subscriptions()
         return group
 
+    def become_empty(self, *, protocol_type: str | None, since_ms: int) -> None:
+        """The last member has gone: no members, no protocol, Empty since then (initNextGeneration)."""
+        self._protocol_type = protocol_type
+        self.protocol, self.leader, self.members = None, None, {}
+        self.current_state_timestamp_ms = since_ms
+        self._subscribed_topics = self._join_subscriptions()
+
     def _add_members(self, members: Collection[Fields]) -> None:
         instances = set()
         for added, member in enumerate(members):

@@ -82,6 +82,7 @@ CHANGES: Changes = (
             "deletes_generation_0": False,
             "record_format": 1,
             "batch_per_group": True,
+            "stores_after_append": True,
             "offset_value_version": 1,
             "group_value_version": 1,
             "expires_by_own_stamp": True,

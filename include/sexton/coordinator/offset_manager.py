@@ -38,6 +38,7 @@ CHANGES: Changes = (
             "deletes_groups": False,
             "offset_key_type": 0,
             "record_format": 0,
+            "stores_after_append": True,
             "offset_value_version": 0,
             "group_value_version": None,
             "resolves_topic_ids": False,

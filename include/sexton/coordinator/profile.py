@@ -152,6 +152,8 @@ class Profile:
     """The version of an offset's value; from 2.1 on it is 1 where the commit brings a retention of its own."""
     group_value_version: int | None = 3
     """The version of a classic group's value; None where there are no groups (0.8.2)."""
+    stores_after_append: bool = False
+    """Whether an offset is stored once the log has appended it (Scala); else at once, and taken back if that fails."""
     expires_by_own_stamp: bool = False
     """Whether every offset is written with an expire timestamp, by the broker's retention (0.9 to 2.0; KIP-211)."""
     resolves_topic_ids: bool = True

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.questions.abandonment import Abandonment, abandonment
+from sexton.coordinator.questions.tables import TABLES as HELD_TABLES
+from sexton.coordinator.questions.tables import TablesHeld
 from sexton.errors import UsageError
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
@@ -173,6 +176,34 @@ def offsets_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> list[Offset
     verdicts = read_published(lake, run, "offset_verdicts", _VERDICT)
     offsets = [read_published(lake, run, name, _OFFSET) for name in _HELD]
     return _offsets([verdicts], offsets, group_id, as_of_ms=run.key.as_of_ms, profile=run.facts["profile"])
+
+
+def abandonment_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> Abandonment | None:
+    """What follows when a group's members never come back after a load at the run's instant; None without members."""
+    for part in record.log_partitions:
+        groups = folder.read_table("groups", part, ["group_id", "member_count"])
+        own = groups.filter(pc.equal(groups["group_id"], group_id))
+        if own.num_rows and own["member_count"][0].as_py():
+            tables = {name: folder.read_table(name, part) for name in HELD_TABLES}
+            return _abandonment(tables, group_id, record.as_of_ms, record.retention_ms, record.profile)
+    return None
+
+
+def abandonment_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> Abandonment | None:
+    """As `abandonment_of_folder`, of a published run."""
+    tables = {}
+    for name in HELD_TABLES:
+        rows = read_published(lake, run, name)
+        tables[name] = rows.filter(pc.equal(rows["group_id"], group_id))
+    return _abandonment(tables, group_id, run.key.as_of_ms, run.facts["retention_ms"], run.facts["profile"])
+
+
+def _abandonment(
+    tables: dict[str, pa.Table], group_id: str, as_of_ms: int, retention_ms: int, profile: str
+) -> Abandonment | None:
+    return abandonment(
+        TablesHeld(tables), group_id, loaded_at_ms=as_of_ms, retention_ms=retention_ms, profile=profile_of(profile)
+    )
 
 
 def _offsets(

@@ -158,3 +158,28 @@ def test_removed_groups_of_a_recording():
         removed |= {(log_partition, group_id) for group_id in found}
     assert swept
     assert swept <= removed
+
+
+def pending(group_id, producer_id, *partitions):
+    return BatchSpec(
+        entries=tuple(commit(group_id, number, partition=number) for number in partitions),
+        producer_id=producer_id,
+        transactional=True,
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_transactions_hold_goes_with_the_shard(way):
+    logs = {0: log(pending("b", 3, 0)), 1: log(commit("a"), pending("a", 9, 0, 2), pending("a", 7, 1))}
+    gone = unload(coordinator_of(logs, profile=JAVA, partition_count=2, way=way), 1).pending
+    assert {producer: {key: value.committed_offset for key, value in own.items()} for producer, own in gone.items()} == {
+        7: {("a", "t", 1): 1},
+        9: {("a", "t", 0): 0, ("a", "t", 2): 2},
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_cache_drops_what_transactions_hold_of_the_groups_that_belong_there(way):
+    logs = {0: log(pending("a", 3, 0), pending("b", 3, 1)), 1: log(pending("c", 4, 0))}
+    gone = unload(coordinator_of(logs, profile=SCALA, partition_count=2, way=way), 1).pending
+    assert {producer: set(own) for producer, own in gone.items()} == {3: {("a", "t", 0)}, 4: {("c", "t", 0)}}

@@ -4,7 +4,7 @@ Follows OffsetMetadataManager.fetchOffsets and fetchAllOffsets of Kafka 4.3, Gro
 OffsetManager.getOffsets (0.8.2).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sexton.coordinator import group_coordinator
@@ -44,11 +44,15 @@ class FetchedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """The answer for a group; with an `error` of the whole group there are no offsets."""
+    """The answer for a group; with an `error` of the whole group there are no offsets.
+
+    `waits`: a 4.x coordinator answers only once the commits in flight are replicated; the offsets are those before.
+    """
 
     group_id: str
     error: Error
     offsets: tuple[FetchedOffset, ...] = ()
+    waits: bool = False
 
 
 def fetch(
@@ -59,12 +63,14 @@ def fetch(
     require_stable: bool = False,
     member_id: str | None = None,
     member_epoch: int = -1,
+    in_flight: Collection[TopicPartition] = (),
 ) -> FetchAnswer:
     """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
 
     A group that is not there has no offsets, which is no error. With `require_stable` a partition that an open
     transaction holds is answered UNSTABLE_OFFSET_COMMIT, even of a group that is gone. `member_id` and `member_epoch`
-    matter to groups of the new types only.
+    matter to groups of the new types only. `in_flight` are partitions with a plain commit that the log has not answered
+    yet (in_flight.py): up to 3.9 they are unstable, too, and a 4.x coordinator keeps the whole answer back.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -73,14 +79,18 @@ def fetch(
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
     offsets = held.offsets(group_id) if _is_fetchable(coordinator, held, group_id) else {}
-    stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
-    pending = held.pending(group_id) if stable_only else frozenset[TopicPartition]()
+    is_stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
+    waits = is_stable_only and bool(in_flight) and not coordinator.profile.stores_after_append
+    unstable = held.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
+    if is_stable_only and not waits:
+        unstable |= frozenset(in_flight)
     if partitions is None:
         partitions = [AskedPartition(topic=topic, partition=partition) for topic, partition in sorted(offsets)]
     return FetchAnswer(
         group_id=group_id,
         error=Error.NONE,
-        offsets=tuple(_answer(asked, offsets.get((asked.topic, asked.partition)), pending) for asked in partitions),
+        offsets=tuple(_answer(asked, offsets.get((asked.topic, asked.partition)), unstable) for asked in partitions),
+        waits=waits,
     )
 
 
@@ -92,10 +102,10 @@ def _is_fetchable(coordinator: Coordinator, held: Held, group_id: str) -> bool:
     return group is not None and group.group_type != "Share"
 
 
-def _answer(asked: AskedPartition, stored: StoredOffset | None, pending: frozenset[TopicPartition]) -> FetchedOffset:
+def _answer(asked: AskedPartition, stored: StoredOffset | None, unstable: frozenset[TopicPartition]) -> FetchedOffset:
     if not asked.topic and asked.topic_id is not None:
         return FetchedOffset(topic="", partition=asked.partition, error=Error.UNKNOWN_TOPIC_ID)
-    if (asked.topic, asked.partition) in pending:
+    if (asked.topic, asked.partition) in unstable:
         return FetchedOffset(topic=asked.topic, partition=asked.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
     if stored is None or (asked.topic_id and stored.topic_id and asked.topic_id != stored.topic_id):
         return FetchedOffset(topic=asked.topic, partition=asked.partition)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 TopicPartition = tuple[str, int]
 """(topic, partition)."""
@@ -109,6 +109,9 @@ class Held(Protocol):
     def offset_counts(self) -> Mapping[str, int]:
         """How many committed offsets there are, by group id."""
 
+    def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
+        """What each producer has pending."""
+
 
 class Nothing:
     """What is left when nothing was kept."""
@@ -129,4 +132,7 @@ class Nothing:
         return frozenset()
 
     def offset_counts(self) -> Mapping[str, int]:
+        return {}
+
+    def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
         return {}

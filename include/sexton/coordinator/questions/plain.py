@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from sexton.coordinator.loading import Loaded
-from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.questions.held import HeldGroup, HeldMember, TopicPartition
 from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
@@ -42,6 +42,9 @@ class PlainHeld:
 
     def offset_counts(self) -> Mapping[str, int]:
         return Counter(group_id for group_id, _, _ in self._loaded.offsets)
+
+    def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
+        return {producer_id: own for producer_id, own in sorted(self._loaded.state.pending.items()) if own}
 
     @cached_property
     def _by_group(self) -> Mapping[str, Mapping[TopicPartition, StoredOffset]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.questions.held import HeldGroup, HeldMember, TopicPartition
 
 TABLES = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "members")
@@ -34,9 +34,8 @@ class TablesHeld:
         return tuple(map(HeldMember.from_row, rows))
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
-        names = StoredOffset.__slots__
         return {
-            (row["topic"], row["partition"]): StoredOffset(**{name: row[name] for name in names})
+            (row["topic"], row["partition"]): _stored(row)
             for table in ("committed_offsets", "unreachable_offsets")
             for row in self._rows(table, group_id)
         }
@@ -51,7 +50,18 @@ class TablesHeld:
                 counts[row["values"]] += row["counts"]
         return counts
 
+    def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
+        found: dict[int, dict[OffsetKey, StoredOffset]] = {}
+        for row in self._tables["pending_offsets"].sort_by("producer_id").to_pylist():
+            key = row["group_id"], row["topic"], row["partition"]
+            found.setdefault(row["producer_id"], {})[key] = _stored(row)
+        return found
+
     def _rows(self, table: str, group_id: str) -> list[dict[str, Any]]:
         rows = self._tables[table]
         found: list[dict[str, Any]] = rows.filter(pc.equal(rows["group_id"], group_id)).to_pylist()
         return found
+
+
+def _stored(row: Mapping[str, Any]) -> StoredOffset:
+    return StoredOffset(**{name: row[name] for name in StoredOffset.__slots__})

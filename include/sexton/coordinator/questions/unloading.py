@@ -4,10 +4,11 @@ Follows CoordinatorRuntime.scheduleUnloadOperation of Kafka 4.3, GroupMetadataMa
 3.9) with the end of doLoadGroupsAndOffsets, and OffsetManager.clearOffsetsInPartition (0.8.2).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sexton.coordinator import group_coordinator
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile, Release
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.dating import is_since
@@ -23,12 +24,14 @@ _UNLOADS_EVERY_GROUP: Release = (0, 9, 0, 0)
 class Unloaded:
     """What goes out of memory; none of it is lost, all of it is in the log.
 
-    `offset_count` counts committed offsets, also those of groups that are gone. `staying` are groups that were loaded
-    from the log partition and stay, because they belong to another one: only where one cache holds all.
+    `offset_count` counts committed offsets, also those of groups that are gone. `pending` has the values of open
+    transactions by producer id: the new coordinator loads them again. `staying` are groups that were loaded from the
+    log partition and stay, because they belong to another one: only where one cache holds all.
     """
 
     groups: tuple[HeldGroup, ...]
     offset_count: int
+    pending: Mapping[int, Mapping[OffsetKey, StoredOffset]]
     staying: tuple[HeldGroup, ...] = ()
 
 
@@ -41,7 +44,11 @@ def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
     """
     shard, profile = coordinator.shards[log_partition], coordinator.profile
     if not profile.one_cache:
-        return Unloaded(groups=tuple(shard.held.groups()), offset_count=sum(shard.held.offset_counts().values()))
+        return Unloaded(
+            groups=tuple(shard.held.groups()),
+            offset_count=sum(shard.held.offset_counts().values()),
+            pending=shard.held.transactions(),
+        )
     cached = [group for _, group in coordinator.groups() if profile.lists_simple_groups or group.log_offset is not None]
     is_whole = profile.release == _UNLOADS_EVERY_GROUP
     return Unloaded(
@@ -54,10 +61,22 @@ def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
             for group_id, count in coordinator.shards[number].held.offset_counts().items()
             if coordinator.log_partition_of(group_id) == log_partition and coordinator.serves_from(number, group_id)
         ),
+        pending=_pending_of(coordinator, log_partition),
         staying=tuple(
             group for group in shard.held.groups() if coordinator.log_partition_of(group.group_id) != log_partition
         ),
     )
+
+
+def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[OffsetKey, StoredOffset]]:
+    """What open transactions hold of the groups that hash to a log partition (removeGroupFromAllProducers)."""
+    found: dict[int, dict[OffsetKey, StoredOffset]] = {}
+    for number in coordinator.shards:
+        for producer_id, values in coordinator.shards[number].held.transactions().items():
+            for key, value in values.items():
+                if coordinator.log_partition_of(key[0]) == log_partition and coordinator.serves_from(number, key[0]):
+                    found.setdefault(producer_id, {})[key] = value
+    return found
 
 
 def unexpected_unloads(

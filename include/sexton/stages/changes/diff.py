@@ -1,24 +1,33 @@
 """What differs between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
 
-A side is a log or an archive at an instant, a run folder, or a published run; each is told in the same tables. Why
-something disappeared is not here: `sexton explain` and the table offset_changes tell that.
+A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
+disappeared has the cause of its removal, where the later side knows the changes in between: a run folder does not.
+Why single offsets disappeared is in the table offset_changes and in `sexton explain`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs as pafs
 
+from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
 from sexton.kernels.fold import PartialFold, fold_chunk
 from sexton.kernels.state import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
+from sexton.log.archive import newest_facts, oldest_facts_after
 from sexton.log.segment import file_bytes, plan_chunks
 from sexton.settings import settings
+from sexton.stages.changes.events import removal_cause
+from sexton.stages.changes.published import changes_between_runs
+from sexton.stages.changes.rows import changes_of, known_of
+from sexton.stages.changes.scan import cut_of
 from sexton.stages.run import RunFolder
 from sexton.stages.source import LogSource, filesystem
 
@@ -37,6 +46,9 @@ class Side(Protocol):
 
     def table(self, name: str, log_partition: int) -> pa.Table:
         """The rows of committed_offsets or groups of one log partition."""
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
+        """Why groups that `since` still had were removed, by id; nothing where that is not known."""
 
 
 @dataclass(slots=True)
@@ -64,6 +76,42 @@ class LogSide:
             self.undecodable_count += tables["undecodable_records"].num_rows
             self._finished = {log_partition: tables}
         return self._finished[log_partition][name]
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
+        """From the log itself, read from where it begins."""
+        since_ms = since.as_of_ms if isinstance(since, LogSide) else None
+        if since_ms is None or not self.source.segments.get(log_partition):
+            return {}
+        fs, path = filesystem(self.source.uri)
+        before = after = None
+        if self.source.is_archive:
+            before = newest_facts(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
+            after = oldest_facts_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
+        rows = changes_of(
+            fs,
+            self.source.segments[log_partition],
+            log_partition=log_partition,
+            start=None,
+            cut=None if self.source.is_archive else self._stop_offset(log_partition, fs),
+            known=known_of(before, after),
+            profile=self.profile,
+        )
+        rows = rows.filter(pc.is_in(rows["group_id"], value_set=pa.array(group_ids, pa.string())))
+        late = [row for row in rows.to_pylist() if row["timestamp_ms"] is None or row["timestamp_ms"] >= since_ms]
+        return _causes(late, group_ids, self.profile)
+
+    def _stop_offset(self, log_partition: int, fs: pafs.FileSystem) -> int | None:
+        """Where a broker's disk is read up to."""
+        if self.as_of_ms is None:
+            return None
+        future_ms = self.taken_at_ms + FUTURE_MS
+        for chunk in plan_chunks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
+            for piece in chunk.pieces:
+                data = file_bytes(fs, piece.path, piece.size_bytes)
+                found = cut_of(data, piece, as_of_ms=self.as_of_ms, future_ms=future_ms)
+                if found is not None:
+                    return found
+        return None
 
     def _fold(self, log_partition: int) -> PartialFold:
         fs, _ = filesystem(self.source.uri)
@@ -94,6 +142,10 @@ class RunSide:
     def table(self, name: str, log_partition: int) -> pa.Table:
         return self.folder.read_table(name, log_partition)
 
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
+        """A run folder has no changes since another one."""
+        return {}
+
 
 @dataclass(slots=True)
 class PublishedSide:
@@ -115,10 +167,20 @@ class PublishedSide:
         rows = self._read[name]
         return rows.filter(pc.equal(rows["log_partition"], log_partition))
 
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
+        """From the published changes of all runs in between."""
+        if not isinstance(since, PublishedSide):
+            return {}
+        rows = changes_between_runs(self.lake, since.run, self.run, group_ids)
+        return _causes(rows, group_ids, profile_of(self.run.facts["profile"]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Rows that differ, ordered by key: `change` with the value `before` and `after`, NULL where there is none."""
+    """Rows that differ, ordered by key: `change` with the value `before` and `after`, NULL where there is none.
+
+    `groups` also have `cause`: why a group that disappeared was removed, in words of offset_changes joined by ` or `.
+    """
 
     groups: pa.Table
     offsets: pa.Table
@@ -131,15 +193,27 @@ class Difference:
 def difference(before: Side, after: Side) -> Difference:
     """What differs between two sides, one log partition at a time; log partitions of either side count."""
     groups, offsets = [], []
+    causes: dict[str, str] = {}
     for log_partition in sorted({*before.log_partitions, *after.log_partitions}):
         sides = [side if log_partition in side.log_partitions else None for side in (before, after)]
         tables = [_offsets(side, log_partition) for side in sides]
         offsets.append(_compared(*tables, keys=OFFSET_KEY))
         states = [_states(side, log_partition) for side in sides]
         groups.append(_compared(*states, keys=["group_id"]))
-    return Difference(
-        groups=_ordered(groups, ["group_id"], pa.string()), offsets=_ordered(offsets, OFFSET_KEY, pa.int64())
-    )
+        gone = groups[-1].filter(pc.equal(groups[-1]["change"], DISAPPEARED))["group_id"].to_pylist()
+        if gone and sides[1] is not None:
+            causes |= after.removals(log_partition, gone, since=before)
+    ordered = _ordered(groups, ["group_id"], pa.string())
+    told = [causes.get(group_id) for group_id in ordered["group_id"].to_pylist()] if causes else None
+    cause = pa.nulls(ordered.num_rows, pa.string()) if told is None else pa.array(told, pa.string())
+    return Difference(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
+
+
+def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile: Profile) -> dict[str, str]:
+    by_group: dict[str, list[Mapping[str, Any]]] = {group_id: [] for group_id in group_ids}
+    for row in rows:
+        by_group[row["group_id"]].append(row)
+    return {group_id: " or ".join(removal_cause(own, profile)) for group_id, own in by_group.items()}
 
 
 def _offsets(side: Side | None, log_partition: int) -> pa.Table:

@@ -6,7 +6,9 @@ from itertools import groupby
 from types import MappingProxyType
 
 from sexton.coordinator.changes.change import Act, TopicPartition, act_at
+from sexton.coordinator.changes.removals import possible_removals, removal_after, removal_causes
 from sexton.coordinator.changes.replay import simple_group
+from sexton.coordinator.changes.rules import FINAL_TYPES
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
 from sexton.coordinator.group import Group
 from sexton.coordinator.groups import Groups
@@ -29,6 +31,7 @@ class Event:
     or a kind of change.
 
     `offsets` are rows of offset_changes for a disappearance; a run of commits has its partitions in `detail` alone.
+    `causes` are of a removal: one, several where the log does not decide, none where no coordinator writes that.
     """
 
     timestamp_ms: int | None
@@ -36,6 +39,7 @@ class Event:
     what: str
     detail: str
     offsets: tuple[Mapping[str, object], ...] = ()
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -69,12 +73,15 @@ class Reader:
         self._groups: Groups = new_groups(profile)
         self._told = ""
         self._commits = _Commits()
+        self._kept: set[TopicPartition] = set()
+        self._last_gone: Event | None = None
+        self._before_removal: Group | None = None
         self.last_timestamp_ms = -1
         self._has_appeared = False
         self.events: list[Event] = []
 
-    def take(self, records: Sequence[tuple[Record, Decoded]]) -> None:
-        """The group's records of one batch."""
+    def take(self, records: Sequence[tuple[Record, Decoded]], *, waits: bool) -> None:
+        """The group's records of one batch; `waits` for the end of a transaction."""
         for record, found in records:
             self._tell_gone(below=record.log_offset)
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
@@ -82,10 +89,19 @@ class Reader:
                 self._has_appeared = True
                 self._add(record, "appeared", "its first record in this log")
             if found.record_type in OFFSET_TYPES:
+                self._keep(found, waits=waits)
                 self._take_offset(record, found)
             else:
                 self._take_group_record(found)
         self._tell_state(records)
+
+    def _keep(self, found: Decoded, *, waits: bool) -> None:
+        """Which offsets are committed for certain: of a transaction's nothing is known here."""
+        key = found.key["topic"], found.key["partition"]
+        if found.value is None:
+            self._kept.discard(key)
+        elif not waits:
+            self._kept.add(key)
 
     def _take_offset(self, record: Record, found: Decoded) -> None:
         if found.value is None:
@@ -106,6 +122,8 @@ class Reader:
         commits.partitions[topic, partition] = found.value["committed_offset"]
 
     def _take_group_record(self, found: Decoded) -> None:
+        if found.value is None and found.record_type in FINAL_TYPES:
+            self._before_removal = self._groups.by_id.get(self._group_id)
         try:
             self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
         except (TransitionError, LogError):
@@ -119,9 +137,33 @@ class Reader:
             return
         if self._commits.first[0] < records[0][0].log_offset:
             self._flush()
-        what, detail = ("became", told) if told else ("removed", "the group is deleted")
-        self._add(records[-1][0], what, detail)
+        if told:
+            self._add(records[-1][0], "became", told)
+        else:
+            self._add_removal(records[-1][0])
         self._told = told
+
+    def _add_removal(self, record: Record) -> None:
+        """The group is gone: with its offsets, and then for their cause, or by itself."""
+        gone = self._last_gone
+        if gone is not None and gone.timestamp_ms == record.timestamp_ms:
+            causes, detail = tuple(gone.what.split(" or ")), f"with its offsets: {gone.what}"
+        else:
+            known = self._before_removal or simple_group(self._group_id, self._profile)
+            causes = ()
+            if known is not None:
+                found = removal_causes(known, keeps_offsets=bool(self._kept), profile=self._profile)
+                causes = tuple(cause.value for cause in found)
+            detail = f"it held no offset: {' or '.join(causes)}" if causes else "no operation of the coordinator"
+        self.events.append(
+            Event(
+                timestamp_ms=record.timestamp_ms,
+                log_offset=record.log_offset,
+                what="removed",
+                detail=f"the group is deleted; {detail}",
+                causes=causes,
+            )
+        )
 
     def _tell_gone(self, *, below: int | None) -> None:
         while self._gone and (below is None or self._gone[0][0] < below):
@@ -129,7 +171,11 @@ class Reader:
             self._flush()
             rows = [row for _, row in pairs]
             for (kind, _), some in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
-                self.events.append(event_of(kind, list(some)))
+                lost = list(some)
+                self._last_gone = event_of(kind, lost)
+                asked = [row for row in lost if self._asks_for(str(row["topic"]), int(str(row["partition"])))]
+                if asked:
+                    self.events.append(event_of(kind, asked))
 
     def _add(self, record: Record, what: str, detail: str) -> None:
         self.events.append(
@@ -192,6 +238,24 @@ def cause_of(row: Mapping[str, object]) -> str:
 
 def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
     return cause_of(row), str(row["by_plan_id"] or "")
+
+
+def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tuple[str, ...]:
+    """Why a group that is there no more was removed, by its rows of offset_changes in the interval.
+
+    The last offsets that it lost tell; of a group without any, what the release can do to one that is Empty.
+    """
+    gone = [row for row in rows if row["kind"] in GONE]
+    if not gone:
+        return tuple(cause.value for cause in possible_removals(profile))
+    last = max(gone, key=_log_offset)
+    return removal_after(cause_of(last).split(" or "), profile)
+
+
+def _log_offset(row: Mapping[str, object]) -> int:
+    log_offset = row["log_offset"]
+    assert isinstance(log_offset, int)
+    return log_offset
 
 
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, plain, published_runs
-from sexton.stages.changes.events import GONE, Event, cause_of, counted, event_of, state_words
+from sexton.stages.changes.events import GONE, Event, cause_of, counted, event_of, removal_cause, state_words
 from sexton.stages.changes.story import Next
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def published_story(
     def asked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
 
-    changes = asked(_ledger(lake, group_id, runs))
+    ledger = _ledger(lake, group_id, runs)
     states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
-    events = [*_seen(states, [run.key.as_of_ms for run in runs]), *_changed(changes)]
+    events = [*_seen(states, runs, ledger), *_changed(asked(ledger))]
     verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
     offsets = asked(_rows(lake, _OFFSETS, group_id, [newest]))
     return PublishedStory(
@@ -83,6 +84,21 @@ def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dic
     return _scan(lake, _CHANGES, group_id, Or(_of(runs), thinned))
 
 
+def changes_between_runs(
+    lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Rows of offset_changes of some groups, of the runs after `before` up to `after`; thinned ones count, too."""
+    from pyiceberg.expressions import And, EqualTo, GreaterThan, In, LessThanOrEqual
+
+    where = And(
+        EqualTo("cluster_id", after.key.cluster_id),
+        GreaterThan("as_of_ms", before.key.as_of_ms),
+        LessThanOrEqual("as_of_ms", after.key.as_of_ms),
+        In("group_id", set(group_ids)),
+    )
+    return _rows_where(lake, _CHANGES, where)
+
+
 def _of(runs: Sequence[PublishedRun]) -> "BooleanExpression":
     """The rows of some runs of one cluster; a run of another may have the same id."""
     from pyiceberg.expressions import And, EqualTo, In
@@ -92,26 +108,38 @@ def _of(runs: Sequence[PublishedRun]) -> "BooleanExpression":
 
 
 def _scan(lake: Lake, table: str, group_id: str, where: "BooleanExpression") -> list[dict[str, Any]]:
-    from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.expressions import And, EqualTo
 
+    return _rows_where(lake, table, And(EqualTo("group_id", group_id), where))
+
+
+def _rows_where(lake: Lake, table: str, where: "BooleanExpression") -> list[dict[str, Any]]:
+    from pyiceberg.exceptions import NoSuchTableError
+
     try:
-        rows = load(lake, table).scan(row_filter=And(EqualTo("group_id", group_id), where)).to_arrow()
+        rows = load(lake, table).scan(row_filter=where).to_arrow()
     except NoSuchTableError:
         return []
     found: list[dict[str, Any]] = plain(rows).to_pylist()
     return found
 
 
-def _seen(states: Mapping[int, Mapping[str, Any]], instants: Sequence[int]) -> Iterator[Event]:
+def _seen(
+    states: Mapping[int, Mapping[str, Any]], runs: Sequence[PublishedRun], changes: Sequence[Mapping[str, Any]]
+) -> Iterator[Event]:
     """An event for each run that saw the group as something else than the run before."""
-    before = ""
-    for as_of_ms in instants:
+    before, since_ms = "", -1
+    for run in runs:
+        as_of_ms = run.key.as_of_ms
         told = _words(states.get(as_of_ms))
-        if told != before:
-            what, detail = ("became", told) if told else ("removed", "no such group in this run")
-            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what=what, detail=detail)
-        before = told
+        if told and told != before:
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=told)
+        elif told != before:
+            between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
+            causes = removal_cause(between, profile_of(run.facts["profile"]))
+            detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="removed", detail=detail, causes=causes)
+        before, since_ms = told, as_of_ms
 
 
 def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:

@@ -24,6 +24,7 @@ from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log.batch import Batch, Record, read_records
+from sexton.log.entry import NO_PRODUCER_ID
 from sexton.log.segment import Piece, Segment, file_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.stages.changes.events import GONE, Event, Reader
@@ -71,7 +72,7 @@ class Teller:
     def tell(self) -> Story:
         """Read the log partition. An archive's segments end where reading stops: then there is no `as_of_ms`."""
         stop_offset = self._stop_offset()
-        gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE and self._is_asked(row)]
+        gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE]
         gone.sort(key=lambda row: row["log_offset"])
         reader = Reader(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
         for data, piece in self._pieces():
@@ -80,7 +81,7 @@ class Teller:
             ):
                 records = [*self._own_records(batch)]
                 if records:
-                    reader.take(records)
+                    reader.take(records, waits=batch.producer_id != NO_PRODUCER_ID)
         group = reader.finish()
         return Story(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 
@@ -93,9 +94,6 @@ class Teller:
                 found = decoding.decode(record, base_offset=batch.base_offset, profile=self.profile)
                 if isinstance(found, Decoded) and found.key["group_id"] == self.group_id:
                     yield record, found
-
-    def _is_asked(self, row: Mapping[str, object]) -> bool:
-        return self.asks_for(row["topic"], row["partition"])
 
     def asks_for(self, topic: object, partition: object) -> bool:
         """Whether the story is about a topic partition."""

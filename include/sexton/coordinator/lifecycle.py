@@ -1,0 +1,179 @@
+"""The life of a classic group in a running coordinator: a pure state machine, without clock, network or log.
+
+States and transitions are those of GroupMetadata.validPreviousStates (0.9 to 3.9) and ClassicGroup (4.x); what moves a
+group follows GroupCoordinator.onExpireHeartbeat, removeMemberAndUpdateGroup, onCompleteJoin and cleanupGroupMetadata.
+A log only ever shows groups that are Empty or Stable; the states between them exist in memory alone. Up to 0.10.0 a
+group has no Empty state: it is Dead, and removed, when its last member goes.
+
+`tick` fires the timers, one at a time and in order, so that whoever calls it decides how fast time goes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sexton.coordinator.profile import Profile
+
+
+class GroupState(StrEnum):
+    """Kafka's words; up to 1.0 CompletingRebalance was called AwaitingSync."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveMember:
+    """A member with its timer: without a heartbeat it is removed at `session_ends_at_ms`."""
+
+    member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    session_ends_at_ms: int
+    is_static: bool = False
+    """Whether it has a group.instance.id: then a rebalance that it misses does not remove it (KIP-345)."""
+    has_joined: bool = False
+    """Whether it has sent JoinGroup to the rebalance that is being prepared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveGroup:
+    """A group at an instant. `since_ms` is when it came into its state: currentStateTimestamp."""
+
+    state: GroupState
+    generation: int
+    members: tuple[LiveMember, ...] = ()
+    since_ms: int
+    rebalance_ends_at_ms: int | None = None
+    """When the rebalance that is being prepared goes on without the members that have not joined."""
+
+
+class NotAllowed(ValueError):
+    """An event that a group in that state does not take."""
+
+
+def loaded(members: Iterable[LiveMember], *, generation: int, since_ms: int) -> LiveGroup:
+    """The group as a load leaves it (onGroupLoaded): Stable with members, else Empty."""
+    own = tuple(members)
+    state = GroupState.STABLE if own else GroupState.EMPTY
+    return LiveGroup(state=state, generation=generation, members=own, since_ms=since_ms)
+
+
+def join(group: LiveGroup, member: LiveMember, *, at_ms: int) -> LiveGroup:
+    """JoinGroup of a new member, or of one that rejoins: the group prepares a rebalance, and may go on at once."""
+    _require(group, "join", *(state for state in GroupState if state is not GroupState.DEAD))
+    others = tuple(other for other in group.members if other.member_id != member.member_id)
+    grown = replace(group, members=(*others, replace(member, has_joined=True)))
+    return _maybe_complete_join(_prepare(grown, at_ms), at_ms)
+
+
+def sync(group: LiveGroup, *, at_ms: int) -> LiveGroup:
+    """SyncGroup of the leader: the assignment is there, the group is Stable."""
+    _require(group, "sync", GroupState.COMPLETING_REBALANCE)
+    return replace(group, state=GroupState.STABLE, since_ms=at_ms)
+
+
+def heartbeat(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
+    """A heartbeat begins the member's session anew."""
+    _require(group, "heartbeat", GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+    return replace(
+        group,
+        members=tuple(
+            replace(own, session_ends_at_ms=at_ms + own.session_timeout_ms) if own.member_id == member_id else own
+            for own in group.members
+        ),
+    )
+
+
+def remove_member(group: LiveGroup, member_id: str, *, at_ms: int, profile: Profile) -> LiveGroup:
+    """The member leaves, or its session has ended (removeMemberAndUpdateGroup)."""
+    rest = tuple(own for own in group.members if own.member_id != member_id)
+    if len(rest) == len(group.members):
+        return group
+    shrunk = replace(group, members=rest)
+    if not rest and not has_empty_state(profile):
+        return replace(shrunk, state=GroupState.DEAD, since_ms=at_ms, rebalance_ends_at_ms=None)
+    return _maybe_complete_join(_prepare(shrunk, at_ms), at_ms)
+
+
+def next_timer_ms(group: LiveGroup) -> int | None:
+    """When the next session or the rebalance ends; None where nothing is waited for."""
+    waits = [own.session_ends_at_ms for own in group.members if not own.has_joined]
+    if group.rebalance_ends_at_ms is not None:
+        waits.append(group.rebalance_ends_at_ms)
+    return min(waits, default=None)
+
+
+def tick(group: LiveGroup, *, profile: Profile) -> LiveGroup:
+    """Fire the next timer: sessions first, then the rebalance (onExpireHeartbeat, onCompleteJoin)."""
+    at_ms = next_timer_ms(group)
+    if at_ms is None:
+        return group
+    gone = next((own for own in group.members if not own.has_joined and own.session_ends_at_ms == at_ms), None)
+    if gone is not None:
+        return remove_member(group, gone.member_id, at_ms=at_ms, profile=profile)
+    stays = tuple(own for own in group.members if own.has_joined or own.is_static)
+    if stays and not any(own.has_joined for own in stays):  # nobody could lead: wait for the sessions of the static
+        return replace(group, members=stays, rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(stays))
+    return _complete_join(replace(group, members=stays), at_ms)
+
+
+def sweep(group: LiveGroup, *, is_bare: bool, at_ms: int, profile: Profile) -> LiveGroup:
+    """Expiry of offsets removes an Empty group that has none left (cleanupGroupMetadata)."""
+    if group.state is not GroupState.EMPTY or not is_bare or not profile.deletes_groups:
+        return group
+    return replace(group, state=GroupState.DEAD, since_ms=at_ms)
+
+
+def delete(group: LiveGroup, *, at_ms: int) -> LiveGroup:
+    """DeleteGroups (KIP-229): of an Empty group only, else NON_EMPTY_GROUP."""
+    _require(group, "delete", GroupState.EMPTY)
+    return replace(group, state=GroupState.DEAD, since_ms=at_ms)
+
+
+def has_empty_state(profile: Profile) -> bool:
+    """Whether a group outlives its last member (from 0.10.1 on)."""
+    return profile.deletes_groups
+
+
+def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
+    """PreparingRebalance, unless it is in it already (maybePrepareRebalance)."""
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return group
+    return replace(
+        group,
+        state=GroupState.PREPARING_REBALANCE,
+        since_ms=at_ms,
+        rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(group.members),
+    )
+
+
+def _maybe_complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
+    """As soon as every member has joined, the rebalance waits for nobody."""
+    return _complete_join(group, at_ms) if all(own.has_joined for own in group.members) else group
+
+
+def _complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
+    """initNextGeneration: a group without members becomes Empty, any other waits for its leader's assignment."""
+    return replace(
+        group,
+        state=GroupState.COMPLETING_REBALANCE if group.members else GroupState.EMPTY,
+        generation=group.generation + 1,
+        members=tuple(
+            replace(own, has_joined=False, session_ends_at_ms=at_ms + own.session_timeout_ms) for own in group.members
+        ),
+        since_ms=at_ms,
+        rebalance_ends_at_ms=None,
+    )
+
+
+def _longest_rebalance_ms(members: Iterable[LiveMember]) -> int:
+    return max((own.rebalance_timeout_ms for own in members), default=0)
+
+
+def _require(group: LiveGroup, event: str, *states: GroupState) -> None:
+    if group.state not in states:
+        raise NotAllowed(f"{event} of a group that is {group.state.value}")

@@ -1,0 +1,109 @@
+"""Commits between their request and the log's answer."""
+
+import pytest
+
+from sexton.coordinator.in_flight import JavaCommits, ScalaCommits
+from sexton.coordinator.offsets import StoredOffset
+
+KEY, OTHER = ("t", 0), ("t", 1)
+
+
+def value(number, log_offset=0):
+    return StoredOffset(
+        log_offset=log_offset,
+        committed_offset=number,
+        leader_epoch=None,
+        metadata="",
+        commit_timestamp_ms=0,
+        expire_timestamp_ms=None,
+        topic_id=None,
+        producer_id=-1,
+    )
+
+
+def test_scala_stores_once_the_log_has_appended():
+    group = ScalaCommits()
+    group.prepare_offset_commit({KEY: value(1)})
+    assert (group.offsets, group.is_unstable(KEY), group.is_unstable(OTHER)) == ({}, True, False)
+    group.on_offset_commit_append(KEY, value(1), log_offset=5)
+    assert (group.offsets[KEY], group.is_unstable(KEY)) == (value(1, 5), False)
+
+
+def test_scala_keeps_the_older_value_when_the_append_fails():
+    group = ScalaCommits(offsets={KEY: value(1, 5)})
+    group.prepare_offset_commit({KEY: value(2)})
+    group.fail_pending_offset_write(KEY, value(2))
+    assert (group.offsets[KEY], group.is_unstable(KEY)) == (value(1, 5), False)
+
+
+def test_scala_waits_for_the_newest_of_two():
+    """GroupMetadataTest.testOffsetCommitWithAnotherPending."""
+    group = ScalaCommits()
+    group.prepare_offset_commit({KEY: value(1)})
+    group.prepare_offset_commit({KEY: value(2)})
+    group.on_offset_commit_append(KEY, value(1), log_offset=5)
+    assert (group.offsets[KEY], group.is_unstable(KEY)) == (value(1, 5), True)
+    group.on_offset_commit_append(KEY, value(2), log_offset=6)
+    assert (group.offsets[KEY], group.is_unstable(KEY)) == (value(2, 6), False)
+
+
+def test_scala_stores_the_later_of_two_that_are_answered_in_the_other_order():
+    group = ScalaCommits()
+    group.prepare_offset_commit({KEY: value(1)})
+    group.prepare_offset_commit({KEY: value(2)})
+    group.pending[KEY] = value(1)
+    group.offsets[KEY] = value(2, 6)
+    group.on_offset_commit_append(KEY, value(1), log_offset=5)
+    assert group.offsets[KEY] == value(2, 6)
+
+
+def test_scala_drops_a_commit_whose_topic_was_deleted_meanwhile():
+    group = ScalaCommits()
+    group.on_offset_commit_append(KEY, value(1), log_offset=5)
+    assert group.offsets == {}
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_scala_transactions(is_commit):
+    group = ScalaCommits(offsets={KEY: value(1, 3), OTHER: value(1, 9)})
+    group.prepare_txn_offset_commit(77, {KEY: value(2), OTHER: value(2)})
+    group.on_txn_offset_commit_append(77, KEY, value(2), log_offset=7)
+    group.on_txn_offset_commit_append(77, OTHER, value(2), log_offset=7)
+    assert group.is_unstable(KEY)
+    group.complete_pending_txn_offset_commit(77, is_commit=is_commit)
+    assert group.offsets == {KEY: value(2, 7) if is_commit else value(1, 3), OTHER: value(1, 9)}
+    assert not group.is_unstable(KEY)
+
+
+def test_scala_transaction_whose_append_failed():
+    group = ScalaCommits()
+    group.prepare_txn_offset_commit(77, {KEY: value(2)})
+    group.fail_pending_txn_offset_commit(77, KEY)
+    assert (group.pending_transactional, group.is_unstable(KEY)) == ({}, False)
+
+
+def test_scala_transaction_that_ends_before_its_append():
+    """GroupMetadataTest.testTransactionalCommitIsAbortedAndConsumerCommitWins and its kin; Kafka throws."""
+    group = ScalaCommits()
+    group.prepare_txn_offset_commit(77, {KEY: value(2)})
+    with pytest.raises(ValueError, match="before"):
+        group.complete_pending_txn_offset_commit(77, is_commit=True)
+
+
+def test_java_answers_what_is_replicated():
+    group = JavaCommits(committed={KEY: value(1, 3)})
+    group.append(KEY, value(2), log_offset=5)
+    assert group.committed[KEY] == value(1, 3)
+    group.replicate(5)
+    assert (group.committed[KEY], len(group.in_flight)) == (value(1, 3), 1)
+    group.replicate(6)
+    assert (group.committed[KEY], group.in_flight) == (value(2, 5), [])
+
+
+def test_java_takes_back_what_came_after_a_failed_write():
+    group = JavaCommits(committed={KEY: value(1, 3)})
+    for number, log_offset in ((2, 5), (3, 6), (4, 7)):
+        group.append(KEY, value(number), log_offset=log_offset)
+    group.fail(6)
+    group.replicate(9)
+    assert group.committed[KEY] == value(2, 5)

@@ -17,7 +17,7 @@ from sexton.stages.spark import Engine
 from tests.archived import CLUSTER, Archive
 from tests.stages.archive_runs import LATER_MS, instant
 from tests.stages.plans.plan_runs import archive_of_commits
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
 
 Run = Callable[..., tuple[int, str, str]]
 LOCAL = pafs.LocalFileSystem()
@@ -236,3 +236,22 @@ def test_help_teaches(run: Run, command: str) -> None:
     assert code == 0
     for words in ("--archive", "--segments", "--policy", "--retention-minutes", "--json", f"sexton {command} --"):
         assert words in told, words
+
+
+def test_forecast_of_a_group_whose_members_never_come_back(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "disk" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
+    entries = (group, commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=BASE_MS))
+    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS)]))
+    options = ("forecast", "g", "--segments", folder.parent, "--retention-minutes", "1440")
+    loaded_ms = BASE_MS + 1
+    told = json.loads(run(*options, "--json")[1])["if_abandoned"]
+    assert told["empty_at_ms"] == loaded_ms + 45_000
+    assert told["steps"] == [{"at_ms": loaded_ms + 45_000, "state": "Empty", "member_count": 0}]
+    due = {one["topic"]: one["expires_at_ms"] for one in told["offsets"]}
+    assert due == dict.fromkeys("tu", loaded_ms + 45_000 + 86_400_000)
+    code, out, _ = run(*options)
+    assert (code, "no member ever comes back" in out) == (0, True)
+    alone = json.loads(run("forecast", "nobody", "--segments", folder.parent, "--json")[1])
+    assert alone["if_abandoned"] is None

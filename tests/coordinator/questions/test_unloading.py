@@ -172,7 +172,8 @@ def pending(group_id, producer_id, *partitions):
 def test_what_transactions_hold_goes_with_the_shard(way):
     logs = {0: log(pending("b", 3, 0)), 1: log(commit("a"), pending("a", 9, 0, 2), pending("a", 7, 1))}
     gone = unload(coordinator_of(logs, profile=JAVA, partition_count=2, way=way), 1).pending
-    assert {producer: {key: value.committed_offset for key, value in own.items()} for producer, own in gone.items()} == {
+    values = {producer: {key: each.committed_offset for key, each in own.items()} for producer, own in gone.items()}
+    assert values == {
         7: {("a", "t", 1): 1},
         9: {("a", "t", 0): 0, ("a", "t", 2): 2},
     }

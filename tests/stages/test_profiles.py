@@ -15,8 +15,9 @@ from sexton.stages.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_e
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunRecord
 from sexton.stages.spark import Engine
+from tests.archived import Archive
 from tests.kernels.compare import fold_bytes
-from tests.strategies import BASE_MS, commit, offset_key, offset_value, tombstone
+from tests.strategies import BASE_MS, classic_fields, commit, group_entry, offset_key, offset_value, tombstone
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 V0 = offset_value(1, version=0)
@@ -129,8 +130,8 @@ def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> N
     served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "old", "committed_offsets")}
     assert served == {(there, 7), (both, 80), (homely, 9)}
     assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
-    planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")}
-    assert planned == {(1, there), (1, both), (0, homely)}
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")]
+    assert sorted(planned) == sorted([(1, there), (1, both), (0, homely)])
     assert old.stray_sources == {1: [0]}
 
     new = audit(engine, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
@@ -139,6 +140,56 @@ def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> N
     assert served == {(both, 80), (homely, 9)}
     planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "new", "tombstones")}
     assert planned == {(0, there), (0, both), (0, homely), (1, both)}
+
+
+def misplaced(log_partition: int, partition_count: int) -> list[str]:
+    """Groups that hash to a log partition."""
+    names = (f"g{number}" for number in range(200))
+    return [name for name in names if partition_of(name, partition_count) == log_partition]
+
+
+def emptied(group_id: str) -> tuple[bytes, bytes | None]:
+    """The record of a group that has lost its last member, and had no offset."""
+    return group_entry(2, group_id, classic_fields(generation=3))
+
+
+def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Also where nothing else lies there; and of a group that lies in both, the cache has the copy at home."""
+    alone, both = misplaced(1, 3)[:2]
+    (elsewhere,) = misplaced(2, 3)[:1]
+    logs = {0: batch(emptied(alone), emptied(both), emptied(elsewhere)), 1: batch(emptied(both))}
+    for number, data in logs.items():
+        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 1], [0, 0]]}\n')
+    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_metadata_manager:3.9", topics_file=str(topics))
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
+    assert sorted(planned) == sorted([(1, alone), (1, both)])
+    assert any("hash to log partition 2, which is not here" in text for text in record.warnings)
+
+
+def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: Engine, tmp_path: Path) -> None:
+    """Where no snapshot found anything: a broker leads it all the same."""
+    (lost,) = misplaced(1, 2)[:1]
+    archive = Archive(tmp_path / "archive", partitions=2)
+    archive.snapshot(BASE_MS, {0: batch(commit("x"))})
+    archive.snapshot(BASE_MS + 500_000, {0: batch(emptied(lost), at=1)})
+    replay = ReplayRequest(
+        run_id="test",
+        archive=archive.root,
+        as_of_ms=BASE_MS + 400_000,
+        since_ms=BASE_MS - 60_000,
+        taken_at_ms=BASE_MS * 2,
+        profile="group_metadata_manager:3.9",
+    )
+    record = run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
+    assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
+    assert planned == [(1, lost)]
 
 
 def rows(out: Path, table: str) -> list[dict[str, object]]:

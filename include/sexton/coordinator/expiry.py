@@ -14,12 +14,14 @@ from sexton.coordinator.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.group import Group
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.share import ShareGroup
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
+_NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
 
 
@@ -69,9 +71,8 @@ def verdict(
 def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
     """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
 
-    It walks over groups, so offsets under a removed group are never met; a stray group's are, and their tombstones go
-    to the log partition that they lie in. A group goes when it is empty and its last offset does, at once if it has
-    none, unless a transaction holds any of its offsets.
+    It walks over groups, so offsets under a removed group are never met; a stray group's are. A group goes when it is
+    empty and its last offset does, at once if it has none, unless a transaction holds any of its offsets.
     """
     profile = loaded.profile
     offsets_of: dict[str, dict[OffsetKey, StoredOffset]] = {}
@@ -89,6 +90,35 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
         if is_bare and _is_deleted(group, profile):
             planned += group_tombstones(group)
     return in_plan_order(planned)
+
+
+def sweep_all(
+    loads: Mapping[int, Loaded], *, partition_count: int, retention_ms: int, now_ms: int
+) -> dict[int, list[Tombstone]]:
+    """What the sweep of a broker that leads all of `loads` appends to each log partition at `now_ms`.
+
+    From 4.0 on a group's tombstones go to the log partition that holds it. Before, one cache holds the groups of all of
+    them (Profile.one_cache), and the tombstones go to the log partition that the id hashes to; to none where the broker
+    does not lead that (GroupMetadataManager.cleanupGroupMetadata). Of several copies of a group the cache has the one
+    that was loaded first, in no order that the log tells; taken as first is that of its own log partition, then that of
+    the lowest.
+    """
+    planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}
+    cached_from: dict[str, int] = {}
+    for log_partition, loaded in sorted(loads.items()):
+        for group_id in loaded.groups.by_id:
+            if partition_of(group_id, partition_count) == log_partition:
+                cached_from[group_id] = log_partition
+            cached_from.setdefault(group_id, log_partition)
+    for log_partition, loaded in loads.items():
+        for tombstone in sweep(loaded, retention_ms=retention_ms, now_ms=now_ms):
+            goes_to = log_partition
+            if loaded.profile.one_cache:
+                is_cached = cached_from[tombstone.group_id] == log_partition
+                goes_to = partition_of(tombstone.group_id, partition_count) if is_cached else _NOWHERE
+            if goes_to in planned:
+                planned[goes_to].append(tombstone)
+    return {log_partition: in_plan_order(tombstones) for log_partition, tombstones in planned.items()}
 
 
 def _is_deleted(group: Group, profile: Profile) -> bool:

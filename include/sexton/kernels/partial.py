@@ -22,6 +22,8 @@ from sexton.kernels.table import (
     MAX_COMMIT_MS,
     NONE,
     R_AT,
+    R_GROUP,
+    R_VALUE_SIZE,
     RECORDS,
     SEEN_CONTROL,
     SEEN_LEGACY,
@@ -144,9 +146,15 @@ class PartialFold:
         return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
 
     def group_ids(self, *, limit: int | None) -> list[str]:
-        """Ids of up to `limit` groups that an offset value has made here, in the order they came; None: of all."""
+        """Ids of up to `limit` groups that a value here has made, an offset's or one of the group's own; None: of all.
+
+        In the order in which records first named them.
+        """
         groups = self.state.groups[: self.state.counts[GROUPS]]
-        found = groups[groups[:, LAST_VALUE] != NONE][:limit]
+        records = self.state.records[: self.state.counts[RECORDS]]
+        is_made = groups[:, LAST_VALUE] != NONE
+        is_made[records[records[:, R_VALUE_SIZE] >= 0, R_GROUP]] = True
+        found = groups[is_made][:limit]
         names: list[str] = cols.strings(self.state.key_bytes, found[:, GROUP_AT], found[:, GROUP_LENGTH]).to_pylist()
         return names
 

@@ -8,12 +8,15 @@ unreachable_offsets whose group is there, stray (the coordinator sweeps them whe
 under a removed group are in no group, so no sweep ever meets them.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.loading import GROUP_REMOVED
+from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
 
@@ -140,10 +143,23 @@ def plan(
     return rows.sort_by(order).drop_columns(["rank"])
 
 
-def in_plan_order(rows: pa.Table) -> pa.Table:
-    """Tombstones of classic groups, from several log partitions, in the order of the table `tombstones`."""
+def appended(
+    log_partition: int, swept: Iterable[tuple[pa.Table, pa.ChunkedArray]], *, partition_count: int
+) -> pa.Table:
+    """What the sweep of a broker whose cache holds the groups of all log partitions appends to one of them.
+
+    `swept` are the plan of that log partition and the ids of its groups, then those of the others that hold groups
+    which hash to it, by number. A group's tombstones go where its id hashes to; of several copies of a group the cache
+    has the first of `swept` (`coordinator.expiry.sweep_all`).
+    """
+    found, cached = [], pa.array([], pa.string())
+    for rows, group_ids in swept:
+        homes = [partition_of(group_id, partition_count) for group_id in rows["group_id"].to_pylist()]
+        is_home = pc.equal(pa.array(homes, pa.int64()), log_partition)
+        found.append(rows.filter(pc.and_(is_home, pc.invert(pc.is_in(rows["group_id"], value_set=cached)))))
+        cached = pa.concat_arrays([cached, group_ids.combine_chunks()])
     by_type = [("group_id", "ascending"), ("record_type", "ascending")]  # offsets are of type 0 or 1, groups of type 2
-    return rows.sort_by([*by_type, ("topic", "ascending"), ("partition", "ascending")])
+    return pa.concat_tables(found).sort_by([*by_type, ("topic", "ascending"), ("partition", "ascending")])
 
 
 def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profile) -> pa.Array:

@@ -110,7 +110,7 @@ def write_changes(
     for part in record.log_partitions:
         own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
         after = interval.start.places.get(part)
-        is_told = part not in interval.broken
+        is_told = part in source.places and part not in interval.broken  # one without a place is empty
         segments = segments_between(source.histories[part], source.places[part], after=after) if is_told else []
         work.append(
             _ChangesWork(

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
-from sexton.kernels.sweep import in_plan_order, plan
+from sexton.kernels.sweep import appended, plan
 from sexton.kill_points import reach
 from sexton.stages.find_expired import read_held
 from sexton.stages.forecast import TABLE as FORECAST
@@ -93,13 +92,16 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
 def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
     """What a sweep appends to one log partition: tombstones of the groups that it holds.
 
-    Where one cache serves stray groups, theirs go to the log partition that the group hashes to.
+    Where one cache holds the groups of all log partitions (Profile.one_cache), those of the groups that hash to it.
     """
-    strays = record.stray_sources.get(log_partition, [])
-    swept = [_plan_of(folder, record, part) for part in (log_partition, *strays)]
-    if profile_of(record.profile).one_cache and record.stray_sources and record.partition_count is not None:
-        swept = [_at_home(rows, log_partition, record.partition_count) for rows in swept]
-    return pa.concat_tables(swept) if len(swept) == 1 else in_plan_order(pa.concat_tables(swept))
+    if not (profile_of(record.profile).one_cache and record.stray_sources and record.partition_count is not None):
+        return _plan_of(folder, record, log_partition)
+    holders = (log_partition, *sorted(record.stray_sources.get(log_partition, [])))
+    swept = (
+        (_plan_of(folder, record, part), folder.read_table("groups", part, ["group_id"])["group_id"])
+        for part in holders
+    )
+    return appended(log_partition, swept, partition_count=record.partition_count)
 
 
 def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
@@ -116,12 +118,6 @@ def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Tab
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)
     return rows.slice(0, 0) if log_partition in record.blocked else rows
-
-
-def _at_home(rows: pa.Table, log_partition: int, partition_count: int) -> pa.Table:
-    """Those of groups that hash to the log partition."""
-    homes = [partition_of(group_id, partition_count) for group_id in rows["group_id"].to_pylist()]
-    return rows.filter(pc.equal(pa.array(homes, pa.int64()), log_partition))
 
 
 def _planned(folder: RunFolder, record: RunRecord) -> Iterator[tuple[int, bytes, str]]:

@@ -8,10 +8,12 @@ archive goes on from the nearest published checkpoint where it can, and gives th
 import shutil
 import time
 from collections import Counter
+from collections.abc import Collection
 
 import pyarrow as pa
 
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.state import finish
@@ -28,6 +30,7 @@ from sexton.stages.replay_record import (
     blocked,
     describe,
     findings_of,
+    homeless,
     oversized,
     require_coverage,
 )
@@ -88,6 +91,10 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         lambda part: _finish(folder, record, part, mean_bytes, folds.get(part)),
         work_bytes=fold_bytes,
     )
+    sources = sources_of((part.log_partition, part.homes) for part in finished)
+    if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
+        record, empty = _with_empty(folder, record, set(sources) - set(record.log_partitions))
+        finished += empty
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
@@ -100,11 +107,12 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         update={
             "counts": dict(counts),
             "changes_since_ms": interval.since_ms if interval else None,
-            "stray_sources": sources_of((part.log_partition, part.homes) for part in finished),
+            "stray_sources": sources,
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
                 *record.warnings,
                 *findings_of(finished),
+                *homeless(finished, record.log_partitions),
                 *oversized(merged, source, choice.profile),
                 *untold,
             ],
@@ -172,6 +180,20 @@ def _interval(
         settle_ms=request.settle_ms,
         is_full=request.is_full,
     )
+
+
+def _with_empty(
+    folder: RunFolder, record: RunRecord, log_partitions: Collection[int]
+) -> tuple[RunRecord, list[Finished]]:
+    """The record with more log partitions, which hold nothing, and what their tables tell."""
+    nothing = PartialFold.empty(profile=profile_of(record.profile), is_prefix=True)
+    record = record.model_copy(
+        update={
+            "log_partitions": sorted({*record.log_partitions, *log_partitions}),
+            "cuts": {**record.cuts, **dict.fromkeys(log_partitions, 0)},
+        }
+    )
+    return record, [_finish(folder, record, part, 0, nothing) for part in sorted(log_partitions)]
 
 
 def _finish(

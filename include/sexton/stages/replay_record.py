@@ -1,6 +1,6 @@
 """What is asked of a replay, and what it says of itself: its record, its coverage, and what readers should know."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -201,6 +201,17 @@ def findings_of(finished: Iterable[Finished]) -> list[str]:
         if part.stray_groups:
             found.append(f"log partition {part.log_partition}: {part.stray_groups} stray groups")
     return found
+
+
+def homeless(finished: Iterable[Finished], log_partitions: Collection[int]) -> list[str]:
+    """What is not planned because the log partition that the tombstones would go to is not here."""
+    return [
+        f"log partition {part.log_partition} holds groups that hash to log partition {home}, which is not here: their "
+        "tombstones would go there, so a broker that does not lead it writes none, and none are planned"
+        for part in finished
+        for home in part.homes
+        if home not in log_partitions
+    ]
 
 
 def _text(instant_ms: int | None) -> str:

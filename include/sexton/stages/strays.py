@@ -9,7 +9,10 @@ from sexton.stages.run import RunFolder, RunRecord
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
-    """The stray groups of a fold that may be served, with the log partition that each hashes to."""
+    """The groups of a fold that hash to another log partition and may be served, with that log partition.
+
+    Also those without an offset: their tombstones go there as well.
+    """
     if partition_count is None or not fold.profile.one_cache:
         return {}
     homes = {group_id: partition_of(group_id, partition_count) for group_id in fold.group_ids(limit=None)}

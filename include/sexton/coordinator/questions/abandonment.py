@@ -143,9 +143,7 @@ def _due_ms(
 ) -> int | None:
     if is_pending and profile.pending_blocks_expiry:
         return None
-    judged = verdict(
-        offset, topic, left, is_pending=False, retention_ms=retention_ms, now_ms=empty_ms, profile=profile
-    )
+    judged = verdict(offset, topic, left, is_pending=False, retention_ms=retention_ms, now_ms=empty_ms, profile=profile)
     if judged.decision == "keep":
         return judged.expires_at_ms
     is_own = profile.expiry is Expiry.OWN_STAMP or judged.expires_at_ms is None

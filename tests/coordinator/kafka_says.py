@@ -43,7 +43,8 @@ class Case:
 
     def coordinator(self, way: str) -> Coordinator:
         """The broker that loaded it; `way` is "plain" (the plain rules) or "tables" (the kernels)."""
-        return coordinator_of(self.segments, profile=self.profile, partition_count=self.partition_count, way=way)
+        segments = self.segments or dict.fromkeys(range(self.partition_count), b"")
+        return coordinator_of(segments, profile=self.profile, partition_count=self.partition_count, way=way)
 
     def committed(self, way: str) -> set[str]:
         """`topic-partition` of the group's rows of committed_offsets."""

@@ -139,7 +139,7 @@ def describe(
     if members + state + offsets > 1:
         raise UsageError("one of --offsets, --members and --state", place="describe")
 
-    from sexton.coordinator.questions.listing import describe_group, list_groups
+    from sexton.coordinator.questions.listing import describe_groups, list_groups
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     with working("Reading the log", is_quiet=json):
@@ -148,7 +148,7 @@ def describe(
             desk.check_read()
         else:
             desk.check_coverage(wanted)
-    described = [describe_group(desk.coordinator, group_id) for group_id in dict.fromkeys(wanted)]
+    described = describe_groups(desk.coordinator, dict.fromkeys(wanted))
     if json:
         tell_json(desk, "DescribeGroups", {"groups": [_fields(desk, group) for group in described]})
         return exit_code(desk)
@@ -202,6 +202,11 @@ def _tell_state(described: "DescribedGroup", *, is_quiet: bool) -> None:
             tell_aside(f"Consumer group '{name}' does not exist.")
         else:
             tell_line(f"{name}: {described.error.name} ({described.error.value})")
+            if described.failed_by is not None:
+                tell_aside(
+                    f"The coordinator throws on group '{short(described.failed_by)}', which is Stable without a "
+                    "protocol: neither it nor what is asked for together with it can be described."
+                )
     elif is_quiet:
         return
     elif described.state == "Empty":

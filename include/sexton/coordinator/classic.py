@@ -46,6 +46,8 @@ class ClassicGroup(Group):
         self.leader: str | None = None
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance; of a member that comes twice the first instance stays, as in Kafka."""
         self._subscribed_topics: frozenset[str] | None = None
 
     @classmethod
@@ -73,20 +75,20 @@ class ClassicGroup(Group):
     def become_empty(self, *, protocol_type: str | None, since_ms: int) -> None:
         """The last member has gone: no members, no protocol, Empty since then (initNextGeneration)."""
         self._protocol_type = protocol_type
-        self.protocol, self.leader, self.members = None, None, {}
+        self.protocol, self.leader, self.members, self.static_members = None, None, {}, {}
         self.current_state_timestamp_ms = since_ms
         self._subscribed_topics = self._join_subscriptions()
 
     def _add_members(self, members: Collection[Fields]) -> None:
-        instances = set()
         for added, member in enumerate(members):
             instance = member["group_instance_id"]
-            if instance is not None and instance in instances and not self._profile.instances_may_repeat:
-                raise TransitionError(
-                    f"Static member with groupInstanceId={instance} cannot be added to group {self.group_id} since it "
-                    "is already a member."
-                )
-            instances.add(instance)
+            if instance is not None:
+                if instance in self.static_members and not self._profile.instances_may_repeat:
+                    raise TransitionError(
+                        f"Static member with groupInstanceId={instance} cannot be added to group {self.group_id} since "
+                        "it is already a member."
+                    )
+                self.static_members[instance] = member["member_id"]
             is_double = added != len(self.members)
             if is_double and not self._profile.members_may_repeat:  # more votes for the protocol than members
                 raise TransitionError("None of the member's protocols can be supported.")
@@ -189,9 +191,16 @@ class ClassicGroup(Group):
                 "assignment_epochs": None,
                 "member_metadata": member.subscription,
                 "member_assignment": member.assignment,
+                "static_instance_ids": self._instances_of(member),
             }
             for _, member in sorted(self.members.items())
         ]
+
+    def _instances_of(self, member: ClassicMember) -> list[str] | None:
+        """The instances that stand for the member; None where that is its own, or none."""
+        held = sorted(instance for instance, holder in self.static_members.items() if holder == member.member_id)
+        own = [] if member.group_instance_id is None else [member.group_instance_id]
+        return None if held == own else held
 
 
 def _read_assignment(data: bytes) -> list[str] | None:

@@ -1,7 +1,8 @@
 """Consumer groups of the protocol of KIP-848: types 3 to 8 and 16 (Kafka 4.3: ConsumerGroup, ConsumerGroupMember)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from sexton.coordinator.group import (
     LEAVE_EPOCH,
@@ -105,6 +106,14 @@ class ConsumerGroup(ModernGroup):
                 subscribed_topics=frozenset(value["subscribed_topic_names"]),
             )
         )
+
+    def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
+        """Also what the member has yet to give up, from 4.3 on (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
+        if not self.profile.describes_revoking:
+            return member.assigned
+        topic_ids = {*member.assigned, *member.revoking}
+        nothing = frozenset[int]()
+        return {one: member.assigned.get(one, nothing) | member.revoking.get(one, nothing) for one in topic_ids}
 
     def _assign(self, member_id: str, value: Fields) -> None:
         if 8 in self.profile.refuses_repeats:

@@ -273,6 +273,10 @@ class ModernGroup(Group):
     def to_member_rows(self) -> list[dict[str, Any]]:
         return [self._member_row(member) for _, member in sorted(self.members.items())]
 
+    def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
+        """What a member has when it is described, by owner: topic id, or subtopology."""
+        return member.assigned
+
     def _member_row(self, member: Member) -> dict[str, Any]:
         topics, epochs = member.subscribed_topics, member.assignment_epochs
         return {
@@ -286,12 +290,13 @@ class ModernGroup(Group):
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "member_epoch": member.member_epoch,
             "subscribed_topics": None if topics is None else sorted(topics),
-            "assignment": assignment_text(member.assigned),
+            "assignment": assignment_text(self.described_assignment(member)),
             "assignment_epochs": None
             if epochs is None
             else [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in sorted(epochs.items())],
             "member_metadata": None,
             "member_assignment": None,
+            "static_instance_ids": None,
         }
 
 

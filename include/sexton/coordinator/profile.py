@@ -134,6 +134,9 @@ class Profile:
     """That of a streams group until a record tells it; None where the log never tells, so that the group is not ready
     and subscribed to nothing before its next heartbeat (4.1)."""
 
+    describes_revoking: bool = True
+    """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
+
     # expiry
     expiry: Expiry = Expiry.UNSUBSCRIBED
     pending_blocks_expiry: bool = True

@@ -95,6 +95,7 @@ _MEMBER_SCHEMA = pa.schema(
         ("assignment_epochs", cols.TEXT_LIST),
         ("member_metadata", pa.binary()),
         ("member_assignment", pa.binary()),
+        ("static_instance_ids", cols.TEXT_LIST),
         ("log_partition", pa.int32()),
     ]
 )

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -227,8 +228,16 @@ def _finish(
         load_outcome=profile["load_outcome"],
         unknown_types=profile["unknown_types"],
         stray_groups=profile["stray_groups"] or 0,
+        undescribable=_undescribable(state["groups"]),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
     )
+
+
+def _undescribable(groups: pa.Table) -> list[str]:
+    """Groups that no coordinator can describe (`coordinator.questions.listing.cannot_be_described`)."""
+    is_stable = pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Stable"))
+    found: list[str] = groups.filter(pc.and_(is_stable, pc.is_null(groups["protocol"])))["group_id"].to_pylist()
+    return found
 
 
 def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Table:

@@ -57,6 +57,8 @@ class Finished:
     stray_groups: int
     homes: list[int]
     """Log partitions that groups served from this one hash to."""
+    undescribable: list[str]
+    """Groups that the coordinator throws on when it is to describe them."""
 
 
 def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[Merged]) -> RunRecord:
@@ -200,6 +202,13 @@ def findings_of(finished: Iterable[Finished]) -> list[str]:
             found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
         if part.stray_groups:
             found.append(f"log partition {part.log_partition}: {part.stray_groups} stray groups")
+        if part.undescribable:
+            first, *more = part.undescribable
+            found.append(
+                f"log partition {part.log_partition}: group {first}{f' and {len(more)} more' if more else ''} Stable "
+                "without a protocol: a coordinator throws when it is to describe such a group, and answers "
+                "UNKNOWN_SERVER_ERROR for it and what is asked for together with it; describe others one by one"
+            )
     return found
 
 

@@ -30,6 +30,7 @@ GROUP_STATES = (
 REASON_CODES = (
     "bad_crc",
     "torn_segment",
+    "unread_record",
     "malformed_batch",
     "bad_codec",
     "inflated_too_large",
@@ -140,7 +141,8 @@ MEMBERS = Table(
         Column(
             name="assignment",
             type=TEXTS,
-            doc="`<topic, topic id or subtopology>-<partition>` each; NULL when unreadable",
+            doc="`<topic, topic id or subtopology>-<partition>` each, as a broker describes it: from 4.3 on what a "
+            "member of a consumer group has yet to give up, too; NULL when unreadable",
             nullable=True,
         ),
         Column(
@@ -160,6 +162,13 @@ MEMBERS = Table(
             name="member_assignment",
             type=pa.binary(),
             doc="of classic groups, the bytes of its assignment as the leader sent them",
+            nullable=True,
+        ),
+        Column(
+            name="static_instance_ids",
+            type=TEXTS,
+            doc="of classic groups, the instances that the coordinator maps to the member; NULL where that is its "
+            "group_instance_id: another only where a group value names a member or an instance twice",
             nullable=True,
         ),
         LOG_PARTITION,

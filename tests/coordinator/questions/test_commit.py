@@ -74,7 +74,25 @@ CASES = [
         "nothing, in a transaction",
         [],
         {"generation": 1, "member_id": "m", "is_transactional": True, "api_version": 6},
-        {NEWEST: 22, "group_coordinator:4.4": 69, "group_metadata_manager:2.8": 0},
+        {
+            NEWEST: 22,
+            "group_coordinator:4.4": 69,
+            "group_metadata_manager:3.9": 25,
+            "group_metadata_manager:2.8": 25,
+            "group_metadata_manager:2.4": 0,
+        },
+    ),
+    (
+        "nothing, a generation in a transaction",
+        [],
+        {"generation": 1, "is_transactional": True},
+        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 22, "group_metadata_manager:2.4": 0},
+    ),
+    (
+        "nothing, generation 0 in a transaction",
+        [],
+        {"generation": 0, "is_transactional": True},
+        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 0},
     ),
     ("no group id", [], {"group_id": ""}, {NEWEST: 0, "group_metadata_manager:2.8": 0}),
     (

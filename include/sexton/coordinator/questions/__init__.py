@@ -4,7 +4,7 @@ Each question is a function, named for the broker operation that it follows:
 
     fetch.fetch                  OffsetFetch
     listing.list_groups          ListGroups
-    listing.describe_group       DescribeGroups, ConsumerGroupDescribe and their kin
+    listing.describe_groups      DescribeGroups, ConsumerGroupDescribe and their kin
     ownership.find_coordinator   FindCoordinator
     commit.validate_commit       OffsetCommit and TxnOffsetCommit, up to where they would append
     append_errors.answered       what a client is told of an append that failed

@@ -175,7 +175,7 @@ def _member_error(commit: Commit, members: tuple[HeldMember, ...]) -> Error:
 
 
 def _holder_of(group_instance_id: str, members: tuple[HeldMember, ...]) -> str | None:
-    return next((member.member_id for member in members if member.group_instance_id == group_instance_id), None)
+    return next((member.member_id for member in members if member.holds(group_instance_id)), None)
 
 
 def _modern_error(
@@ -198,10 +198,12 @@ def _modern_error(
     if not commit.is_transactional and not is_classic and commit.api_version < _NEW_TYPES_API:
         return Error.UNSUPPORTED_VERSION
     epoch = member.member_epoch
+    if epoch is None:  # a streams member without an assignment: the comparison throws
+        return Error.UNKNOWN_SERVER_ERROR
     if commit.generation == epoch:
         return Error.NONE
     may_be_older = group.group_type == "Consumer" and is_since(profile, _ASSIGNMENT_EPOCHS)
-    if may_be_older and epoch is not None and commit.generation < epoch:
+    if may_be_older and commit.generation < epoch:
         since = [_assigned_since(member, item) for item in asked]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
             return Error.NONE
@@ -221,7 +223,9 @@ def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup 
     if profile.name == offset_manager.NAME and not profile.reads(2):
         return Error.NONE
     if group is None:
-        return Error.NONE if commit.generation < 0 or commit.is_transactional else Error.ILLEGAL_GENERATION
+        if not commit.is_transactional:
+            return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
+        group = _new_group(commit.group_id)  # made first, then the commit is validated against it
     if is_since(profile, _ONE_VALIDATION):
         return _classic_error(commit, held, group)
     members = held.members(group.group_id)
@@ -234,6 +238,22 @@ def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup 
     if not any(member.member_id == commit.member_id for member in members):
         return Error.UNKNOWN_MEMBER_ID
     return Error.NONE if commit.generation == group.generation else Error.ILLEGAL_GENERATION
+
+
+def _new_group(group_id: str) -> HeldGroup:
+    """A group that a commit has just made: Empty, of generation 0."""
+    return HeldGroup(
+        group_id=group_id,
+        group_type="Classic",
+        state="Empty",
+        protocol_type=None,
+        protocol=None,
+        generation=0,
+        leader=None,
+        current_state_timestamp_ms=None,
+        member_count=0,
+        log_offset=None,
+    )
 
 
 def _transaction_error(profile: Profile, commit: Commit, members: tuple[HeldMember, ...], group: HeldGroup) -> Error:

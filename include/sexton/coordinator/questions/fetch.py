@@ -119,13 +119,20 @@ def _answer(asked: AskedPartition, stored: StoredOffset | None, unstable: frozen
 
 
 def _member_error(held: Held, group_id: str, member_id: str | None, member_epoch: int) -> Error:
-    """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch."""
+    """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
+
+    Both throw on a null member id that brings an epoch, and on a streams member that has no epoch yet.
+    """
     group = held.group(group_id)
     if group is None or group.group_type not in ("Consumer", "Streams") or (member_id is None and member_epoch < 0):
         return Error.NONE
+    if member_id is None:
+        return Error.UNKNOWN_SERVER_ERROR
     member = next((member for member in held.members(group_id) if member.member_id == member_id), None)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
+    if member.member_epoch is None:
+        return Error.UNKNOWN_SERVER_ERROR
     return Error.NONE if member.member_epoch == member_epoch else stale_error(member)
 
 

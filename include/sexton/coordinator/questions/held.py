@@ -57,11 +57,14 @@ class HeldMember:
     """The subscription of a member of a classic group, as it sent it; None for other types."""
     member_assignment: bytes | None = None
     """The assignment of a member of a classic group, as its leader sent it; None for other types."""
+    static_instance_ids: tuple[str, ...] | None = None
+    """The instances that the coordinator maps to the member, where that is not its own alone."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "HeldMember":
         """Of a row of the table `members`, or of `Group.to_member_rows`."""
         assignment = row["assignment"]
+        instances = row.get("static_instance_ids")  # runs of older releases have no such column
         epochs = (text.rpartition("@") for text in row["assignment_epochs"] or ())
         return cls(
             member_id=row["member_id"],
@@ -75,7 +78,14 @@ class HeldMember:
             rebalance_timeout_ms=row["rebalance_timeout_ms"],
             member_metadata=row["member_metadata"],
             member_assignment=row["member_assignment"],
+            static_instance_ids=None if instances is None else tuple(instances),
         )
+
+    def holds(self, group_instance_id: str) -> bool:
+        """Whether the coordinator takes it for the static member of that instance."""
+        if self.static_instance_ids is None:
+            return self.group_instance_id == group_instance_id
+        return group_instance_id in self.static_instance_ids
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:

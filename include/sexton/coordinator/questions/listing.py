@@ -4,7 +4,7 @@ Follows GroupCoordinatorService.listGroups, GroupMetadataManager.describeGroups 
 GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sexton.coordinator import group_coordinator
@@ -34,13 +34,17 @@ class ListAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """The answer for one group; `group` is None where it is not there or not served, and `state` then DEAD or ""."""
+    """The answer for one group; `group` is None where it is not there or not served, and `state` then DEAD or "".
+
+    `failed_by` is the group that the coordinator throws on, where that makes its answer UNKNOWN_SERVER_ERROR.
+    """
 
     group_id: str
     error: Error
     state: str
     group: HeldGroup | None = None
     members: tuple[HeldMember, ...] = ()
+    failed_by: str | None = None
 
 
 def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
@@ -67,22 +71,65 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
     )
 
 
+def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[DescribedGroup]:
+    """Describe groups of any type in one request of each type, in the order given.
+
+    A coordinator throws on a classic group that cannot be described (see `cannot_be_described`). All classic groups and
+    all unknown ones that are asked for with it are then answered UNKNOWN_SERVER_ERROR: those of its log partition, and
+    up to 3.9 those of the whole broker.
+    """
+    described = [_described(coordinator, group_id) for group_id in group_ids]
+    is_java = coordinator.profile.name == group_coordinator.NAME
+
+    def place(group_id: str) -> int | None:
+        return coordinator.log_partition_of(group_id) if is_java else None
+
+    failed = {
+        place(answer.group_id): answer.group_id
+        for answer in reversed(described)
+        if answer.group is not None and cannot_be_described(answer.group)
+    }
+    return [_failed(answer, failed.get(place(answer.group_id))) for answer in described]
+
+
 def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     """Describe one group of any type, as the request that is made for its type does.
 
     A group that is not there is GROUP_ID_NOT_FOUND to a 4.x coordinator, and to older ones no error but Dead.
     """
+    (answer,) = describe_groups(coordinator, [group_id])
+    return answer
+
+
+def cannot_be_described(group: HeldGroup) -> bool:
+    """Whether coordinators throw "Invalid null group protocol for stable group" when they describe it."""
+    return group.group_type == "Classic" and group.state == "Stable" and group.protocol is None
+
+
+def listed_group(coordinator: Coordinator, group_id: str) -> HeldGroup | None:
+    """The group as ListGroups has it, None where it is not listed; ask only where the broker serves it."""
+    group = coordinator.held_of(group_id).group(group_id)
+    return group if group is not None and _is_listed(coordinator, group) else None
+
+
+def _failed(answer: DescribedGroup, failed_by: str | None) -> DescribedGroup:
+    """The answer where the coordinator throws on the group `failed_by`; groups of the new types have requests of their
+    own."""
+    if failed_by is None or (answer.group is not None and answer.group.group_type != "Classic"):
+        return answer
+    return DescribedGroup(group_id=answer.group_id, error=Error.UNKNOWN_SERVER_ERROR, state="", failed_by=failed_by)
+
+
+def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     error = coordinator.error_of(group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id=group_id, error=error, state="")
-    held = coordinator.held_of(group_id)
-    group = held.group(group_id)
-    if group is None or not _is_listed(coordinator, group):
+    group = listed_group(coordinator, group_id)
+    if group is None:
         is_told = coordinator.profile.name == group_coordinator.NAME  # DescribeGroups v6, of 4.0
         return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_told else Error.NONE, state=DEAD)
-    return DescribedGroup(
-        group_id=group_id, error=Error.NONE, state=group.state, group=group, members=held.members(group_id)
-    )
+    members = coordinator.held_of(group_id).members(group_id)
+    return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)
 
 
 def _is_listed(coordinator: Coordinator, group: HeldGroup) -> bool:

@@ -15,7 +15,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.fetch import fetch
-from sexton.coordinator.questions.listing import describe_group
+from sexton.coordinator.questions.listing import listed_group
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.facts import committed_offsets, list_groups
 from sexton.kafka.rights import seen_topics
@@ -98,7 +98,7 @@ def by_log(coordinator: Coordinator, group_id: str) -> Answer | None:
     told = fetch(coordinator, group_id)
     if told.error is not Error.NONE:
         return None
-    group = describe_group(coordinator, group_id).group
+    group = listed_group(coordinator, group_id)
     return Answer(
         kind=None if group is None else (group.group_type.lower(), group.state, group.protocol_type or ""),
         offsets={

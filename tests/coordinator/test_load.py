@@ -1,7 +1,11 @@
 """The loader around the rules: counting, cutting, and going on after what cannot be read."""
 
 from sexton.coordinator.loading import FUTURE_MS, load
+from sexton.coordinator.profiles import profile_of
+from sexton.log.batch import encode_batch
+from sexton.log.crc import as_u8, crc32c
 from tests.coordinator.golden import CAP_BYTES
+from tests.kernels.compare import assert_equal, fold_bytes
 from tests.strategies import (
     ABORT,
     BASE_MS,
@@ -15,6 +19,9 @@ from tests.strategies import (
     offset_key,
     tombstone,
 )
+
+TRANSACTION = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
+MARKER = (COMMIT.to_bytes(4), bytes(6))
 
 
 def _load(history, **options):
@@ -119,3 +126,30 @@ def test_the_batch_at_as_of_is_not_read():
     assert _load(history, as_of_ms=BASE_MS + 1).cut == 6
     assert _load(history, as_of_ms=BASE_MS + 2).cut == 7
     assert _load(history, as_of_ms=BASE_MS).cut == 0
+
+
+def test_what_lies_behind_the_first_record_of_a_control_batch_is_not_read_up_to_3_9():
+    """Its only marker ends the transaction; the length of the second record leads out of the batch."""
+    open_transaction = encode_batch([commit("a", 1)], base_offset=0, timestamp_ms=BASE_MS, **TRANSACTION)
+    good = encode_batch([MARKER, MARKER], base_offset=1, timestamp_ms=BASE_MS, control=True, **TRANSACTION)
+    size = (len(good) - 61) // 2
+    damaged = bytearray(good)
+    damaged[-size] = 0x7E
+    for name, fails in (("metadata_manager:3.9", False), ("metadata_manager:2.0.1", False), ("coordinator", True)):
+        profile = profile_of(f"group_{name}")
+        log = open_transaction + _with_crc(bytes(damaged))
+        loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)
+        assert (loaded.load_would_fail, len(loaded.undecodable), len(loaded.offsets)) == (fails, 1, 1)
+        assert_equal(fold_bytes(log, profile=profile), loaded)
+
+
+def test_bytes_behind_the_only_marker_of_a_control_batch_fail_every_load():
+    marker = encode_batch([MARKER], base_offset=0, timestamp_ms=BASE_MS, control=True, **TRANSACTION)
+    longer = marker[:8] + (int.from_bytes(marker[8:12]) + 1).to_bytes(4) + marker[12:] + b"\0"
+    for release in ("group_metadata_manager:3.9", "group_coordinator"):
+        loaded = load([_with_crc(longer)], cap_bytes=CAP_BYTES, profile=profile_of(release))
+        assert loaded.load_would_fail
+
+
+def _with_crc(batch):
+    return batch[:17] + crc32c(as_u8(batch[21:])).to_bytes(4) + batch[21:]

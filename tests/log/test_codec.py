@@ -180,3 +180,31 @@ def test_bombs_are_refused_within_the_cap() -> None:
 def test_gzip_is_the_same_bytes_every_time() -> None:
     assert deflate(GZIP, b"x") == deflate(GZIP, b"x")
     assert zlib.decompress(deflate(GZIP, b"x"), wbits=31) == b"x"
+
+
+def gzip_with(flags: int, *, header_crc: int | None = None) -> bytes:
+    """A gzip member with these flags in its header and what they call for."""
+    member = deflate(GZIP, b"plain" * 100)
+    header = member[:3] + bytes([flags]) + member[4:10]
+    header += b"\x03\x00abc" if flags & 4 else b""
+    header += b"name\0" if flags & 8 else b""
+    header += b"comment\0" if flags & 16 else b""
+    if flags & 2:
+        header += (zlib.crc32(header) & 0xFFFF if header_crc is None else header_crc).to_bytes(2, "little")
+    return header + member[10:]
+
+
+@pytest.mark.parametrize("flags", [0, 0x02, 0x1E, 0x20, 0x40, 0x80, 0xE0, 0xE2, 0xFF])
+def test_reserved_flags_of_gzip_are_passed_over_as_java_does(flags: int) -> None:
+    assert inflate(GZIP, gzip_with(flags), magic=2, cap_bytes=CAP_BYTES) == b"plain" * 100
+
+
+@pytest.mark.parametrize("flags", [0x02, 0xE2])
+def test_a_gzip_header_has_to_match_its_checksum(flags: int) -> None:
+    with pytest.raises(BadCodec):
+        inflate(GZIP, gzip_with(flags, header_crc=0), magic=2, cap_bytes=CAP_BYTES)
+
+
+def test_a_gzip_header_with_reserved_flags_that_never_ends() -> None:
+    with pytest.raises(BadCodec):
+        inflate(GZIP, gzip_with(0x88)[:10] + b"abc", magic=2, cap_bytes=CAP_BYTES)

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError
+from sexton.log import codec
 from sexton.log.batch import BadRecord, Batch, Damage, Record
 from sexton.records import MalformedRecord, decode_key, decode_value
 
 OFFSET_TYPES = frozenset({0, 1})
-BAD_CRC, TORN_SEGMENT = "bad_crc", "torn_segment"
+BAD_CRC, TORN_SEGMENT, UNREAD_RECORD = "bad_crc", "torn_segment", "unread_record"
 UNKNOWN_TYPE = "unknown_record_type"
 _GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
 
@@ -51,8 +52,9 @@ class Undecodable:
 
     @property
     def fails_load(self) -> bool:
-        """Whether a coordinator would fail its load here: it checks no CRC, and goes on with the next segment."""
-        return self.reason not in (BAD_CRC, TORN_SEGMENT)
+        """Whether a coordinator would fail its load here: it checks no CRC, goes on with the next segment, and up to
+        3.9 reads the first record of a control batch alone."""
+        return self.reason not in (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD)
 
     @property
     def is_offset_value(self) -> bool:
@@ -131,13 +133,23 @@ def undecodable(
     )
 
 
-def bad_record(record: BadRecord, *, base_offset: int) -> Undecodable:
+def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
+    """Whether a coordinator never comes to the record of that index in `batch`.
+
+    Up to 3.9 it takes the first of a control batch. One that is compressed is inflated and parsed as a whole before
+    (DefaultRecordBatch.iterator), and bytes behind the only record of a batch are looked for with it.
+    """
+    takes_first = batch.is_control and profile.waits is Waits.FOR_TRANSACTION
+    return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
+
+
+def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) -> Undecodable:
     """The row for bytes in a batch that are no record."""
     return Undecodable(
         base_offset=base_offset,
         log_offset=record.log_offset,
         record_type=None,
-        reason=record.reason,
+        reason=UNREAD_RECORD if is_unread else record.reason,
         detail=record.detail,
         key=None,
         value=record.raw or None,

@@ -218,7 +218,8 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
         if stops_at_failure and loaded.failures:
             return
         if isinstance(record, BadRecord):
-            _note(loaded, decoding.bad_record(record, base_offset=batch.base_offset))
+            is_unread = decoding.is_unread(batch, index, loaded.profile)
+            _note(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
             continue
         counters["records"] += 1
         if batch.is_control:

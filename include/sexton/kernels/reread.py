@@ -91,7 +91,9 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> It
         place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
         after = found.reached = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
-            found.undecodable.append((place, decoding.bad_record(record, base_offset=batch.base_offset)))
+            is_unread = decoding.is_unread(batch, index, profile)
+            row = decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread)
+            found.undecodable.append((place, row))
         elif folded > 0:
             folded -= 1
         elif batch.is_control:

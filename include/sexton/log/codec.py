@@ -25,6 +25,8 @@ _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of up to 64 KB,
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_RAW_BLOCK = 1 << 31
 _GZIP_WBITS = 31
+_GZIP_HEADER_BYTES, _GZIP_FLAGS_AT = 10, 3
+_GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT, _GZIP_RESERVED = 2, 4, 8, 16, 0xE0
 _FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 8
 _SMALL_WINDOW_BYTES = 4 * 1024 * 1024
@@ -57,13 +59,37 @@ def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int)
         raise BadCodec(f"codec {codec} in format v{magic}")
     if codec == SNAPPY:
         return _inflate_snappy(memoryview(data), cap_bytes)
-    if codec == GZIP and (member := _inflate_small_member(data, cap_bytes)) is not None:
-        return member
+    if codec == GZIP:
+        data = _without_reserved_flags(data)
+        if (member := _inflate_small_member(data, cap_bytes)) is not None:
+            return member
     if codec == LZ4 and magic < 2:
         data = _with_lz4_header_checksum(bytes(data))
     if codec == ZSTD and largest_window_bytes(data) > _SMALL_WINDOW_BYTES:
         cap_bytes //= 2  # the decoder's window fills up as the output does: together they stay within the cap
     return _inflate_growing(codec, data, cap_bytes)
+
+
+def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
+    """Gzip whose reserved header flags are set, with a plain header instead.
+
+    Java passes them over (java.util.zip.GZIPInputStream.readHeader), the libraries here refuse them. As there, a header
+    with a checksum has to match it. What else is wrong with a header is left for the libraries to refuse.
+    """
+    if len(data) < _GZIP_HEADER_BYTES or not data[_GZIP_FLAGS_AT] & _GZIP_RESERVED:
+        return data
+    whole, flags, at = bytes(data), data[_GZIP_FLAGS_AT], _GZIP_HEADER_BYTES
+    if flags & _GZIP_EXTRA:
+        at += 2 + int.from_bytes(whole[at : at + 2], "little")
+    for flag in (_GZIP_NAME, _GZIP_COMMENT):
+        if flags & flag:
+            end = whole.find(0, at)
+            at = len(whole) if end < 0 else end + 1
+    if flags & _GZIP_HEADER_CRC:
+        if int.from_bytes(whole[at : at + 2], "little") != zlib.crc32(whole[:at]) & 0xFFFF:
+            raise BadCodec("gzip: Corrupt GZIP header")
+        at += 2
+    return whole[:_GZIP_FLAGS_AT] + b"\0" + whole[_GZIP_FLAGS_AT + 1 : _GZIP_HEADER_BYTES] + whole[at:]
 
 
 def _inflate_small_member(data: bytes | memoryview, cap_bytes: int) -> bytes | None:

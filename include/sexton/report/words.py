@@ -31,6 +31,7 @@ CAUSES: Mapping[str, str] = {
 
 UNDECODABLE_REASONS: Mapping[str, str] = {
     "torn_segment": "the segment ends within a batch and another one follows: it was cut",
+    "unread_record": "it lies behind the first record of a control batch, which coordinators up to 3.9 do not read",
     "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
     "malformed_batch": "bytes that are no record batch",
     "bad_codec": "the batch could not be decompressed",

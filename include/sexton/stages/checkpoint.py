@@ -33,7 +33,7 @@ from sexton.stages.source import LogSource, filesystem
 
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
-RULES_OF_FOLDS = 2
+RULES_OF_FOLDS = 3
 """To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
 _MOST_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")

@@ -135,7 +135,7 @@ def test_what_lies_behind_the_first_record_of_a_control_batch_is_not_read_up_to_
     size = (len(good) - 61) // 2
     damaged = bytearray(good)
     damaged[-size] = 0x7E
-    for name, fails in (("metadata_manager:3.9", False), ("metadata_manager:2.0.1", False), ("coordinator", True)):
+    for name, fails in (("metadata_manager:3.9", False), ("metadata_manager:2.1", False), ("coordinator", True)):
         profile = profile_of(f"group_{name}")
         log = open_transaction + _with_crc(bytes(damaged))
         loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)

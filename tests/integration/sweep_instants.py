@@ -1,0 +1,211 @@
+"""Records when the sweeps of a real broker take offsets that fall due in every millisecond.
+
+    python -m tests.integration.sweep_instants RELEASE JARS WORK OUT [seconds to start] [seconds to sweep]
+
+JARS is a folder with the jars of org.apache.kafka:kafka_2.13 of that release and of slf4j-simple, WORK a new folder for
+the broker, OUT the folder of the recording. What it writes there is told in tests/golden/README.md.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from sexton.java import JavaHome, find_java
+from sexton.kafka.broker import HOST, JVM_OPTIONS, EmbeddedBroker, free_port
+from sexton.settings import settings, variable
+from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Ladder, ladders, sweeps_of
+
+KINDS = (EXPIRE, COMMIT, EXPIRE, COMMIT)
+CHECK_INTERVAL_MS = 150
+SETTINGS = {
+    "offsets.topic.num.partitions": str(len(KINDS)),
+    "offsets.retention.minutes": str(RETENTION_MS // 60_000),
+    "offsets.retention.check.interval.ms": str(CHECK_INTERVAL_MS),
+    "message.max.bytes": "16000000",  # the first sweep takes all that fell due while the broker started
+    "log.cleaner.enable": "false",
+}
+_LAST_SWEEP_S = 2
+_REMOVED = re.compile(r"^(\S+ \S+) .* Removed \d+ expired offsets in (\d+) milliseconds")
+_KEPT_SWEEPS = 12
+"""Of each log partition the bytes of so many sweeps are kept, behind the first."""
+
+
+Recorded = list[tuple[Ladder, bytes]]
+"""Each ladder with its whole log."""
+
+
+class ZooKeeperBroker(EmbeddedBroker):
+    """A broker of a release that needs ZooKeeper, and its ZooKeeper, which stay what they are between starts."""
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._zookeeper_port = free_port()
+        own = {"broker.id": "1", "zookeeper.connect": f"{HOST}:{self._zookeeper_port}", "log.dirs": str(self.data)}
+        listeners = {"listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
+        self._write("server.properties", {**SETTINGS, "offsets.topic.replication.factor": "1", **own, **listeners})
+        zookeeper = {"dataDir": str(self.directory / "zookeeper"), "clientPort": str(self._zookeeper_port)}
+        self._write("zookeeper.properties", {**zookeeper, "clientPortAddress": HOST, "admin.enableServer": "false"})
+        self._zookeeper = self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper")
+        self._kafka = self._run("kafka.Kafka", "server")
+        deadline = time.monotonic() + 180
+        while "[KafkaServer id=1] started" not in self._said():
+            assert time.monotonic() < deadline, self._said()[-2_000:]
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        for process in (self._kafka, self._zookeeper):
+            process.terminate()
+            process.wait(60)
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    def _said(self) -> str:
+        return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+    def _write(self, name: str, properties: Mapping[str, str]) -> None:
+        lines = [f"{name}={value}\n" for name, value in properties.items()]
+        (self.directory / name).write_text("".join(lines), encoding="utf-8")
+
+    def _run(self, main_class: str, name: str) -> subprocess.Popen[bytes]:
+        jars = os.pathsep.join(map(str, self._jars))
+        command = [str(self._java.java), *JVM_OPTIONS, "-Xmx600m", "-cp", jars, main_class, f"{name}.properties"]
+        with (self.directory / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
+
+
+def record(
+    broker: EmbeddedBroker, *, start_s: float, sweep_s: float, is_enough: Callable[[Recorded], bool] = lambda _: False
+) -> Recorded:
+    """Let `broker`, which is new, sweep packed logs, and stop it.
+
+    Offsets fall due in every millisecond of `sweep_s`, from when the broker has had `start_s` to start. Should it take
+    longer, its first sweep finds more. It sweeps until all is due, or what it has swept `is_enough`.
+    """
+    broker.start()
+    try:
+        _make_offsets_topic(broker)
+    finally:
+        broker.stop()
+    first_due_ms = time.time_ns() // 1_000_000 + int(start_s * 1_000)
+    count = int(sweep_s * 1_000)
+    packed = ladders(kinds=KINDS, partition_count=len(KINDS), first_due_ms=first_due_ms, count=count)
+    for ladder in packed:
+        _pack(broker.data / f"__consumer_offsets-{ladder.log_partition}", ladder.segment())
+    for checkpoint in broker.data.glob("*-checkpoint"):
+        checkpoint.unlink()
+    broker.start()
+    try:
+        while time.time() < packed[0].last_due_ms / 1_000 + _LAST_SWEEP_S and not is_enough(_logs(broker, packed)):
+            time.sleep(1)
+    finally:
+        broker.stop()
+    return _logs(broker, packed)
+
+
+def _logs(broker: EmbeddedBroker, packed: Sequence[Ladder]) -> Recorded:
+    folders = [broker.data / f"__consumer_offsets-{ladder.log_partition}" for ladder in packed]
+    logs = [b"".join(path.read_bytes() for path in sorted(folder.glob("*.log"))) for folder in folders]
+    return list(zip(packed, logs, strict=True))
+
+
+def _make_offsets_topic(broker: EmbeddedBroker) -> None:
+    """A broker makes the topic when somebody looks for a coordinator."""
+    asked = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "nobody", "log_level": 0}
+    deadline = time.monotonic() + 60
+    consumer = Consumer(asked)
+    try:
+        while True:
+            try:
+                consumer.committed([TopicPartition("t", 0)], timeout=10)
+                return
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+    finally:
+        consumer.close()
+
+
+def _pack(folder: Path, segment: bytes) -> None:
+    """Put `segment` in place of what the log partition holds."""
+    for path in folder.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    (folder / f"{0:020d}.log").write_bytes(segment)
+
+
+def instants_of(log: str) -> list[int]:
+    """When each sweep up to 3.9 began, by its line in the broker's log: when that was written less how long it took."""
+    found = []
+    for line in log.splitlines():
+        if told := _REMOVED.search(line):
+            written = datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S,%f").astimezone()
+            found.append(round(written.timestamp() * 1_000) - int(told[2]))
+    return found
+
+
+def write(out: Path, release: str, recorded: Recorded, instants_ms: Sequence[int]) -> None:
+    """The recording: what was packed, every sweep, and the bytes of some."""
+    out.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for ladder, log in recorded:
+        segment = ladder.segment()
+        assert log.startswith(segment)
+        sweeps = sweeps_of(log, ladder)
+        parts.append(
+            {
+                **asdict(ladder),
+                "segment_sha256": hashlib.sha256(segment).hexdigest(),
+                "sweeps": [[one.stamp_ms, one.oldest_due_ms, one.newest_due_ms] for one in sweeps],
+            }
+        )
+        kept = {one.stamp_ms for one in sweeps[1 : _KEPT_SWEEPS + 1]}
+        (out / f"{release}-{ladder.log_partition}.log.gz").write_bytes(
+            gzip.compress(_batches_of(log, len(segment), kept), mtime=0)
+        )
+    lines = [json.dumps({"release": release, "instants_ms": list(instants_ms)})]
+    (out / f"{release}.jsonl").write_text("\n".join([*lines, *map(json.dumps, parts)]) + "\n", encoding="utf-8")
+
+
+def _batches_of(log: bytes, start: int, stamps_ms: set[int]) -> bytes:
+    """The batches from byte `start` on whose records are stamped at one of `stamps_ms`, as they lie there."""
+    found, at = b"", start
+    while at < len(log):
+        size = 12 + int.from_bytes(log[at + 8 : at + 12])
+        if int.from_bytes(log[at + 27 : at + 35]) in stamps_ms:
+            found += log[at : at + size]
+        at += size
+    return found
+
+
+def _java() -> JavaHome:
+    return find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+
+
+def main(release: str, jars: str, work: str, out: str, start_s: str = "20", sweep_s: str = "20") -> None:
+    kind = ZooKeeperBroker if release.startswith(("0.", "1.", "2.")) else EmbeddedBroker
+    broker = kind(Path(work), port=free_port(), java=_java(), jars=sorted(Path(jars).glob("*.jar")), settings=SETTINGS)
+    recorded = record(broker, start_s=float(start_s), sweep_s=float(sweep_s))
+    said = broker.log_file.read_text(encoding="utf-8", errors="replace")
+    write(Path(out), release, recorded, instants_of(said))
+    for ladder, log in recorded:
+        sweeps = sweeps_of(log, ladder)[1:]
+        late = [one.stamp_ms - one.newest_due_ms for one in sweeps]
+        print(release, ladder.kind, len(sweeps), "sweeps; stamp minus newest due:", sorted(set(late)), late.count(0))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -291,6 +291,8 @@ def test_member_rows():
         "subscribed_topics": ["t", "u"],
         "assignment": ["AAAAAAAAAAAAAAAAAAAABw-0", "AAAAAAAAAAAAAAAAAAAABw-1"],
         "assignment_epochs": ["AAAAAAAAAAAAAAAAAAAABw-0@1", "AAAAAAAAAAAAAAAAAAAABw-1@1"],
+        "member_metadata": None,
+        "member_assignment": None,
         "static_instance_ids": None,
     }
     (row,) = replay(classic(("m", subscription("t")))).by_id["g"].to_member_rows()

@@ -64,7 +64,7 @@ def test_only_this_machine_is_served(home) -> None:
 def test_paths_with_percent_signs_survive(home) -> None:
     cfg = cfg_of(home)
     assert cfg["core"]["dags_folder"].endswith("100% mine/dags")
-    assert cfg["database"]["sql_alchemy_conn"] == f"sqlite:///{home.root}/airflow.db"
+    assert cfg["database"]["sql_alchemy_conn"] == f"sqlite:///{home.root}/airflow.db?timeout=60"
 
 
 def test_airflow_reads_the_file_as_it_is_meant(home) -> None:

@@ -8,6 +8,7 @@ works beside a running system.
 import configparser
 import json
 import secrets
+import shutil
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ USER, APPROVER = "admin", "approver"
 USERS = {USER: "admin", APPROVER: "user"}
 """Who may log in, by role (viewer, user, op, admin). Two, because who triggers a deletion cannot approve it."""
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
+LOCAL_SETTINGS = Path(__file__).with_name("airflow_local_settings.py")
 SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
 PARALLELISM = 2
 """Tasks at a time: each brings its own JVM, and the pipeline is a chain."""
@@ -70,6 +72,9 @@ class AirflowHome:
         with part.open("w", encoding="utf-8") as file:
             cfg.write(file)
         part.replace(self.cfg_file)
+        config = self.root / "config"
+        config.mkdir(exist_ok=True)
+        shutil.copy(LOCAL_SETTINGS, config)
         self._write_passwords()
 
     def started_url(self) -> str:
@@ -142,7 +147,7 @@ class AirflowHome:
                 "simple_auth_manager_passwords_file": str(self.password_file),
                 "max_active_tasks_per_dag": str(PARALLELISM),
             },
-            "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}"},
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}?timeout=60"},
             "api": {"host": HOST, "port": str(self.port), "base_url": self.url, "workers": "1"},
             "api_auth": {},
             "dag_processor": {"parsing_processes": "1"},

@@ -19,7 +19,7 @@ from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge
 from sexton.kernels.state import finish
-from sexton.kernels.sweep import held_offsets, judge, plan
+from sexton.kernels.sweep import held_offsets, judge, plan, sweep_block
 from sexton.log.segment import Chunk
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
@@ -34,6 +34,7 @@ Tables = Mapping[str, pa.Table]
 NEWEST = profile_of("group_coordinator:4.3.1")
 PROFILES = [
     NEWEST,
+    profile_of("group_coordinator:4.4"),
     profile_of("group_coordinator:4.0.0"),
     profile_of("group_metadata_manager:3.9"),
     profile_of("group_metadata_manager:2.8"),
@@ -137,6 +138,8 @@ def _check_compaction(whole: Pack, rng: Random) -> None:
 def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int) -> None:
     """The verdict on every offset that a group holds, and the plan."""
     profile, groups, held = plain.profile, plain.groups.by_id, plain.state.pending_keys()
+    rules = {"retention_ms": retention_ms, "now_ms": now_ms}
+    block = expiry.sweep_block(plain, **rules)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
     judged = judge(
         offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms, profile=profile
@@ -153,6 +156,7 @@ def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: in
                 retention_ms=retention_ms,
                 now_ms=now_ms,
                 profile=profile,
+                block=block,
             )
             event = explained.changes_by(
                 found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile
@@ -167,10 +171,14 @@ def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: in
                 has_left,
             )
     where = f"{profile.text}, retention {retention_ms} ms at {now_ms}"
+    told = sweep_block(offsets, tables["groups"], tables["pending_offsets"], **rules, profile=profile)
+    _same(f"what makes the sweep fail by kernels and serial rules, {where}", told, block)
     _same(f"verdicts of kernels and serial rules, {where}", verdicts, expected)
     expires = pc.equal(judged["broker_verdict"], "expire")
     planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
-    swept = expiry.sweep(plain, retention_ms=retention_ms, now_ms=now_ms)
+    if block is not None and block.is_on(now_ms):
+        planned = []
+    swept = expiry.sweep(plain, **rules)
     _same(f"plans of kernels and serial rules, {where}", [Tombstone(**row) for row in planned], swept)
 
 

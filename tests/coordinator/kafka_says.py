@@ -16,7 +16,7 @@ from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels.state import finish
-from sexton.kernels.sweep import appended, held_offsets, judge, plan
+from sexton.kernels.sweep import appended, held_offsets, judge, plan, sweep_block
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines
 from tests.coordinator.questions.broker import coordinator_of
 from tests.kernels.compare import fold_bytes
@@ -108,12 +108,13 @@ def _swept(segment: bytes, profile: Profile) -> tuple[pa.Table, pa.ChunkedArray]
     """The plan of what one log partition holds, and the ids of its groups."""
     tables = finish(fold_bytes(segment, profile=profile), log_partition=0, partition_count=None)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    verdicts = judge(
-        offsets, tables["groups"], tables["pending_offsets"], retention_ms=RETENTION_MS, now_ms=NOW_MS, profile=profile
-    )
+    state = (offsets, tables["groups"], tables["pending_offsets"])
+    block = sweep_block(*state, retention_ms=RETENTION_MS, now_ms=NOW_MS, profile=profile)
+    verdicts = judge(*state, retention_ms=RETENTION_MS, now_ms=NOW_MS, profile=profile)
     expires = pc.equal(verdicts["broker_verdict"], "expire")
     rows = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile)
-    return rows, tables["groups"]["group_id"]
+    is_blocked = block is not None and block.is_on(NOW_MS)
+    return rows.slice(0, 0) if is_blocked else rows, tables["groups"]["group_id"]
 
 
 def _committed_by_rules(segment: bytes, profile: Profile, log_partition: int, partition_count: int) -> Rows:

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator import expiry
+from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.tombstones import Tombstone, group_tombstones
-from sexton.kernels.sweep import held_offsets, judge, plan
+from sexton.kernels.sweep import held_offsets, judge, plan, sweep_block
+from sexton.records import encode_value
 from sexton.tables import TABLES
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
@@ -58,6 +60,10 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
     tables = tables_of(loaded, log_partition=0, partition_count=partition_count)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
     profile = loaded.profile
+    block = expiry.sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    assert block == sweep_block(
+        offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms, profile=profile
+    )
     verdicts = judge(
         offsets,
         tables["groups"],
@@ -77,6 +83,7 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
             retention_ms=retention_ms,
             now_ms=now_ms,
             profile=profile,
+            block=block,
         )
         assert (
             row["broker_verdict"],
@@ -89,6 +96,8 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
     }
     expires = pc.equal(verdicts["broker_verdict"], "expire")
     planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
+    if block is not None and block.is_on(now_ms):
+        planned = []
     assert [Tombstone(**row) for row in planned] == expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms)
 
 
@@ -130,3 +139,98 @@ def test_only_4_0_deletes_share_groups(release: str, types: list[int]) -> None:
     loaded = load([encode_log([BatchSpec(entries=(share_group,))])], cap_bytes=CAP_BYTES, profile=of_broker(release))
     assert [item.record_type for item in expiry.sweep(loaded, retention_ms=1, now_ms=BASE_MS)] == types
     compare(loaded, retention_ms=1, now_ms=BASE_MS)
+
+
+EPOCH = group_entry(3, "left", {"epoch": 1, "metadata_hash": 0})
+TARGET = group_entry(7, "left", {"topic_partitions": []}, member_id="gone")
+DAY_MS = 86_400_000
+
+
+def _blocked_from(*entries: Any, release: str = "4.3.1", now_ms: int = BASE_MS) -> SweepBlock | None:
+    """What makes the sweep fail, with a retention of a second; rules and kernels agree on it at all these instants."""
+    loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES, profile=of_broker(release))
+    assert not loaded.failures
+    for at_ms in (BASE_MS - 1, BASE_MS, BASE_MS + 999, BASE_MS + 1_000, BASE_MS + DAY_MS, now_ms):
+        compare(loaded, retention_ms=1_000, now_ms=at_ms)
+    return expiry.sweep_block(loaded, retention_ms=1_000, now_ms=now_ms)
+
+
+def at(group_id: str, ms: int = 0, topic: str = "t") -> Any:
+    return commit(group_id, 1, topic, commit_timestamp_ms=BASE_MS + ms)
+
+
+@pytest.mark.parametrize("release", ["4.0.0", "4.1.2", "4.2.2", "4.3.1", "4.4.0"])
+def test_a_target_that_is_left_blocks_the_sweep_once_its_group_keeps_no_offset(release: str) -> None:
+    """GroupMetadataManager.replay throws on the target's tombstone, CoordinatorRuntime.append fails the batch."""
+    assert _blocked_from(EPOCH, TARGET, at("a"), release=release) == SweepBlock(group_id="left", from_ms=None)
+    last = (at("left", 5), at("left", 9, "u"), EPOCH, TARGET, at("a"))
+    assert _blocked_from(*last, release=release) == SweepBlock(group_id="left", from_ms=BASE_MS + 1_009)
+    assert _blocked_from(EPOCH, at("a"), release=release) is None
+
+
+def test_a_streams_group_blocks_the_sweep_too() -> None:
+    tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    target = group_entry(21, "left", tasks, member_id="gone")
+    epoch = group_entry(17, "left", {"epoch": 1, "metadata_hash": 0, "validated_topology_epoch": 0})
+    assert _blocked_from(epoch, target) == SweepBlock(group_id="left", from_ms=None)
+
+
+def test_what_keeps_the_group_lets_the_sweep_work() -> None:
+    member = group_entry(
+        8,
+        "left",
+        {
+            "member_epoch": 1,
+            "previous_member_epoch": 0,
+            "state": 0,
+            "assigned_partitions": [],
+            "partitions_pending_revocation": [],
+        },
+        member_id="m",
+    )
+    assert _blocked_from(EPOCH, TARGET, member, at("a")) is None
+    held = BatchSpec(entries=(at("left"),), producer_id=1, transactional=True)
+    log = encode_log([BatchSpec(entries=(EPOCH, TARGET)), held])
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=of_broker("4.3.1"))
+    compare(loaded, retention_ms=1, now_ms=BASE_MS + DAY_MS)
+    assert expiry.sweep_block(loaded, retention_ms=1, now_ms=BASE_MS + DAY_MS) is None
+
+
+def test_under_a_block_what_is_due_stays_and_what_was_due_before_it_goes() -> None:
+    log = encode_log([BatchSpec(entries=(at("left", 50), EPOCH, TARGET, at("a", 0), at("b", 50), at("c", 90)))])
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=of_broker("4.3.1"))
+    group = loaded.groups.by_id["a"]
+
+    def told(group_id: str, now_ms: int) -> tuple[str, str, int | None]:
+        block = expiry.sweep_block(loaded, retention_ms=1_000, now_ms=now_ms)
+        found = expiry.verdict(
+            loaded.offsets[group_id, "t", 0],
+            "t",
+            group,
+            is_pending=False,
+            retention_ms=1_000,
+            now_ms=now_ms,
+            block=block,
+        )
+        return found.decision, found.reason, found.expires_at_ms
+
+    before, since = BASE_MS + 1_049, BASE_MS + 1_050
+    assert told("a", before) == ("expire", "expired", BASE_MS + 1_000)
+    assert told("c", before) == told("c", since) == ("keep", "sweep_blocked", None)
+    assert told("b", before) == told("a", since) == ("keep", "sweep_blocked", None)
+    assert [item.group_id for item in expiry.sweep(loaded, retention_ms=1_000, now_ms=before)] == ["a", "a"]
+    assert expiry.sweep(loaded, retention_ms=1_000, now_ms=since) == []
+
+
+@pytest.mark.parametrize(
+    "release, is_blocked",
+    [("4.0.0", True), ("4.0.2", True), ("4.1.2", False), ("4.2.2", False), ("4.3.1", False), ("4.4.0", True)],
+)
+def test_a_share_group_with_offsets_blocks_every_sweep_that_asks_it(release: str, is_blocked: bool) -> None:
+    """Seen on a broker of 4.0.0; GroupCoordinatorShard.cleanupGroupMetadata asks before 4.1, and from 4.4 on."""
+    share_group = group_entry(11, "left", {"epoch": 1, "metadata_hash": 0})
+    if release.startswith("4.0"):
+        share_group = (share_group[0], encode_value(11, 0, {"epoch": 1}, release=(4, 0)))
+    gone = group_entry(2, "left", None)
+    found = _blocked_from(at("left", DAY_MS), gone, share_group, at("a"), release=release)
+    assert found == (SweepBlock(group_id="left", from_ms=None) if is_blocked else None)

@@ -60,6 +60,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("tombstones", "left_out"): remove("tombstones", 1),
     ("tombstones", "group_with_offsets"): append("tombstones", tombstone(3, None, group_id=LIVING, log_partition=1)),
     ("tombstones", "blocked"): change("load_profile", 0, load_would_fail=True),
+    ("tombstones", "sweep_fails"): change("load_profile", 0, sweep_blocked_by="g"),
     ("tombstones", "positions"): remove("tombstones", 0),
     ("tombstones", "other_plan"): change("tombstones", 0, plan_id="another"),
     ("undecodable_records", "found"): append("undecodable_records", row("undecodable_records")),
@@ -73,6 +74,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
         "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="share_group")
     ),
     ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
+    ("load_profile", "sweep_failures"): change("load_profile", 0, sweep_blocked_by="g"),
     ("load_profile", "unknown_types"): change("load_profile", 0, unknown_types=1),
     ("load_profile", "future_batches"): change("load_profile", 0, future_batches=1),
 }

@@ -30,6 +30,7 @@ from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
+    from sexton.coordinator.expiry import SweepBlock
     from sexton.stages.changes.events import Event
     from sexton.stages.changes.story import Next, Story, Teller
     from sexton.stages.questions.desk import Desk
@@ -104,16 +105,20 @@ def explain(
         return _tell(json, desk, group, home, "", [], [])
     is_there = held.group(group) is not None
     known_ms = teller.known.retentions_ms
+    retention_ms = known_ms[-1] if known_ms else DEFAULT_RETENTION_MINUTES * MINUTE_MS
+    now_ms = desk.as_of_ms or story.last_timestamp_ms + 1
+    block = None if home is None else desk.parts.read[home].sweep_block(retention_ms, now_ms)
     upcoming = what_is_next(
         story.group if is_there else None,
         {key: offset for key, offset in held.offsets(group).items() if teller.asks_for(*key)},
         held.pending(group),
-        retention_ms=known_ms[-1] if known_ms else DEFAULT_RETENTION_MINUTES * MINUTE_MS,
-        now_ms=desk.as_of_ms or story.last_timestamp_ms + 1,
+        retention_ms=retention_ms,
+        now_ms=now_ms,
         profile=desk.coordinator.profile,
+        block=block,
     )
     state = describe(story.group) if is_there and story.group is not None else ""
-    return _tell(json, desk, group, home, state, _between(story.events, span), upcoming)
+    return _tell(json, desk, group, home, state, _between(story.events, span), upcoming, block)
 
 
 def topic_partition(text: str | None) -> tuple[str | None, int | None]:
@@ -202,13 +207,27 @@ def _tell(
     state: str,
     events: "list[Event]",
     upcoming: "list[Next]",
+    block: "SweepBlock | None" = None,
 ) -> int:
     if json:
-        told = {"group_id": group, "log_partition": log_partition, "state": state or None}
+        blocked = None if block is None else asdict(block)
+        told = {
+            "group_id": group,
+            "log_partition": log_partition,
+            "state": state or None,
+            "sweep_blocked": blocked,
+        }
         tell_json(desk, OPERATION, {**told, **_fields(events, upcoming)})
         return exit_code(desk)
     where = "" if log_partition is None else f" (log partition {log_partition})"
     _print(f"{short(group)}{where}", state, events, upcoming)
+    if block is not None:
+        since = "" if block.from_ms is None else f" from {figures.instant(block.from_ms)} on"
+        tell_line("")
+        tell_line(
+            f"The broker's sweep of this log partition fails{since}, and nothing in it expires then. The cause is "
+            f"group {short(block.group_id)}; what to do: docs/operations.md, A log partition in which nothing expires."
+        )
     tell_notes(desk)
     return exit_code(desk)
 

@@ -6,8 +6,8 @@ GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact o
 to say.
 """
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sexton.coordinator.classic import CONSUMER, ClassicGroup
@@ -23,6 +23,7 @@ from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_o
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
 _NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
+SWEEP_BLOCKED = "sweep_blocked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +32,30 @@ class Verdict:
 
     `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
     has come), not_due, subscribed, group_active (a classic group with members whose subscription nobody knows),
-    pending_transaction or share_group. `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the
-    instant when the offset is due, None while no instant alone can make it expire.
+    pending_transaction, share_group or sweep_blocked (when it is due, the sweep of its log partition fails).
+    `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the instant when the offset is due, None
+    while no instant alone can make it expire.
     """
 
     decision: Literal["keep", "expire"]
     reason: str
     base_timestamp_ms: int | None
     expires_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepBlock:
+    """A group for which every sweep of its log partition fails, so that none writes anything.
+
+    `from_ms` is the instant from which: before it, sweeps never come to delete that group; None where all fail.
+    """
+
+    group_id: str
+    from_ms: int | None
+
+    def is_on(self, at_ms: int) -> bool:
+        """Whether a sweep at `at_ms` fails."""
+        return self.from_ms is None or at_ms >= self.from_ms
 
 
 def verdict(
@@ -50,11 +67,33 @@ def verdict(
     retention_ms: int,
     now_ms: int,
     profile: Profile = NEWEST,
+    block: SweepBlock | None = None,
 ) -> Verdict:
     """Say what the coordinator does with `offset` of `topic` at `now_ms`.
 
-    `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition.
+    `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
+    is what `sweep_block` finds in its log partition.
     """
+    found = _unblocked(
+        offset, topic, group, is_pending=is_pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile
+    )
+    goes_at_ms = now_ms if found.decision == "expire" else found.expires_at_ms
+    if block is None or goes_at_ms is None or not block.is_on(goes_at_ms):
+        return found
+    return replace(found, decision="keep", reason=SWEEP_BLOCKED, expires_at_ms=None)
+
+
+def _unblocked(
+    offset: StoredOffset,
+    topic: str,
+    group: Group,
+    *,
+    is_pending: bool,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile,
+) -> Verdict:
+    """The verdict where no sweep fails."""
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
     is_due, due_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
     kept_by = _kept_by(group, topic, profile)
@@ -72,12 +111,14 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
     """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
 
     It walks over groups, so offsets under a removed group are never met; a stray group's are. A group goes when it is
-    empty and its last offset does, at once if it has none, unless a transaction holds any of its offsets.
+    empty and its last offset does, at once if it has none, unless a transaction holds any of its offsets. Where the
+    sweep fails (`sweep_block`), it writes nothing.
     """
     profile = loaded.profile
-    offsets_of: dict[str, dict[OffsetKey, StoredOffset]] = {}
-    for key, offset in loaded.offsets.items():
-        offsets_of.setdefault(key[0], {})[key] = offset
+    block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    if block is not None and block.is_on(now_ms):
+        return []
+    offsets_of = _offsets_by_group(loaded)
     pending = loaded.state.pending_keys()
     held_groups = loaded.state.open_groups()
     planned: list[Tombstone] = []
@@ -85,8 +126,7 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
         offsets = offsets_of.get(group_id, {})
         expired = _expired(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
         planned += expired
-        is_held = group_id in held_groups and not (profile.leaks_open_transactions and not offsets)
-        is_bare = len(expired) == len(offsets) and not is_held
+        is_bare = len(expired) == len(offsets) and not _is_held(group_id, offsets, held_groups, profile)
         if is_bare and _is_deleted(group, profile):
             planned += group_tombstones(group)
     return in_plan_order(planned)
@@ -119,6 +159,63 @@ def sweep_all(
             if goes_to in planned:
                 planned[goes_to].append(tombstone)
     return {log_partition: in_plan_order(tombstones) for log_partition, tombstones in planned.items()}
+
+
+def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock | None:
+    """The first group for which the sweep of this log partition fails, and from when on; None where none does.
+
+    The sweep appends the tombstones of all groups at once. That of a target assignment throws when it is replayed while
+    somebody has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append); so it
+    does as soon as an Empty group with such a target has no offset to keep. A share group that has offsets throws when
+    it is asked for them (ShareGroup.offsetExpirationCondition), whatever their age.
+    """
+    profile, offsets_of = loaded.profile, _offsets_by_group(loaded)
+    pending, held_groups = loaded.state.pending_keys(), loaded.state.open_groups()
+    found = []
+    for group_id, group in loaded.groups.by_id.items():
+        offsets = offsets_of.get(group_id, {})
+        if isinstance(group, ShareGroup) and offsets and profile.sweeps_share_groups:
+            found.append(SweepBlock(group_id=group_id, from_ms=None))
+            continue
+        is_held = _is_held(group_id, offsets, held_groups, profile)
+        if group.left_targets and _is_deleted(group, profile) and not is_held:
+            verdicts = [
+                _unblocked(
+                    offset,
+                    key[1],
+                    group,
+                    is_pending=key in pending,
+                    retention_ms=retention_ms,
+                    now_ms=now_ms,
+                    profile=profile,
+                )
+                for key, offset in offsets.items()
+            ]
+            if all(one.decision == "expire" or one.expires_at_ms is not None for one in verdicts):
+                instants = [one.expires_at_ms for one in verdicts if one.expires_at_ms is not None]
+                found.append(SweepBlock(group_id=group_id, from_ms=max(instants, default=None)))
+    return first_block(found)
+
+
+def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
+    """The one that is in force first, of several by the group's id."""
+    return min(
+        blocks,
+        key=lambda one: (one.from_ms is not None, one.from_ms or 0, one.group_id.encode()),
+        default=None,
+    )
+
+
+def _offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]]:
+    found: dict[str, dict[OffsetKey, StoredOffset]] = {}
+    for key, offset in loaded.offsets.items():
+        found.setdefault(key[0], {})[key] = offset
+    return found
+
+
+def _is_held(group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str], profile: Profile) -> bool:
+    """Whether a transaction keeps the sweep from deleting a group of which it leaves no offset."""
+    return group_id in held_groups and not (profile.leaks_open_transactions and not offsets)
 
 
 def _is_deleted(group: Group, profile: Profile) -> bool:
@@ -170,7 +267,7 @@ def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
     if profile.expiry is Expiry.OWN_STAMP:
         return None
     if isinstance(group, ShareGroup):
-        return "share_group"  # offsets cannot come under its id; were there any, Kafka's sweep would throw
+        return "share_group"  # they come from a group of that id that is gone
     if isinstance(group, ClassicGroup) and group.protocol_type is not None and not group.is_empty:
         is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
         if not is_known or profile.expiry is Expiry.EMPTY_GROUPS:

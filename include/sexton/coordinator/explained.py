@@ -105,7 +105,7 @@ def changes_by(
     """What turns the verdict, at once or from then on by time: one event, or either of two; None where nothing does.
 
     time, commit (of this offset), subscription (to its topic, given up by all or taken up by some member), group_empty
-    (the last member leaves) and transaction_end.
+    (the last member leaves), transaction_end and sweep_unblocked (what makes the sweep fail is gone).
     """
     empty_since_ms = _empty_since_ms(group, profile)
     match judged.reason:
@@ -122,6 +122,8 @@ def changes_by(
             return "transaction_end"
         case "share_group":
             return None
+        case "sweep_blocked":
+            return "sweep_unblocked"
     if profile.expiry is Expiry.OWN_STAMP:
         return "commit"
     # A commit does not make a group less empty: what counts from when it became so stays due.

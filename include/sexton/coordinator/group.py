@@ -6,7 +6,7 @@ no timers, no pending joins, no metadata images.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
@@ -77,6 +77,14 @@ class Group(ABC):
         """Why the load fails for this group when all records have been read; None where it does not."""
         return None
 
+    @property
+    def left_targets(self) -> Sequence[str] | None:
+        """Who has a target assignment and is no member; None for classic groups, which have none.
+
+        While one is left, an Empty group cannot be deleted: replaying the tombstone of its target assignment throws.
+        """
+        return None
+
     @abstractmethod
     def tombstones(self) -> list[GroupTombstone]:
         """The records that delete this group, in the order of createGroupTombstoneRecords."""
@@ -100,6 +108,7 @@ class Group(ABC):
             "member_count": self.member_count,
             "subscribed_topics": None if topics is None else sorted(topics),
             "subscription_known": topics is not None,
+            "left_targets": None if self.left_targets is None else list(self.left_targets),
             "log_offset": self.log_offset,
         }
 
@@ -173,6 +182,10 @@ class ModernGroup(Group):
     @property
     def member_count(self) -> int:
         return len(self.members)
+
+    @property
+    def left_targets(self) -> Sequence[str]:
+        return sorted(self.targets - self.members.keys())
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:

@@ -81,6 +81,7 @@ CHANGES: Changes = (
             "reads_topic_ids": True,
             "early_share_groups": False,
             "deletes_share_groups": False,
+            "sweeps_share_groups": False,
             "keeps_topic_metadata": False,
             "newer_owners_win": False,  # 4.1.0 came before 4.0.2
             "offset_value_version": 4,
@@ -103,5 +104,5 @@ CHANGES: Changes = (
         },
     ),
     ((4, 3, 2), {"subscriptions": Subscriptions.UNKNOWN}),
-    ((4, 4), {"validated_topology_epoch": -1}),
+    ((4, 4), {"validated_topology_epoch": -1, "sweeps_share_groups": True}),
 )

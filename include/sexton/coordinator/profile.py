@@ -146,6 +146,9 @@ class Profile:
     """Whether the sweep deletes groups at all."""
     deletes_share_groups: bool = False
     """Whether it deletes share groups without members, too (4.0)."""
+    sweeps_share_groups: bool = True
+    """Whether it asks share groups which of their offsets expire, too: where one has any, Kafka throws, and the sweep
+    of its log partition writes nothing (4.0, and from 4.4 on)."""
 
     # how it writes
     offset_key_type: int = 1

@@ -76,6 +76,7 @@ _GROUP_SCHEMA = pa.schema(
         ("member_count", pa.int32()),
         ("subscribed_topics", cols.TEXT_LIST),
         ("subscription_known", pa.bool_()),
+        ("left_targets", cols.TEXT_LIST),
         ("log_offset", pa.int64()),
     ]
 )

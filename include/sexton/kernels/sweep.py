@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.expiry import SWEEP_BLOCKED, SweepBlock, first_block
 from sexton.coordinator.loading import GROUP_REMOVED
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
@@ -41,10 +42,79 @@ def judge(
 ) -> pa.Table:
     """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
 
-    Columns: the key, broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an
-    event can make it expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see
-    `coordinator.explained`).
+    The tables are of a whole log partition: one group can keep the sweep of all from working. Columns: the key,
+    broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
+    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.explained`).
     """
+    rules = {"retention_ms": retention_ms, "now_ms": now_ms}
+    block = sweep_block(offsets, groups, pending, **rules, profile=profile)
+    verdicts = _unblocked(offsets, groups, pending, **rules, profile=profile)
+    return verdicts if block is None else _under_block(verdicts, block, now_ms=now_ms)
+
+
+def sweep_block(
+    offsets: pa.Table,
+    groups: pa.Table,
+    pending: pa.Table,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile = NEWEST,
+) -> SweepBlock | None:
+    """The first group for which the sweep of a log partition fails, as `coordinator.expiry.sweep_block` says.
+
+    The tables are those that `judge` takes.
+    """
+    some = groups.filter(_is_suspect(groups, profile))
+    if not some.num_rows:
+        return None
+    offsets = offsets.filter(pc.is_in(offsets["group_id"], value_set=some["group_id"].combine_chunks()))
+    blocks = []
+    if profile.sweeps_share_groups:
+        shared = some["group_id"].filter(pc.equal(some["group_type"], "Share")).combine_chunks()
+        blocks = [
+            (name, None)
+            for name in shared.filter(pc.is_in(shared, value_set=pc.unique(offsets["group_id"]))).to_pylist()
+        ]
+    some = some.filter(pc.and_(_has_left_targets(some), _may_be_deleted(some, offsets["group_id"], profile)))
+    if some.num_rows:
+        own = offsets.filter(pc.is_in(offsets["group_id"], value_set=some["group_id"].combine_chunks()))
+        verdicts = _unblocked(own, some, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+        stays = pc.and_(pc.equal(verdicts["broker_verdict"], "keep"), pc.is_null(verdicts["broker_expires_at_ms"]))
+        kept = set(verdicts["group_id"].filter(stays).to_pylist())
+        last = verdicts.group_by("group_id").aggregate([("broker_expires_at_ms", "max")])
+        from_ms = dict(zip(last["group_id"].to_pylist(), last["broker_expires_at_ms_max"].to_pylist(), strict=True))
+        blocks += [(name, from_ms.get(name)) for name in some["group_id"].to_pylist() if name not in kept]
+    return first_block(SweepBlock(group_id=group_id, from_ms=at_ms) for group_id, at_ms in blocks)
+
+
+def _under_block(verdicts: pa.Table, block: SweepBlock, *, now_ms: int) -> pa.Table:
+    """`verdicts` where every sweep from some instant on fails: what would go then stays."""
+    goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
+    is_on = pc.is_valid(goes)
+    if block.from_ms is not None:
+        is_on = pc.fill_null(pc.greater_equal(goes, block.from_ms), False)
+    for name, blocked in (
+        ("broker_verdict", "keep"),
+        ("broker_reason", SWEEP_BLOCKED),
+        ("broker_expires_at_ms", pa.scalar(None, pa.int64())),
+        ("changes_by", "sweep_unblocked"),
+    ):
+        column = pc.if_else(is_on, blocked, verdicts[name])
+        verdicts = verdicts.set_column(verdicts.column_names.index(name), name, column)
+    return verdicts
+
+
+def _unblocked(
+    offsets: pa.Table,
+    groups: pa.Table,
+    pending: pa.Table,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile,
+) -> pa.Table:
+    """The verdicts where no sweep fails."""
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
     kind, is_empty, has_protocol = (
@@ -123,12 +193,16 @@ def plan(
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
     `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
-    no offset and has no open transaction; share groups go in 4.0 alone. Columns: record_type, group_id, topic,
-    partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
+    no offset and has no open transaction, and nobody who is no member has a target left; share groups go in 4.0 alone.
+    Where the broker's sweep fails (`sweep_block`), there is nothing to plan of it. Columns: record_type, group_id,
+    topic, partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
     """
     going = offsets.filter(expires)
     kept = offsets.filter(pc.invert(expires))["group_id"]
-    gone = groups.filter(_is_deleted(groups, kept, offsets["group_id"], profile))
+    is_bare = pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks()))
+    is_free = pc.invert(_has_left_targets(groups))
+    may_go = _may_be_deleted(groups, offsets["group_id"], profile)
+    gone = groups.filter(pc.and_(pc.and_(is_bare, is_free), may_go))
     classic = gone.filter(pc.equal(gone["group_type"], "Classic"))["group_id"]
     others = gone.filter(pc.not_equal(gone["group_type"], "Classic"))["group_id"]
     own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
@@ -162,12 +236,22 @@ def appended(
     return pa.concat_tables(found).sort_by([*by_type, ("topic", "ascending"), ("partition", "ascending")])
 
 
-def _is_deleted(groups: pa.Table, kept: pa.Array, held: pa.Array, profile: Profile) -> pa.Array:
-    """For each group whether the sweep deletes it; `kept` and `held` name the groups of offsets kept and of all."""
+def _is_suspect(groups: pa.Table, profile: Profile) -> pa.Array:
+    """Which groups may make the sweep fail; hardly ever any."""
+    is_left = _has_left_targets(groups)
+    return pc.or_(is_left, pc.equal(groups["group_type"], "Share")) if profile.sweeps_share_groups else is_left
+
+
+def _has_left_targets(groups: pa.Table) -> pa.Array:
+    """For each group whether somebody who is no member has a target assignment."""
+    return pc.fill_null(pc.greater(pc.list_value_length(groups["left_targets"]), 0), False)
+
+
+def _may_be_deleted(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
+    """For each group whether the sweep asks to delete it once it keeps no offset; `held` names the groups of all."""
     bare = pc.equal(groups["state"], "Empty")
     if not profile.deletes_share_groups:
         bare = pc.and_(bare, pc.not_equal(groups["group_type"], "Share"))
-    bare = pc.and_(bare, pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks())))
     is_free = pc.invert(groups["has_open_transaction"])
     if profile.leaks_open_transactions:  # 4.0.0 looks at transactions only where there are offsets to expire
         is_free = pc.or_(is_free, pc.invert(pc.is_in(groups["group_id"], value_set=held.combine_chunks())))

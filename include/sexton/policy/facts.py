@@ -22,8 +22,10 @@ ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
 GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
 STATES: tuple[State, ...] = get_args(State)
 
-TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due"})
-"""The broker's reasons that are about time alone; for every other one it keeps an offset whatever its age."""
+TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due", "sweep_blocked"})
+"""The broker's reasons that are about time alone; for every other one it keeps an offset whatever its age.
+
+So is sweep_blocked: the offset is due, or will be, and it is the broker's sweep that fails. A rule may let it go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ LAWS: tuple[Expectation, ...] = (
     ),
     _critical("tombstones", "group_with_offsets", "no group is planned that keeps an offset or has one pending"),
     _critical("tombstones", "blocked", "nothing is planned where a record is undecodable or the load would fail"),
+    _critical("tombstones", "sweep_fails", "nothing is planned by the broker's rules where its sweep fails"),
     _critical("tombstones", "positions", "positions count from 0 without a gap, in every log partition"),
     _critical("tombstones", "other_plan", "every row carries the run's plan_id"),
     *VERDICT_LAWS,
@@ -74,6 +75,7 @@ LAWS: tuple[Expectation, ...] = (
     _warning("unreachable_offsets", "stray", "no offset lies outside the log partition its group hashes to"),
     _warning("unreachable_offsets", "share_group", "no offset lies under a share group"),
     _warning("load_profile", "load_failures", "a coordinator could load every log partition"),
+    _warning("load_profile", "sweep_failures", "the broker's sweep works in every log partition"),
     _warning("load_profile", "unknown_types", "every record is of a known type"),
     _warning("load_profile", "future_batches", "no batch is stamped more than an hour after the snapshot"),
 )
@@ -200,6 +202,7 @@ def _measure_profile(found: Measures, tables: Tables, run: RunFacts) -> None:
     _put_partitions(found, "load_profile", "behind_the_cut", parts, behind)
     fails = np.asarray(pc.fill_null(profile["load_would_fail"], True))
     _put_partitions(found, "load_profile", "load_failures", parts, fails)
+    _put_partitions(found, "load_profile", "sweep_failures", parts, _sweep_fails(profile, run))
     for name in ("unknown_types", "future_batches"):
         found.put("load_profile", name, pc.sum(profile[name]).as_py() or 0)
 
@@ -209,6 +212,10 @@ def _measure_plan(found: Measures, tables: Tables, run: RunFacts) -> None:
     tombstones = tables["tombstones"]
     blocked = pc.is_in(tombstones["log_partition"], value_set=_blocked(tables))
     found.put("tombstones", "blocked", count_true(blocked))
+    profile = tables["load_profile"]
+    failing = profile["log_partition"].filter(pa.array(_sweep_fails(profile, run))).combine_chunks()
+    by_broker = pc.is_in(tombstones["log_partition"], value_set=failing) if run.policy is None else pa.array([False])
+    found.put("tombstones", "sweep_fails", count_true(by_broker))
     spans = tombstones.group_by("log_partition").aggregate(
         [("position", "min"), ("position", "max"), ("position", "count_distinct")]
     )
@@ -270,6 +277,12 @@ def _blocked(tables: Tables) -> pa.Array:
     failing = profile.filter(pc.fill_null(profile["load_would_fail"], True))["log_partition"]
     undecodable = tables["undecodable_records"]["log_partition"]
     return pa.chunked_array([*failing.chunks, *undecodable.chunks], pa.int32()).unique()
+
+
+def _sweep_fails(profile: pa.Table, run: RunFacts) -> Mask:
+    """For each row of load_profile whether the broker's sweep at as_of writes nothing."""
+    is_on = pc.fill_null(pc.less_equal(profile["sweep_blocked_from_ms"], run.as_of_ms), True)
+    return _mask(pc.and_(pc.is_valid(profile["sweep_blocked_by"]), is_on))
 
 
 def _rows_by_partition(table: pa.Table, parts: pa.ChunkedArray) -> Numbers:

@@ -173,6 +173,8 @@ class LogPartition(Facts):
     load_would_fail: bool
     load_failure: str | None
     load_outcome: str
+    sweep_blocked_by: str | None
+    sweep_blocked_from_ms: int | None
     blocked: str | None
 
 

@@ -9,6 +9,7 @@ BROKER_REASONS: Mapping[str, str] = {
     "subscribed": "the group is subscribed to the topic: kept as long as that lasts",
     "group_active": "the group has members and its subscription is unknown to the broker (Connect, for example)",
     "pending_transaction": "an open transaction has written this very offset: kept until it ends",
+    "sweep_blocked": "when it is due, the broker's sweep of this log partition fails: nothing expires there",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
 }
 

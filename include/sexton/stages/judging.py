@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sexton.coordinator.profiles import profile_of
 from sexton.kernels.orphans import KnownTopics, against_topics
 from sexton.kernels.pins import pins
-from sexton.kernels.sweep import held_offsets, judge
+from sexton.kernels.sweep import held_offsets, judge, sweep_block
 from sexton.policy import CompiledPolicy, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.facts import ORPHANS, TIME_REASONS
@@ -64,6 +64,19 @@ def judge_offsets(
         return _beside(verdicts, judge_by_policy(policy, offsets, verdicts, groups, now_ms=record.as_of_ms))
     nothing = {name: pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type) for name in _POLICY_COLUMNS}
     return _beside(verdicts, pa.table(nothing))
+
+
+def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int, held: pa.Table, groups: pa.Table) -> bool:
+    """Whether the broker's sweep of one log partition at the instant of `record` writes nothing."""
+    block = sweep_block(
+        held,
+        groups,
+        folder.read_table("pending_offsets", log_partition),
+        retention_ms=record.retention_ms,
+        now_ms=record.as_of_ms,
+        profile=profile_of(record.profile),
+    )
+    return block is not None and block.is_on(record.as_of_ms)
 
 
 def read_held(folder: RunFolder, log_partition: int) -> pa.Table:

@@ -4,7 +4,8 @@ They become the table `tombstones`, and with all that has to be known before any
 `<run>/plan/` (plans). What the verdicts say of the days to come is told beside them (forecast.py).
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
-read might be a newer value. Nothing is ever written to Kafka here.
+read might be a newer value; nor, without a policy, for one whose sweep fails: the broker writes nothing there. Nothing
+is ever written to Kafka here.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from sexton.kill_points import reach
 from sexton.stages.find_expired import read_held
 from sexton.stages.forecast import TABLE as FORECAST
 from sexton.stages.forecast import write_forecast
+from sexton.stages.judging import sweep_fails
 from sexton.stages.plans.files import Page, write_plan
 from sexton.stages.plans.keys import encode_keys
 from sexton.stages.plans.policy import plan_by_policy, policy_of
@@ -112,7 +114,9 @@ def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Tab
     own = folder.read_internal("group_tombstones", log_partition)
     profile, policy = profile_of(record.profile), policy_of(record)
     if policy is None:
+        is_blocked = sweep_fails(folder, record, log_partition, held, groups)
         rows = plan(held, pc.equal(verdicts["broker_verdict"], "expire"), groups, own, profile=profile)
+        rows = rows.slice(0, 0) if is_blocked else rows
     else:
         rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)

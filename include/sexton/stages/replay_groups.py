@@ -18,6 +18,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.state import finish
+from sexton.kernels.sweep import held_offsets, sweep_block
 from sexton.kill_points import reach
 from sexton.settings import settings
 from sexton.stages import checkpoint
@@ -213,7 +214,20 @@ def _finish(
     )
     served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
     skew = fold.counters["bytes"] / mean_bytes if mean_bytes else None
-    state["load_profile"] = state["load_profile"].append_column("skew", pa.array([skew], pa.float64()))
+    block = sweep_block(
+        held_offsets(state["committed_offsets"], state["unreachable_offsets"]),
+        state["groups"],
+        state["pending_offsets"],
+        retention_ms=record.retention_ms,
+        now_ms=record.as_of_ms,
+        profile=fold.profile,
+    )
+    state["load_profile"] = (
+        state["load_profile"]
+        .append_column("skew", pa.array([skew], pa.float64()))
+        .append_column("sweep_blocked_by", pa.array([block and block.group_id], pa.string()))
+        .append_column("sweep_blocked_from_ms", pa.array([block and block.from_ms], pa.int64()))
+    )
     counts = {
         name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), log_partition)
         for name in STATE_TABLES
@@ -230,6 +244,7 @@ def _finish(
         stray_groups=profile["stray_groups"] or 0,
         undescribable=_undescribable(state["groups"]),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
+        sweep_fails=block is not None and block.is_on(record.as_of_ms),
     )
 
 

@@ -59,6 +59,8 @@ class Finished:
     """Log partitions that groups served from this one hash to."""
     undescribable: list[str]
     """Groups that the coordinator throws on when it is to describe them."""
+    sweep_fails: bool
+    """Whether the broker's sweep of it writes nothing (`coordinator.expiry.sweep_block`)."""
 
 
 def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[Merged]) -> RunRecord:
@@ -198,6 +200,11 @@ def findings_of(finished: Iterable[Finished]) -> list[str]:
             )
         elif part.undecodable:
             found.append(f"log partition {part.log_partition}: {part.undecodable} undecodable records")
+        if part.sweep_fails:
+            found.append(
+                f"log partition {part.log_partition}: the broker's sweep fails, and nothing in it expires: "
+                "load_profile.sweep_blocked_by names the group that causes it"
+            )
         if part.unknown_types:
             found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
         if part.stray_groups:

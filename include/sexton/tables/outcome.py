@@ -80,6 +80,20 @@ LOAD_PROFILE = Table(
             allowed=("loaded", "not_coordinator", "empty_cache", "prefix"),
         ),
         Column(
+            name="sweep_blocked_by",
+            type=pa.string(),
+            doc="the group for which the broker's sweep fails, so that nothing in the log partition expires; NULL where"
+            " sweeps work",
+            nullable=True,
+        ),
+        Column(
+            name="sweep_blocked_from_ms",
+            type=pa.int64(),
+            doc="from when on it fails, which may be after as_of; NULL where every sweep does, and where sweeps work",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
             name="predicted_load_ms",
             type=pa.int64(),
             doc="how long a coordinator takes to load it, by a model of measured loads; longer where it is compressed",

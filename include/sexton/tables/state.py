@@ -111,6 +111,14 @@ GROUPS = Table(
             type=pa.bool_(),
             doc="whether the coordinator could read every subscription; if not, subscribed_topics says nothing",
         ),
+        Column(
+            name="left_targets",
+            type=TEXTS,
+            doc="member ids with a target assignment that are no members: with one left the group cannot be deleted, "
+            "and once it is Empty and has no offset to keep, the sweep of its log partition fails; NULL for classic "
+            "groups",
+            nullable=True,
+        ),
         Column(name="offset_count", type=pa.int64(), doc="its rows in committed_offsets", unit="count", minimum=0),
         Column(
             name="has_open_transaction",

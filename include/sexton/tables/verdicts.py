@@ -15,6 +15,7 @@ BROKER_REASONS = (
     "group_active",
     "pending_transaction",
     "share_group",
+    "sweep_blocked",
 )
 ORPHANS = ("topic_gone", "topic_recreated", "partition_gone")
 """Why an offset is about nothing that the cluster still has."""
@@ -26,6 +27,7 @@ CHANGES_BY = (
     "subscription, group_empty",
     "transaction_end",
     "commit, subscription",
+    "sweep_unblocked",
 )
 """What may turn a verdict: one event, or any one of two."""
 HORIZON_DAYS = (1, 7, 30)
@@ -70,8 +72,8 @@ OFFSET_VERDICTS = Table(
             name="changes_by",
             type=pa.string(),
             doc="what turns the broker's verdict, at once or from then on by time: time itself, a commit of the offset,"
-            " a subscription to its topic given up or taken up, the last member's leaving, the end of the transaction;"
-            " NULL where nothing does",
+            " a subscription to its topic given up or taken up, the last member's leaving, the end of the transaction,"
+            " the end of what makes the sweep of its log partition fail; NULL where nothing does",
             nullable=True,
             allowed=CHANGES_BY,
         ),

@@ -62,6 +62,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
     "sexton_log_records": ("Records in it.", _CLUSTER),
     "sexton_log_partitions": ("Log partitions by how a coordinator would load them.", ("cluster_id", "load")),
+    "sexton_log_partitions_sweep_failing": (
+        "Log partitions in which nothing expires, for their sweep fails.",
+        _CLUSTER,
+    ),
     "sexton_log_slowest_load_seconds": ("The slowest such load, predicted.", _CLUSTER),
     "sexton_failed_expectations": ("Expectations that the run has not met.", ("cluster_id", "severity")),
 }
@@ -159,15 +163,18 @@ class _Run:
     def _log(self) -> Iterator[Value]:
         yield "open_transactions", (), self._count("open_transactions")
         yield "undecodable_records", (), self._count("undecodable_records")
-        size, records, slowest_ms, fine, would_fail = self._all(
+        fails = f"sweep_blocked_by IS NOT NULL AND coalesce(sweep_blocked_from_ms <= {self._run.key.as_of_ms}, true)"
+        size, records, slowest_ms, fine, would_fail, sweep_failing = self._all(
             "load_profile",
             *("coalesce(sum(bytes), 0)", "coalesce(sum(records), 0)", "coalesce(max(predicted_load_ms), 0)"),
             *("count(*) FILTER (NOT load_would_fail)", "count(*) FILTER (load_would_fail)"),
+            f"count(*) FILTER ({fails})",
         )
         yield "log_size_bytes", (), size
         yield "log_records", (), records
         yield "log_partitions", ("fine",), fine
         yield "log_partitions", ("would_fail",), would_fail
+        yield "log_partitions_sweep_failing", (), sweep_failing
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:

@@ -132,10 +132,11 @@ def _overview(store: Store, run: PublishedRun) -> Overview:
 
 
 def log_partitions(store: Store, run: PublishedRun) -> Rows:
-    """Rows of load_profile, those that need a look first: a load that would fail, then the slowest loads."""
+    """Rows of load_profile, those that need a look first: a load or a sweep that fails, then the slowest loads."""
     return store.rows(
         f"""SELECT * FROM {store.table(run, "load_profile")}
-            ORDER BY NOT load_would_fail, undecodable = 0, predicted_load_ms DESC NULLS LAST, log_partition"""
+            ORDER BY NOT load_would_fail, sweep_blocked_by IS NULL, undecodable = 0, predicted_load_ms DESC NULLS LAST,
+            log_partition"""
     )
 
 

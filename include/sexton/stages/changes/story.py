@@ -18,7 +18,7 @@ from sexton.coordinator import decoding
 from sexton.coordinator.changes.change import Known, TopicPartition
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded
-from sexton.coordinator.expiry import verdict
+from sexton.coordinator.expiry import SweepBlock, verdict
 from sexton.coordinator.group import Group
 from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.offsets import StoredOffset
@@ -152,6 +152,7 @@ def what_is_next(
     retention_ms: int,
     now_ms: int,
     profile: Profile,
+    block: SweepBlock | None = None,
 ) -> list[Next]:
     """What the sweep would do with the offsets that are left, by topic and partition; nothing without a group."""
     if group is None:
@@ -166,6 +167,7 @@ def what_is_next(
             retention_ms=retention_ms,
             now_ms=now_ms,
             profile=profile,
+            block=block,
         )
         found.append(
             Next(

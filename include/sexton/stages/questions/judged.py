@@ -86,9 +86,11 @@ def judged_in_log(
     if found is None or group is None:
         return None
     _, held, row = found
+    home = found[0]
     minutes = retention_minutes or source.retention_minutes or DEFAULT_RETENTION_MINUTES
     topics = _known_topics(source)
     pending = held.pending(group_id)
+    block = desk.parts.read[home].sweep_block(minutes * _MINUTE_MS, now_ms)
     judged = []
     for (topic, partition), offset in sorted(held.offsets(group_id).items()):
         is_pending = (topic, partition) in pending
@@ -100,6 +102,7 @@ def judged_in_log(
             retention_ms=minutes * _MINUTE_MS,
             now_ms=now_ms,
             profile=desk.coordinator.profile,
+            block=block,
         )
         facts = OffsetFacts(
             topic=topic,

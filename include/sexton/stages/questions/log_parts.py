@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from sexton.coordinator.expiry import sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.coordinator.questions.coordinator import Shard, shard_after_load
@@ -90,6 +91,7 @@ class LogParts:
             undecodable=len(loaded.undecodable),
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
             next_log_offset=loaded.next_log_offset,
+            sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
@@ -122,15 +124,26 @@ class LogParts:
 
     def _compiled_part(self, log_partition: int) -> Part:
         from sexton.kernels.state import finish
+        from sexton.kernels.sweep import held_offsets
+        from sexton.kernels.sweep import sweep_block as block_of
 
         fold = self.fold(log_partition)
         tables = finish(fold, log_partition=log_partition, partition_count=None)
+        offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
         return Part(
             held=TablesHeld(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
             undecodable=tables["undecodable_records"].num_rows,
             is_covered=not self._is_cut or fold.first_log_offset is not None,
             next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,
+            sweep_block=lambda retention_ms, now_ms: block_of(
+                offsets,
+                tables["groups"],
+                tables["pending_offsets"],
+                retention_ms=retention_ms,
+                now_ms=now_ms,
+                profile=self.profile,
+            ),
             group_ids=tuple(fold.group_ids(limit=None)),
         )
 

@@ -85,7 +85,14 @@ class Settings(BaseSettings):
     )
     runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
     bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
+    example_clients: bool = Field(
+        default=True,
+        description="whether `make up` has clients at work on the broker that it makes, which keeps offsets a minute",
+    )
     airflow_port: int = Field(default=8080, ge=1, le=65_535, description="of the embedded Airflow, on 127.0.0.1")
+    api_body_limit_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=65_536, description="largest body of a request to Airflow's API server"
+    )
     clusters: dict[ClusterName, ClusterSettings] = Field(
         default_factory=dict, description="several clusters, as JSON: name -> what it has of its own; the first is main"
     )
@@ -113,6 +120,10 @@ class Settings(BaseSettings):
         default_factory=list, description="who may approve, as a JSON list of Airflow user ids; empty: anybody"
     )
     approval_self_allowed: bool = Field(default=False, description="whether who triggered a run may approve it, too")
+    approval_login_required: bool = Field(
+        default=False,
+        description="whether a run acts only when Airflow's UI or REST API triggered it, not a shell",
+    )
     approval_timeout_hours: float = Field(default=24, gt=0, description="no answer by then means no")
     approval_max_age_hours: float = Field(
         default=4, gt=0, description="an approval that is older is not acted on, and asked for again"

@@ -15,7 +15,7 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskAwaitingInput
 
-from sexton.airflow import acting, alerts, approval, brokers, commands, runs
+from sexton.airflow import acting, alerts, approval, brokers, commands, consent, runs
 from sexton.airflow.acting import ApplyPlan, ApplyRestore, ShowPlan, ShowRestore, TellOutcome
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
@@ -106,6 +106,13 @@ class World:
 
     def run(self, task, **params):
         return task.execute(self.context(task, **params))
+
+    def triggered(self, how: str | None) -> None:
+        """As the scheduler notes it, or does not."""
+        folder = approval.approval_folder_of(self.context(ShowPlan(task_id="show", cluster=PLAIN)))
+        (folder / consent.TRIGGERED).unlink(missing_ok=True)
+        if how is not None:
+            consent.write_trigger(folder, how)
 
     def answer(self, *, chosen: str = "Approve", user: str = "bea", at: datetime | None = None, **params) -> None:
         """Ask as the DAG does, and answer."""
@@ -321,6 +328,28 @@ def test_only_who_is_named_may_answer(world) -> None:
     assert world.asked[0]["assigned_users"] == [{"id": "bea", "name": "bea"}, {"id": "cid", "name": "cid"}]
     with pytest.raises(CommandRefused, match="may not approve"):
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+
+
+@pytest.mark.parametrize("how", ["cli", "operator", None])
+def test_a_run_from_a_shell_is_not_even_asked_about(world, how) -> None:
+    world.use(approval_login_required=True)
+    world.triggered(how)
+    with pytest.raises(CommandRefused, match=r"(was|was not) triggered"):
+        world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    assert world.asked == []
+
+
+def test_a_run_from_a_shell_does_not_act(world) -> None:
+    """Also when the task that would have asked was got around."""
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.answer()
+    world.use(approval_login_required=True)
+    world.triggered("cli")
+    with pytest.raises(CommandRefused, match="had logged in"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    assert {each["argv"][0] for each in world.ran} == {"show"}
+    world.triggered("ui")
+    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
 
 
 def test_restoring(world) -> None:

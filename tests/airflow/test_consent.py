@@ -37,13 +37,14 @@ REQUEST_OF = Request(
 GIVEN = Answer(
     request_sha256=REQUEST_OF.sha256, chosen=["Approve"], user_id="7", user_name="bea", answered_at_ms=NOW_MS - 5_000
 )
-TERMS = Terms(approvers=frozenset(), is_self_allowed=False, max_age_ms=4 * HOUR_MS)
+TERMS = Terms(approvers=frozenset(), is_self_allowed=False, is_login_required=False, max_age_ms=4 * HOUR_MS)
 
 
 def decide(answer=GIVEN, request=REQUEST_OF, **changes):
     told = changes.pop("told", None if answer is None else answer.to_dict())
     terms = replace(TERMS, **{name: changes.pop(name) for name in list(changes) if name in TERMS.__dataclass_fields__})
-    asked = {"options": OPTIONS, "document_sha256": "b" * 64, "triggered_by": "ann", "now_ms": NOW_MS, **changes}
+    known = {"triggered_by": "ann", "triggered_through": "ui", "now_ms": NOW_MS}
+    asked = {"options": OPTIONS, "document_sha256": "b" * 64, **known, **changes}
     return consent(request, answer, told, terms=terms, **asked)
 
 
@@ -75,6 +76,11 @@ def test_an_approval_by_another_person_just_now() -> None:
         ({"now_ms": NOW_MS + 4 * HOUR_MS}, "too old"),
         ({"now_ms": NOW_MS - 400_000}, "from the future"),
         ({"document_sha256": "c" * 64}, "has changed since"),
+        *(
+            ({"is_login_required": True, "triggered_through": how}, "had logged in")
+            for how in ("cli", "operator", "test", "asset", "UI ", "")
+        ),
+        ({"is_login_required": True, "triggered_through": None}, "not known how"),
         ({"options": {**OPTIONS, "sink": "log"}}, "another question"),
         ({"request": replace(REQUEST_OF, run_id="manual__2")}, "another question"),
         ({"request": replace(REQUEST_OF, dag_id="restore_offsets")}, "another question"),

@@ -18,7 +18,16 @@ from sexton.airflow.alerts import raise_alert
 from sexton.airflow.approval import approval_folder_of, request_of, terms
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.commands import Command, CommandRefused, Done, counted, printable
-from sexton.airflow.consent import Answer, NoConsent, Request, consent, read_answer, write_request
+from sexton.airflow.consent import (
+    Answer,
+    NoConsent,
+    Request,
+    consent,
+    read_answer,
+    read_trigger,
+    require_login,
+    write_request,
+)
 from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"
@@ -73,7 +82,11 @@ class CommandTask(BaseOperator):
 
     def ask(self, context: Any, told: Mapping[str, Any], options: Mapping[str, Any], subject: str, intro: str) -> None:
         """Leave what people are to be asked for the next task: `intro`, then what `shown` told."""
-        run = context["dag_run"]
+        run, folder = context["dag_run"], approval_folder_of(context)
+        try:
+            require_login(read_trigger(folder), terms())
+        except NoConsent as error:
+            raise CommandRefused(str(error), public=str(error)) from None
         request = Request(
             dag_id=run.dag_id,
             run_id=run.run_id,
@@ -84,7 +97,7 @@ class CommandTask(BaseOperator):
             subject=subject,
             body=f"{intro}\n\n{told['body']}",
         )
-        write_request(approval_folder_of(context), request)
+        write_request(folder, request)
 
 
 class ShowPlan(CommandTask, SkipMixin):
@@ -153,15 +166,16 @@ class Act(CommandTask):
 
     def consent(self, context: Any, request: Request) -> Answer:
         """The answer that allows it; fails the task for good when there is none that does."""
-        now = self.shown(self.kind, request.document_id)
+        now, folder = self.shown(self.kind, request.document_id), approval_folder_of(context)
         try:
             return consent(
                 request,
-                read_answer(approval_folder_of(context)),
+                read_answer(folder),
                 context["ti"].xcom_pull(task_ids=APPROVAL_TASK),
                 options=options_of(context, self.options),
                 document_sha256=now["sha256"],
                 triggered_by=context["dag_run"].triggering_user_name,
+                triggered_through=read_trigger(folder),
                 terms=terms(),
                 now_ms=time.time_ns() // 1_000_000,
             )

@@ -38,6 +38,7 @@ def terms() -> Terms:
     return Terms(
         approvers=frozenset(config.approvers),
         is_self_allowed=config.approval_self_allowed,
+        is_login_required=config.approval_login_required,
         max_age_ms=int(config.approval_max_age_hours * HOUR_MS),
     )
 

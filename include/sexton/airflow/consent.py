@@ -3,6 +3,7 @@
 Request and answer are files of the run's folder, which no call of Airflow's API writes. The answer is also the XCom of
 the task that asked, which whoever writes files does not write: the two must agree in every field, and the answer names
 the request by its SHA-256. A run asks one question once: Airflow goes on showing the first one after a task is cleared.
+How the run was triggered is a file there, too: the scheduler knows it, and no task can ask (listener.py).
 Not here: how people are asked (approval.py) and what is done with their answer (acting.py).
 """
 
@@ -17,8 +18,11 @@ APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
 """How far the clock of the API server, which stamps an answer, may be ahead of a worker's."""
 
-REQUEST, ASKED, ANSWER = "request.json", "asked.json", "answer.json"
+REQUEST, ASKED, ANSWER, TRIGGERED = "request.json", "asked.json", "answer.json", "triggered.json"
 FOLDER = "approval"
+WITH_LOGIN = frozenset({"ui", "rest_api"})
+"""Airflow's DagRunTriggeredByType of runs whose triggering user has logged in. `airflow dags trigger` names the user of
+the shell instead, and a task that triggers a run whoever triggered its own."""
 
 
 class NoConsent(Exception):
@@ -67,10 +71,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Who may answer, and for how long an answer holds. No `approvers` means anybody who may answer in Airflow."""
+    """Who may answer and trigger, and for how long an answer holds. No `approvers` means anybody who may answer in
+    Airflow."""
 
     approvers: frozenset[str]
     is_self_allowed: bool
+    is_login_required: bool
     max_age_ms: int
 
 
@@ -82,13 +88,14 @@ def consent(
     options: Mapping[str, Any],
     document_sha256: str,
     triggered_by: str | None,
+    triggered_through: str | None,
     terms: Terms,
     now_ms: int,
 ) -> Answer:
     """The answer, when it allows `request` now; else NoConsent.
 
     `told` is the XCom of the task that asked, `options` are what the run was triggered with, `document_sha256` is that
-    of the plan as it is kept now, `triggered_by` the name of who triggered the run.
+    of the plan as it is kept now, `triggered_by` the name of who triggered the run, `triggered_through` how.
     """
     if request is None or answer is None or told is None:
         raise NoConsent("nobody was asked, or nobody has answered")
@@ -98,12 +105,22 @@ def consent(
         raise NoConsent("the answer is to another question")
     if not answer.is_approval:
         raise NoConsent("the answer is no")
+    require_login(triggered_through, terms)
     _require_person(answer, triggered_by, terms)
     if not now_ms - terms.max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
         raise NoConsent("the answer is too old, or from the future: ask again")
     if request.document_sha256 != document_sha256:
         raise NoConsent("what was approved has changed since: ask again")
     return answer
+
+
+def require_login(triggered_through: str | None, terms: Terms) -> None:
+    """NoConsent when a login is required, and how the run was triggered took none or is not known."""
+    if not terms.is_login_required or triggered_through in WITH_LOGIN:
+        return
+    if triggered_through is None:
+        raise NoConsent("it is not known how the run was triggered: the scheduler has not noted it")
+    raise NoConsent("the run was not triggered by somebody who had logged in to Airflow: trigger it in the UI")
 
 
 def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> None:
@@ -152,6 +169,18 @@ def read_answer(folder: Path) -> Answer | None:
     """None when nobody has answered, or what is there is no answer."""
     found: Answer | None = _read(folder / ANSWER, Answer)
     return found
+
+
+def write_trigger(folder: Path, triggered_through: str) -> None:
+    """Note how a run was triggered, as one of Airflow's DagRunTriggeredByType."""
+    _write(folder / TRIGGERED, {"triggered_through": triggered_through})
+
+
+def read_trigger(folder: Path) -> str | None:
+    """None when nobody has noted it."""
+    noted = _load(folder / TRIGGERED)
+    found = noted.get("triggered_through") if isinstance(noted, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _read(path: Path, kind: type[Any]) -> Any:

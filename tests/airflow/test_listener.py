@@ -1,0 +1,82 @@
+"""How a run was triggered, noted by a real scheduler, for whoever triggers it from a shell or over the API."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.utils.types import DagRunTriggeredByType
+
+from sexton.airflow import consent, listener, runs
+from sexton.airflow.consent import approval_folder, read_trigger, write_trigger
+from sexton.airflow.runs import run_folder
+from sexton.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+AIRFLOW = str(Path(sys.executable).parent / "airflow")
+RUN_ID = "from-a-shell"
+OVER_THE_API = """
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
+trigger_dag(dag_id="restore_offsets", run_id="over-the-api", conf={"from_plan": "a" * 64}, run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.REST_API, triggering_user_name="ann")
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Settings:
+    config = Settings(home=tmp_path, clusters={"main": {"cluster_id": "a"}, "eu": {"cluster_id": "b"}})
+    for module in (listener, runs):
+        monkeypatch.setattr(module, "settings", lambda: config)
+    return config
+
+
+@pytest.mark.parametrize("how", list(DagRunTriggeredByType))
+@pytest.mark.parametrize("dag_id", ["apply_tombstones", "restore_offsets__eu", "offset_retention"])
+def test_what_is_noted(config, dag_id, how) -> None:
+    run = SimpleNamespace(dag_id=dag_id, run_id=RUN_ID, triggered_by=how)
+    listener.on_dag_run_running(dag_run=run, msg="started")
+    noted = read_trigger(approval_folder(run_folder(dag_id, RUN_ID)))
+    assert noted == (None if dag_id == "offset_retention" else how.value)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '"ui"', '{"triggered_through": ["ui"]}', "\x00"])
+def test_a_note_that_is_something_else(tmp_path, text) -> None:
+    write_trigger(tmp_path, "ui")
+    (tmp_path / consent.TRIGGERED).write_text(text)
+    assert read_trigger(tmp_path) is None
+
+
+def test_a_real_scheduler_notes_it(tmp_path) -> None:
+    """A run that `airflow dags trigger` made and one that the REST API's own function made, started by a scheduler."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON"))},
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__PARALLELISM": "1",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path / 'airflow.db'}",
+        "SEXTON_HOME": str(tmp_path),
+    }
+
+    def run(*command: str) -> None:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+    run(AIRFLOW, "db", "migrate")
+    run(AIRFLOW, "dags", "reserialize")
+    asked = json.dumps({"plan_id": "a" * 64, "sink": "coordinator"})
+    run(AIRFLOW, "dags", "trigger", "apply_tombstones", "--run-id", RUN_ID, "--conf", asked)
+    run(sys.executable, "-c", OVER_THE_API)
+    run(AIRFLOW, "scheduler", "--skip-serve-logs", "--num-runs", "3")
+
+    def noted(dag_id: str, run_id: str) -> str | None:
+        return read_trigger(approval_folder(run_folder(dag_id, run_id, root=str(tmp_path / "var" / "runs"))))
+
+    assert noted("apply_tombstones", RUN_ID) == "cli"
+    assert noted("restore_offsets", "over-the-api") == "rest_api"

@@ -1,7 +1,7 @@
 # Sexton's one image: Airflow's services, Spark's master and worker, and the one-shot services of docker-compose.yaml.
 # Driver and executors have to agree on Python and on every package, which one image settles.
 # Debian 12 because later ones have no Java 17; Spark 4.1 runs on 17 and 21.
-FROM python:3.12.14-slim-bookworm
+FROM python:3.12.14-slim-bookworm@sha256:392307d22300de8b5986851a12d9176dfc0fc073e65bf6523ebd7dcbeb23564e
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \

@@ -22,7 +22,7 @@ from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.local import deploy, health
 from sexton.local.processes import Patience, Processes
 from sexton.settings import settings, variable
-from tests.deploy.compose import ROOT, SERVICES, environment
+from tests.deploy.compose import ROOT, SERVICES, environment, mounts
 from tests.deploy.databases import make_databases
 from tests.object_store import running_object_store
 from tests.postgres import running_postgres
@@ -90,7 +90,7 @@ class Services:
             ("airflow-scheduler", "127.0.0.1"),
             ("spark-master", "127.0.0.1"),
             ("0.0.0.0", "127.0.0.1"),
-            ("/run/sexton", str(self.secrets / "airflow")),
+            ("/run/sexton", str(self.secrets / _secrets_of(service))),
             (IMAGE_HOME, str(self.home)),
             ("/opt/airflow", str(self.folder / "airflow")),
             ("/opt/venv/bin/python", str(self.python)),
@@ -216,6 +216,12 @@ def running_services(
 
 def _in_file(service: str) -> str:
     return "spark-worker" if service in WORKERS else service
+
+
+def _secrets_of(service: str) -> str:
+    """The folder of secrets whose volume the service mounts."""
+    (volume,) = (name for name, place in mounts(_in_file(service)).items() if place.startswith("/run/sexton"))
+    return volume.removeprefix("secrets-")
 
 
 def _image_variables() -> dict[str, str]:

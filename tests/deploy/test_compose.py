@@ -20,7 +20,7 @@ from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import open_lake, reader_properties
 from sexton.local.airflow_home import USERS, AirflowHome, connections
-from sexton.local.deploy import KEPT, OWNERS
+from sexton.local.deploy import KEPT, OWNERS, SPARK_DEFAULTS, write_secrets
 from sexton.settings import Settings
 from sexton.stages.spark import JVM_OPTIONS, LOGGING
 from tests.deploy.compose import (
@@ -39,7 +39,8 @@ from tests.deploy.compose import (
 IMAGE_HOME = "/opt/sexton"
 BIN = Path(pyspark.__file__).parents[4] / "bin"
 SECRET_NAME = re.compile(r"pass|secret|key|token|credential|auth", re.IGNORECASE)
-SPARK_ENVIRONMENT = {"SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_SUBMIT_OPTS"}
+SPARK_ENVIRONMENT = {"SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_SUBMIT_OPTS"}
+STORAGE_FILES = ("pgpass", "aws_credentials")
 DIFFERENT = {
     "core.dags_folder",
     "core.plugins_folder",
@@ -83,16 +84,20 @@ def test_the_parts_that_were_asked_for() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_images_are_pinned(name: str) -> None:
-    repository, _, tag = SERVICES[name]["image"].partition(":")
+    """By the digest of what the tag meant: a tag can be given to something else. Ours is built from this folder."""
+    repository, _, pinned = SERVICES[name]["image"].partition(":")
+    tag, _, digest = pinned.partition("@")
     assert re.fullmatch(r"\d+\.\d+(\.\d+)?", tag)
     assert repository == "sexton" or "build" not in SERVICES[name]
     if name in OURS:
-        assert tag == sexton.__version__
+        assert (tag, digest) == (sexton.__version__, "")
+    else:
+        assert re.fullmatch("sha256:[0-9a-f]{64}", digest)
 
 
 def test_brokers_of_one_release() -> None:
     (kafka,) = (jar for jar in read_lock() if jar.coordinate.startswith("org.apache.kafka:kafka-clients:"))
-    assert SERVICES["kafka"]["image"] == f"apache/kafka:{kafka.coordinate.rpartition(':')[2]}"
+    assert SERVICES["kafka"]["image"].startswith(f"apache/kafka:{kafka.coordinate.rpartition(':')[2]}@")
 
 
 def test_limits_are_what_the_comment_says() -> None:
@@ -163,7 +168,7 @@ def test_secrets_are_mounted_where_they_are_read() -> None:
     seen = {name: {volume for volume in mounts(name) if volume.startswith("secrets-")} for name in SERVICES}
     assert seen.pop("secrets") == {f"secrets-{folder}" for folder in folders}
     for name, volumes in seen.items():
-        own = {"postgres", "object-store"} & {name} or ({"airflow"} if name in AIRFLOW | {"spark-worker"} else set())
+        own = folders & {name} or ({"airflow"} if name in AIRFLOW else set())
         assert volumes == {f"secrets-{folder}" for folder in own}, name
     writers = {
         name
@@ -187,7 +192,30 @@ def test_users() -> None:
     assert f"--gid {OWNERS['airflow']} " in dockerfile
     assert SERVICES["object-store"]["user"] == f"{OWNERS['object-store']}:{OWNERS['object-store']}"
     assert {name for name, service in SERVICES.items() if service.get("user", "").startswith("0")} == {"secrets"}
-    assert {name for name in SERVICES if SERVICES[name].get("cap_drop") != ["ALL"]} == {"postgres"}
+    assert SERVICES["postgres"]["user"] == f"{OWNERS['postgres']}:{OWNERS['postgres']}"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_process_may_not(name: str) -> None:
+    assert SERVICES[name]["cap_drop"] == ["ALL"]
+    assert SERVICES[name].get("cap_add", []) == (["CHOWN"] if name == "secrets" else [])
+    assert SERVICES[name]["security_opt"] == ["no-new-privileges:true"]
+    assert not SERVICES[name].get("privileged")
+
+
+def test_a_worker_reads_no_secret_of_airflows(tmp_path: Path) -> None:
+    """Whatever runs in an executor reads what is mounted there."""
+    write_secrets(tmp_path)
+    assert {file.name for file in (tmp_path / "spark-worker").iterdir()} == {*STORAGE_FILES, SPARK_DEFAULTS}
+    assert {file.name for file in (tmp_path / "spark-master").iterdir()} == {SPARK_DEFAULTS}
+    for name, asked in (("spark-worker", environment("spark-worker")), ("spark-master", environment("spark-master"))):
+        read = {Path(value).name for value in asked.values() if value.startswith("/run/sexton/")}
+        assert read == ({*STORAGE_FILES} if name == "spark-worker" else set())
+        assert asked["SPARK_CONF_DIR"] == "/run/sexton"
+        assert not [variable for variable in asked if variable.startswith("AIRFLOW")]
+    told = {(tmp_path / reader / SPARK_DEFAULTS).read_text() for reader in ("airflow", "spark-master", "spark-worker")}
+    assert len(told) == 1
+    assert "spark.authenticate true" in told.pop().splitlines()
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -283,7 +311,7 @@ def test_what_the_image_copies_is_there() -> None:
     assert {f"!{name.removeprefix('./')}" for name in copied} == {line for line in ignored if line.startswith("!")}
     assert [name for name in copied if not (ROOT / name).exists()] == []
     (base,) = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
-    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm", base)
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
     assert re.findall(r"^USER (\S+)", dockerfile, re.MULTILINE) == ["sexton"]
     assert "PYTHONDONTWRITEBYTECODE" not in dockerfile
 

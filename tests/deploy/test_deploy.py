@@ -27,6 +27,7 @@ from tests.postgres import Postgres, running_postgres
 
 AIRFLOW_FILES = {
     "fernet_key", "secret_key", "jwt_secret", "sql_alchemy_conn", "pgpass", "aws_credentials", "passwords.json",
+    "spark-defaults.conf",
 }  # fmt: skip
 ASK = """
 import json

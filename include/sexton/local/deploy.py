@@ -25,13 +25,16 @@ from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
 from sexton.settings import Settings, settings
 
-OWNERS = {"airflow": 10_001, "postgres": 999, "object-store": 1_000}
-"""Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's."""
+OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
+"""Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's. Whoever runs code on a
+worker reads what is in the worker's folder, so that it has no more than executors need."""
 KEPT = "kept"
 """The folder with all of them in one file, root's: what the others are made of."""
 DATABASES = ("airflow", "iceberg")
 """Databases, and the roles that own them."""
 DATABASE_HOST = "postgres"
+SPARK_DEFAULTS = "spark-defaults.conf"
+"""Where Spark's master, workers and drivers look for properties, in the folder that SPARK_CONF_DIR names."""
 TIMEOUT_S = 300
 
 
@@ -93,6 +96,7 @@ def _new_secrets() -> dict[str, str]:
         **{f"user.{name}": secrets.token_urlsafe(12) for name in USERS},
         "s3.access_key": secrets.token_hex(10).upper(),
         "s3.secret_key": secrets.token_urlsafe(30),
+        "spark.authenticate.secret": secrets.token_urlsafe(48),
     }
 
 
@@ -101,16 +105,37 @@ def _files(secret: Mapping[str, str]) -> dict[str, str]:
     login = {"accessKey": secret["s3.access_key"], "secretKey": secret["s3.secret_key"]}
     identity = {"name": "sexton", "credentials": [login], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
     metadata, lake = (f"{name}:{secret[f'database.{name}']}" for name in DATABASES)
+    storage = {
+        "pgpass": f"{DATABASE_HOST}:5432:iceberg:{lake}\n",
+        "aws_credentials": "[default]\n"
+        f"aws_access_key_id = {login['accessKey']}\naws_secret_access_key = {login['secretKey']}\n",
+    }
+    spark = _spark_defaults(secret["spark.authenticate.secret"])
     return {
         **{f"airflow/{name}": secret[name] for _, name in SECRETS},
         "airflow/sql_alchemy_conn": f"postgresql+psycopg2://{metadata}@{DATABASE_HOST}/airflow",
-        "airflow/pgpass": f"{DATABASE_HOST}:5432:iceberg:{lake}\n",
-        "airflow/aws_credentials": "[default]\n"
-        f"aws_access_key_id = {login['accessKey']}\naws_secret_access_key = {login['secretKey']}\n",
+        **{f"{reader}/{name}": text for reader in ("airflow", "spark-worker") for name, text in storage.items()},
+        **{f"{reader}/{SPARK_DEFAULTS}": spark for reader in ("airflow", "spark-master", "spark-worker")},
         "airflow/passwords.json": json.dumps({user: secret[f"user.{user}"] for user in USERS}),
         **{f"postgres/{name}": secret[f"database.{name}"] for name in ("superuser", *DATABASES)},
         "object-store/config.json": json.dumps({"identities": [identity]}),
     }
+
+
+def _spark_defaults(secret: str) -> str:
+    """Properties by which a standalone cluster and its drivers know one another, and nobody else gets in.
+
+    Spark hands the secret on to executors in their environment, not on a command line. The master's REST server for
+    submissions knows no such secret, and a master with a secret does not start beside it.
+    """
+    properties = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.saslFallback": "false",
+        "spark.master.rest.enabled": "false",
+    }
+    return "".join(f"{name} {value}\n" for name, value in properties.items())
 
 
 def _write_private(path: Path, text: str, *, owner: int | None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sexton.errors import SextonError
 from sexton.local.airflow_api import AirflowApi, NotFoundError
 
-HEALTHY = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor")}
+HEALTHY = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")}
 
 
 @pytest.fixture
@@ -48,12 +48,11 @@ def api(server, monkeypatch):
 
 
 def test_health(api, server) -> None:
-    health = {**HEALTHY, "triggerer": {"status": None}}
-    server.answers["GET /api/v2/monitor/health"] = health
+    server.answers["GET /api/v2/monitor/health"] = HEALTHY
     assert api.unhealthy() == []
-    half = {**health, "scheduler": {"status": "unhealthy"}, "dag_processor": None}
-    server.answers["GET /api/v2/monitor/health"] = half
-    assert api.unhealthy() == ["scheduler", "dag_processor"]
+    half = {"scheduler": {"status": "unhealthy"}, "dag_processor": None, "triggerer": {"status": None}}
+    server.answers["GET /api/v2/monitor/health"] = {**HEALTHY, **half}
+    assert api.unhealthy() == ["scheduler", "dag_processor", "triggerer"]
     assert all(authorization is None for _, _, authorization in server.seen)
 
 

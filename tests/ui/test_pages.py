@@ -346,9 +346,30 @@ def test_what_fails_is_shown_in_place_of_the_last_answer(client: TestClient, mon
 def test_nothing_published(tmp_path: Any) -> None:
     lake: WrittenLake = lake_at(tmp_path)
     with client_of(app_over(lake)) as client:
-        assert "Nothing is published yet" in client.get(f"{PREFIX}/").text
-        assert client.get(f"{PREFIX}/groups").status_code == 404
         assert client.get(f"{PREFIX}/api/runs").json() == []
+        assert client.get(f"{PREFIX}/api/groups").status_code == 404
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "Nothing is published yet"), ("zh-CN", "尚未发布任何内容")])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_without_data_leads_to_what_publishes_some(tmp_path: Any, path: str, language: str, told: str) -> None:
+    with client_of(app_over(lake_at(tmp_path))) as client:
+        html = page(client, path, lang=language, **({"id": path.partition("=")[2]} if "=" in path else {}))
+    assert told in html
+    assert re.findall('<a data-airflow href="([^"]+)"', html) == [
+        "/dags/offset_retention",
+        "/dags/offset_retention/runs",
+    ]
+    assert "make up" in html
+
+
+def test_a_ledger_without_rows_leads_to_what_fills_it(tmp_path: Any) -> None:
+    lake: WrittenLake = lake_at(tmp_path)
+    lake.publish(key(0), {})
+    with client_of(app_over(lake)) as client:
+        html = page(client, "/plans")
+    for dag in ("offset_retention", "apply_tombstones", "restore_offsets"):
+        assert f'<a data-airflow href="/dags/{dag}">' in html
 
 
 def test_the_api_describes_itself(client: TestClient) -> None:

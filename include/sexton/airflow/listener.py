@@ -1,7 +1,7 @@
 """What Airflow's scheduler knows of a run and the run's tasks cannot ask: how it was triggered.
 
 A task is given the name of who triggered its run, which `airflow dags trigger` takes from the operating system. Whether
-that name has logged in is told by `triggered_by`, which only the scheduler sees. It is noted where the run keeps its
+that name has logged in follows from `triggered_by`, which only the scheduler sees. It is noted where the run keeps its
 approval, when the run starts, also after it was cleared.
 """
 

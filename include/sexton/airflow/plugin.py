@@ -1,4 +1,4 @@
-"""What Airflow loads of ours besides the dashboard: what its scheduler notes of runs, what its API server refuses."""
+"""What Airflow loads of ours, the dashboard apart: what its scheduler notes of runs, what its API server refuses."""
 
 from airflow.plugins_manager import AirflowPlugin
 

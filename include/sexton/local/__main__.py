@@ -1,4 +1,4 @@
-"""`python -m sexton.local up | down | demo`: what `make up`, `make down` and `make demo` run."""
+"""`python -m sexton.local up | down | demo`: what `make` runs under these names; `clients` is run by `up` itself."""
 
 import argparse
 import signal
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sexton.errors import SextonError
 from sexton.local.airflow_home import APPROVER, USER
-from sexton.local.system import System
+from sexton.local.system import MAIN_DAG, System
 from sexton.settings import settings
 
 TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,12 +23,12 @@ BY_SIGNAL = 128
 def main() -> int:
     """Run one command; every error is told in one line, and nothing that was started here is left running."""
     parser = argparse.ArgumentParser(prog="python -m sexton.local", description=__doc__)
-    parser.add_argument("command", choices=("up", "down", "demo"))
+    parser.add_argument("command", choices=tuple(COMMANDS))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
-        return {"up": up, "down": down, "demo": demo}[arguments.command](console)
+        return COMMANDS[arguments.command](console)
     except SextonError as error:
         if arguments.debug:
             traceback.print_exc()
@@ -39,31 +39,52 @@ def main() -> int:
 
 
 def up(console: Console) -> int:
-    """Start what is not running yet and leave it running."""
+    """Start what is not running yet, leave it running, and have something published to look at."""
+    from sexton.local.up import alone, have_clients, publish_first_runs, start
+
     system = System(settings(), console)
-    if system.is_running():
-        console.print("It is running already.")
-    else:
-        system.stop_airflow()  # what is left of a start that went wrong
-        with _stopping(system, only_after_failure=True):
-            system.start()
+    with alone(system.config.var):
+        if system.is_running():
+            console.print("It is running already.")
+            have_clients(system)
+        else:
+            with _stopping(system, only_after_failure=True):
+                start(system)
+        _tell_addresses(system, console)
+        return publish_first_runs(system, console)  # whoever breaks this off finds the rest running
+
+
+def _tell_addresses(system: System, console: Console) -> None:
+    """What is worth opening, and who may log in."""
     home = system.home
+    url = home.started_url()
     console.print(
-        f"\nAirflow  {home.started_url()}  user {USER}, password {home.password()}\n"
-        f"         and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} asks\n"
-        f"Kafka    {system.broker_address()}\n\n"
-        "Unpause offset_retention there to have it run on its schedule (the run of the last\n"
-        "hour ends as skipped: nothing was archived yet), or trigger it. `make down` stops everything.",
+        f"\nAirflow    {url}  user {USER}, password {home.password()}\n"
+        f"           and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} asks\n"
+        f"Dashboard  {url}/plugin/sexton  the consumer groups, run by run\n"
+        f"DAG        {url}/dags/{MAIN_DAG}  trigger it, or backfill past intervals\n"
+        f"Kafka      {system.broker_address()}\n\n"
+        "`make down` stops everything.",
         highlight=False,
         soft_wrap=True,
     )
-    return 0
 
 
 def down(console: Console) -> int:
     """Stop whatever is running."""
     if not System(settings(), console).stop():
         console.print("Nothing was running.")
+    return 0
+
+
+def clients(_console: Console) -> int:
+    """Work on the broker until this process is ended: what `up` starts as a process of its own."""
+    from sexton.kafka.client import client_config
+    from sexton.local import living
+
+    for number in TERMINATING:
+        signal.signal(number, _leave)
+    living.run(client_config({}, bootstrap_servers=settings().bootstrap_servers))
     return 0
 
 
@@ -101,6 +122,8 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     """Turn a signal into an exit, so that what was started is stopped on the way out."""
     sys.exit(BY_SIGNAL + number)
 
+
+COMMANDS = {"up": up, "down": down, "demo": demo, "clients": clients}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -26,12 +26,12 @@ class AirflowApi:
         self._token: str | None = None
 
     def unhealthy(self) -> list[str]:
-        """The parts that are not up yet; needs no login. Airflow counts a triggerer, which is not started here."""
+        """The parts that are not up yet: those that Airflow's home page shows, by their heartbeats. Needs no login."""
         try:
             health = self._call("GET", "/api/v2/monitor/health", login=False)
         except SextonError:
             return ["api-server"]
-        parts = ("metadatabase", "scheduler", "dag_processor")
+        parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
         return [part for part in parts if (health.get(part) or {}).get("status") != "healthy"]
 
     def has_dag(self, dag_id: str) -> bool:

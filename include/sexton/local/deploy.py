@@ -126,7 +126,7 @@ def _spark_defaults(secret: str) -> str:
     """Properties by which a standalone cluster and its drivers know one another, and nobody else gets in.
 
     Spark hands the secret on to executors in their environment, not on a command line. The master's REST server for
-    submissions knows no such secret, and a master with a secret does not start beside it.
+    submissions knows no such secret, and a master with a secret does not start together with it.
     """
     properties = {
         "spark.authenticate": "true",

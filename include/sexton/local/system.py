@@ -1,7 +1,7 @@
-"""Start and stop the embedded system: a broker and Airflow's scheduler, DAG processor and API server.
+"""Start and stop the embedded system: a broker and Airflow's API server, scheduler, DAG processor and triggerer.
 
-Three processes instead of `airflow standalone`: no triggerer (no task of ours defers), and each is stopped by itself.
-They start while the broker starts, because Airflow spends its first seconds importing.
+Processes of their own instead of `airflow standalone`, so that each is stopped by itself. They start while the broker
+starts, because Airflow spends its first seconds importing.
 """
 
 import socket
@@ -24,7 +24,7 @@ from sexton.kafka.broker import EmbeddedBroker, RunningBroker, running_broker, s
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.airflow_home import HOST, USER, AirflowHome
 from sexton.local.processes import Patience, Processes
-from sexton.settings import Settings, variable
+from sexton.settings import Settings, environment, variable
 from sexton.stages.spark import JVM_OPTIONS, spark_environment
 
 COMPONENTS = {
@@ -32,8 +32,12 @@ COMPONENTS = {
     # Its log server would listen on every address; the API server reads the logs from the disk.
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
+    # It raises the alerts about late runs, and Airflow's home page calls an installation without it unhealthy.
+    "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 """Name -> arguments of the airflow command."""
+CLIENTS = "clients"
+"""What works on the broker of `make up`, see living.py; it runs or not, whatever `is_running` says."""
 MAIN_DAG = "offset_retention"
 READY_TIMEOUT_S = 180
 MIGRATE_TIMEOUT_S = 180
@@ -51,7 +55,8 @@ class System:
         self._processes = Processes(config.var / "pids", mark=str(config.var.resolve()))
         self.demo = config.var / "demo"
         self.demo_broker_directory = self.demo / "kafka"
-        self._broker_directories = (config.var / "kafka", self.demo_broker_directory)
+        self.broker_directory = config.var / "kafka"
+        self._broker_directories = (self.broker_directory, self.demo_broker_directory)
 
     @property
     def broker_port(self) -> int:
@@ -76,6 +81,18 @@ class System:
         """Whether everything runs that `start` starts."""
         return set(self._processes.running()) >= set(COMPONENTS) and bool(self._running_brokers())
 
+    def are_clients_running(self) -> bool:
+        return CLIENTS in self._processes.running()
+
+    def start_clients(self) -> None:
+        """Start the clients of `make up`, which work until they are stopped."""
+        log = self.config.var / "log" / f"{CLIENTS}.log"
+        log.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "sexton.local", CLIENTS]
+        servers = self.config.bootstrap_servers
+        given = environment(SEXTON_HOME=str(self.config.home), SEXTON_BOOTSTRAP_SERVERS=servers)
+        self._processes.start(CLIENTS, command, environment=given, log=log)
+
     def is_anything_running(self) -> bool:
         return bool(self._processes.descendants()) or bool(self._running_brokers())
 
@@ -92,7 +109,7 @@ class System:
         `meanwhile` is called once the broker answers, while Airflow is still getting ready. `variables` go into the
         environment of Airflow's processes.
         """
-        broker_directory = broker_directory or self._broker_directories[0]
+        broker_directory = broker_directory or self.broker_directory
         has_broker = running_broker(broker_directory) is not None  # `sexton broker up` starts the same one
         if not has_broker:
             _require_free(self.broker_port, fix="SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
@@ -105,13 +122,13 @@ class System:
             "SEXTON_SPARK_JARS": self.config.spark_jars or lake_jars,
             "SPARK_SUBMIT_OPTS": JVM_OPTIONS,
         }
-        environment = self.home.environment(spark, **variables)
+        airflow = self.home.environment(spark, **variables)
         self.home.write()
-        self._migrate(environment)
+        self._migrate(airflow)
         for name, arguments in COMPONENTS.items():
             log = self._log_of(name)
             log.unlink(missing_ok=True)
-            self._processes.start(name, [*_airflow(), *arguments], environment=environment, log=log)
+            self._processes.start(name, [*_airflow(), *arguments], environment=airflow, log=log)
         broker = EmbeddedBroker(
             broker_directory, port=self.broker_port, java=java, jars=kafka_jars, settings=broker_settings
         )
@@ -147,7 +164,7 @@ class System:
             took = f"{time.monotonic() - start:.1f} s"
             self._console.print(f"  {name:<10} {escape(told_as)}  [dim]{took}[/dim]", highlight=False)
 
-    def _migrate(self, environment: Mapping[str, str]) -> None:
+    def _migrate(self, airflow: Mapping[str, str]) -> None:
         """Create Airflow's database, or bring it to this release; skipped when this release did it already."""
         stamp, release = self.home.root / "migrated", metadata.version("apache-airflow-core")
         if (self.home.root / "airflow.db").exists() and stamp.exists() and stamp.read_text("utf-8") == release:
@@ -156,7 +173,7 @@ class System:
             command = [*_airflow(), "db", "migrate"]
             done = subprocess.run(
                 command,
-                env=environment,
+                env=airflow,
                 capture_output=True,
                 text=True,
                 errors="replace",

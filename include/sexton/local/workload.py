@@ -12,7 +12,7 @@ schema of StreamsGroupHeartbeat.
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -213,7 +213,7 @@ class _Clients:
 
     def remove_topics(self) -> None:
         for topic in LEFT_BEHIND.values():
-            _wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
+            wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -279,11 +279,8 @@ class _Clients:
             self.counts["aborted_transactions"] += 1
 
     def _metadata_of(self, group_id: str) -> Any:
-        """What names a group to a transaction: librdkafka takes it only from a consumer."""
         if group_id not in self._group_metadata:
-            consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
-            self._group_metadata[group_id] = consumer.consumer_group_metadata()
-            consumer.close()
+            self._group_metadata[group_id] = group_metadata(self._settings, group_id)
         return self._group_metadata[group_id]
 
     def _offsets(self) -> list[TopicPartition]:
@@ -318,7 +315,7 @@ class _Clients:
 
     def _delete_group(self, group_id: str) -> None:
         try:
-            _wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+            wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
             self.counts["deleted_groups"] += 1
         except KafkaException as error:
             # Deleted before and not committed to since: as it happens to people.
@@ -326,7 +323,15 @@ class _Clients:
                 raise
 
     def _create(self, topics: dict[str, int]) -> None:
-        _wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+        wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+
+
+def group_metadata(client: Mapping[str, Any], group_id: str) -> Any:
+    """What names a group to a transaction: librdkafka takes it only from a consumer."""
+    consumer = Consumer({**client, "group.id": group_id, "enable.auto.commit": False})
+    found = consumer.consumer_group_metadata()
+    consumer.close()
+    return found
 
 
 def commit_offsets(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -> None:
@@ -349,7 +354,7 @@ def _refusal(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -
     """
     asked = [ConsumerGroupTopicPartitions(group_id, offsets)]
     try:
-        (answer,) = _wait(admin.alter_consumer_group_offsets(asked, request_timeout=ANSWER_S))
+        (answer,) = wait(admin.alter_consumer_group_offsets(asked, request_timeout=ANSWER_S))
     except KafkaException as error:
         refused: KafkaError = error.args[0]
         return refused
@@ -365,5 +370,6 @@ def _abort(producer: Producer) -> None:
             raise
 
 
-def _wait(futures: dict[Any, "Future[Any]"]) -> list[Any]:
+def wait(futures: dict[Any, "Future[Any]"]) -> list[Any]:
+    """What an administrator's call answers; KafkaException when it is refused."""
     return [future.result(TIMEOUT_S) for future in futures.values()]

@@ -14,7 +14,7 @@ from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
 from sexton.ui.access import Access, reader_of, same_origin
-from sexton.ui.asking import may_plan
+from sexton.ui.asking import NothingPublished, may_plan
 from sexton.ui.rendering import render
 from sexton.ui.store import Gone, Store
 from sexton.ui.texts import COOKIE, choose, texts
@@ -54,6 +54,7 @@ def make_app(store: Store, access: Access) -> FastAPI:
     app.middleware("http")(_forbid)
     app.add_exception_handler(SextonError, _tell)
     app.add_exception_handler(HTTPException, _answer)
+    app.add_exception_handler(NothingPublished, _next_step)
     return app
 
 
@@ -68,6 +69,12 @@ async def _tell(request: Request, error: Exception) -> Response:
     """An error of ours: nothing there is 404, something wrong with the question 400, the rest 503 and may pass."""
     status = 404 if isinstance(error, NoCoverage | Gone) else 400 if isinstance(error, UsageError) else 503
     return _as_asked(request, status, str(error))
+
+
+async def _next_step(_request: Request, error: Exception) -> Response:
+    """Any page while nothing is published: what publishes something, as links."""
+    assert isinstance(error, NothingPublished)
+    return HTMLResponse(render(error.view, "nothing.html", page=error.view.path.strip("/").partition("/")[0]))
 
 
 async def _answer(request: Request, error: Exception) -> Response:

@@ -78,6 +78,24 @@ def asked_offsets(
 Asked = Annotated[View, Depends(asked_view)]
 
 
+class NothingPublished(Exception):
+    """A page was asked for before any run that its reader may see: the answer is what to do first."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        super().__init__("nothing is published yet")
+
+
+def asked_page(view: Asked) -> View:
+    """The view of a page that shows something of a run; NothingPublished while there is none."""
+    if view.run is None:
+        raise NothingPublished(view)
+    return view
+
+
+AskedPage = Annotated[View, Depends(asked_page)]
+
+
 def may_plan(view: Asked) -> None:
     """A dependency: 403 for who may not read the DAG that applies plans to the cluster that is asked about."""
     clusters = view.reader.clusters if view.cluster is None else [view.cluster]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from sexton.ui.api import MOST_TRANSACTIONS
-from sexton.ui.asking import FAR, Asked, AskedGroups, AskedOffsets, PageNumber, Search
+from sexton.ui.asking import FAR, AskedGroups, AskedOffsets, AskedPage, PageNumber, Search
 from sexton.ui.groups import ONLY, find_groups, group_detail
 from sexton.ui.history import runs_with_checks, story
 from sexton.ui.offsets import FINDINGS, find_offsets
@@ -30,36 +30,34 @@ def static(name: str) -> Response:
 
 
 @router.get("/")
-def show_overview(view: Asked) -> str:
-    if view.run is None:
-        return render(view, "nothing.html", page="")
-    found = overview(view.store, view.run)
+def show_overview(view: AskedPage) -> str:
+    found = overview(view.store, view.chosen)
     return render(
         view,
         "overview.html",
         page="",
         o=found,
-        plot=expiry_plot(found, view.run.key.as_of_ms, view.texts),
+        plot=expiry_plot(found, view.chosen.key.as_of_ms, view.texts),
         last_runs=runs_with_checks(view.store, view.until_now[-LAST_RUNS:]),
     )
 
 
 @router.get("/groups")
-def show_groups(request: Request, view: Asked, asked: AskedGroups) -> str:
+def show_groups(request: Request, view: AskedPage, asked: AskedGroups) -> str:
     found = find_groups(view.store, view.chosen, asked)
     by_state = overview(view.store, view.chosen).by_state
     return _list(request, view, "groups", asked=asked, found=found, by_state=by_state, filters=ONLY)
 
 
 @router.get("/offsets")
-def show_offsets(request: Request, view: Asked, asked: AskedOffsets) -> str:
+def show_offsets(request: Request, view: AskedPage, asked: AskedOffsets) -> str:
     found = find_offsets(view.store, view.chosen, asked)
     reasons = sorted({row["broker_reason"] for row in overview(view.store, view.chosen).by_reason})
     return _list(request, view, "offsets", asked=asked, found=found, reasons=reasons, filters=FINDINGS)
 
 
 @router.get("/group")
-def show_group(view: Asked, id: Search, topic: Search = "", page: PageNumber = 1) -> str:  # noqa: A002
+def show_group(view: AskedPage, id: Search, topic: Search = "", page: PageNumber = 1) -> str:  # noqa: A002
     found = group_detail(view.store, view.chosen, id, topic=topic, page=page)
     told = story(view.store, view.until_now, id)
     if found is None and not told.events:
@@ -68,14 +66,14 @@ def show_group(view: Asked, id: Search, topic: Search = "", page: PageNumber = 1
 
 
 @router.get("/group/story")
-def show_story(view: Asked, id: Search, before: Annotated[int, Query(ge=0, le=FAR)]) -> str:  # noqa: A002
+def show_story(view: AskedPage, id: Search, before: Annotated[int, Query(ge=0, le=FAR)]) -> str:  # noqa: A002
     """An older page of a group's story, put below the one that is there."""
     told = story(view.store, view.until_now or [view.chosen], id, before_ms=before)
     return render(view, "_story.html", page="groups", group_id=id, story=told)
 
 
 @router.get("/runs")
-def show_runs(view: Asked, before: Annotated[int | None, Query(ge=0, le=FAR)] = None) -> str:
+def show_runs(view: AskedPage, before: Annotated[int | None, Query(ge=0, le=FAR)] = None) -> str:
     runs = [run for run in view.own_runs if before is None or run.key.as_of_ms < before]
     shown = runs_with_checks(view.store, runs[-RUNS_A_PAGE:])
     older = runs[-RUNS_A_PAGE].key.as_of_ms if len(runs) > RUNS_A_PAGE else None
@@ -83,12 +81,12 @@ def show_runs(view: Asked, before: Annotated[int | None, Query(ge=0, le=FAR)] = 
 
 
 @router.get("/checks")
-def show_checks(view: Asked) -> str:
+def show_checks(view: AskedPage) -> str:
     return render(view, "checks.html", page="runs", checks=checks(view.store, view.chosen))
 
 
 @router.get("/log")
-def show_log(view: Asked) -> str:
+def show_log(view: AskedPage) -> str:
     return render(
         view,
         "log.html",

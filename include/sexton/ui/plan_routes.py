@@ -6,7 +6,7 @@ from fastapi import APIRouter, HTTPException, Path
 from fastapi.responses import HTMLResponse
 
 from sexton.settings import settings
-from sexton.ui.asking import Asked, PageNumber, PageSize
+from sexton.ui.asking import Asked, AskedPage, PageNumber, PageSize
 from sexton.ui.groups import Page
 from sexton.ui.plans import PLANS_A_PAGE, PlanDetail, PlanLine, ledger_of, ledger_summary, plan_detail, plan_lines
 from sexton.ui.rendering import render
@@ -20,18 +20,18 @@ PlanId = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
 @pages.get("/plans")
-def show_plans(view: Asked) -> str:
+def show_plans(view: AskedPage) -> str:
     lines = plan_lines(view.store, view.own_runs[-PLANS_A_PAGE:])
     return render(view, "plans.html", page="plans", plans=lines, ledger=_ledger(view))
 
 
 @pages.get("/plans/{plan_id}")
-def show_plan(view: Asked, plan_id: PlanId, page: PageNumber = 1) -> str:
+def show_plan(view: AskedPage, plan_id: PlanId, page: PageNumber = 1) -> str:
     return render(view, "plan_detail.html", page="plans", p=_detail(view, plan_id, page, ROWS))
 
 
 @pages.get("/ledger/{plan_id}")
-def show_ledger(view: Asked, plan_id: PlanId, page: PageNumber = 1) -> str:
+def show_ledger(view: AskedPage, plan_id: PlanId, page: PageNumber = 1) -> str:
     found = ledger_of(view.store, view.chosen.key.cluster_id, plan_id, page=page, size=ROWS)
     if not found.total:
         raise HTTPException(status_code=404, detail="the ledger has nothing of it")

@@ -53,8 +53,9 @@ class View:
         return cluster_id if cluster is None else cluster.name or cluster_id
 
     def dag(self, kind: str) -> str:
-        """The id of the cluster's DAG of a kind."""
-        return self.cluster.own(kind) if self.cluster else kind
+        """The id of the cluster's DAG of a kind; while nothing is published, of the reader's first cluster."""
+        cluster = self.cluster or next(iter(self.reader.clusters), None)
+        return cluster.own(kind) if cluster else kind
 
     @property
     def own_runs(self) -> list[PublishedRun]:

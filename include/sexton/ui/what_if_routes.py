@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from sexton.errors import SextonError
 from sexton.lake.branch import RunKey
-from sexton.ui.asking import Asked
+from sexton.ui.asking import Asked, AskedPage
 from sexton.ui.rendering import render
 from sexton.ui.what_if import LONGEST_POLICY, MOST_MINUTES, NotAsked, ask
 
@@ -26,14 +26,14 @@ class Question(BaseModel):
 
 
 @pages.get("/what-if")
-def show_form(view: Asked) -> str:
+def show_form(view: AskedPage) -> str:
     return render(view, "what_if.html", page="what-if", policy="", answer=None, mistakes=(), status=200, minutes="")
 
 
 @pages.post("/what-if")
 def show_answer(
     request: Request,
-    view: Asked,
+    view: AskedPage,
     retention_minutes: Annotated[str, Form()] = "",
     policy: Annotated[str, Form()] = "",
 ) -> HTMLResponse:

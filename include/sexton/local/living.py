@@ -1,0 +1,175 @@
+"""Real clients that go on, for `make up`: a broker that nobody uses has nothing to look at.
+
+Services read with members of a classic group, of one with a static member, and of a KIP-848 group. Jobs commit every
+round; a build commits once and is forgotten, so that its offsets expire; two jobs commit offsets of another topic now
+and then, which expire while the jobs go on; a preview is deleted by an administrator; an offset of a job is deleted and
+committed again; transactions are committed, aborted, and left open for some rounds.
+`BROKER_SETTINGS` keep offsets for one minute, so that the broker's own sweeps can be seen within minutes.
+
+Everything may be there already: the broker keeps its data from one start to the next. Ends with SIGTERM.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sexton.errors import BrokerError
+from sexton.kafka.admin import GroupError, delete_offsets
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.session import ClusterSession
+from sexton.local.workload import commit_offsets, group_metadata, wait
+
+BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "30000"}
+TOPICS = {"orders": 3, "payments": 4, "clicks": 6}
+SERVICES = {
+    "orders-service": ("orders", {"group.protocol": "classic"}),
+    "billing-service": ("payments", {"group.protocol": "classic", "group.instance.id": "billing-1"}),
+    "clicks-dashboard": ("clicks", {"group.protocol": "consumer"}),
+}
+JOBS = {"nightly-export": "orders", "search-index": "clicks", "fraud-scores": "payments", "mail-merge": "orders"}
+IMPORTS = {"fraud-scores": "orders", "mail-merge": "payments"}
+"""Jobs and the other topic. Both have one log partition, so that one sweep takes offsets of both: no administrator's
+request could have, and the cause is certain."""
+PAYOUTS, SETTLEMENT = "payouts", "settlement"
+"""Groups whose offsets come by transactions: by many short ones, and by one that stays open for OPEN_ROUNDS."""
+ROUND_S = 10.0
+OPEN_ROUNDS = IMPORT_ROUNDS = 9
+PREVIEW_ROUNDS = 4
+TIMEOUT_S = 30
+
+Wait = Callable[[float], None]
+
+
+def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.sleep) -> None:
+    """Work for so many rounds, or until the process is ended; BrokerError when the cluster refuses."""
+    try:
+        with _clients(config) as clients:
+            number = 0
+            while rounds is None or number < rounds:
+                clients.work(number)
+                number += 1
+                pause(ROUND_S)
+    except KafkaException as error:
+        raise BrokerError(f"the clients stopped: {error.args[0].str()}", place=config.bootstrap_servers) from None
+
+
+@contextmanager
+def _clients(config: ClientConfig) -> Iterator["_Clients"]:
+    """Clients with their topics made and their members joined; they leave when the block ends."""
+    with ExitStack() as stack:
+        yield _Clients(config, stack)
+
+
+class _Clients:
+    def __init__(self, config: ClientConfig, stack: ExitStack) -> None:
+        self._settings: dict[str, Any] = {**config.for_confluent(), "log_level": 0}
+        self._admin = AdminClient(self._settings)
+        self._session = stack.enter_context(ClusterSession(config))
+        self._make_topics()
+        self._messages = Producer(self._settings)
+        self._members = [self._member(group_id, *reads, stack) for group_id, reads in SERVICES.items()]
+        self._short, self._long = (self._transactional(f"living-{name}") for name in ("short", "long"))
+        self._previews: list[tuple[int, str]] = []
+
+    def work(self, number: int) -> None:
+        """One round: what every service and job does, and what is this round's turn."""
+        for topic, partitions in TOPICS.items():
+            for partition in range(partitions):
+                self._messages.produce(topic, value=f"round {number}", partition=partition)
+        self._messages.flush(TIMEOUT_S)
+        for member in self._members:
+            _read_and_commit(member)
+        if number % 2 == 0:
+            for group_id, topic in JOBS.items():
+                self._commit(group_id, topic)
+            self._pay(commits=number % 6 < 4)
+        else:
+            self._commit(f"build-{_now()}", "orders")
+        if number % IMPORT_ROUNDS == 0:
+            for group_id, topic in IMPORTS.items():
+                self._commit(group_id, topic)
+        self._preview(number)
+        if number % 6 == 5:
+            self._delete_an_offset("search-index", JOBS["search-index"])
+        self._settle(number % (OPEN_ROUNDS + 1))
+
+    def _preview(self, number: int) -> None:
+        if number % PREVIEW_ROUNDS == 0:
+            group_id = f"preview-{_now()}"
+            self._commit(group_id, "clicks")
+            self._previews.append((number + PREVIEW_ROUNDS - 1, group_id))
+        for _, group_id in [each for each in self._previews if each[0] <= number]:
+            wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+        self._previews = [each for each in self._previews if each[0] > number]
+
+    def _pay(self, *, commits: bool) -> None:
+        self._short.begin_transaction()
+        self._send(self._short, PAYOUTS)
+        (self._short.commit_transaction if commits else self._short.abort_transaction)(TIMEOUT_S)
+
+    def _settle(self, turn: int) -> None:
+        """A transaction that is open from the first turn to the last."""
+        if turn == 0:
+            self._long.begin_transaction()
+            self._send(self._long, SETTLEMENT)
+        elif turn == OPEN_ROUNDS:
+            self._long.commit_transaction(TIMEOUT_S)
+
+    def _send(self, producer: Producer, group_id: str) -> None:
+        whose = group_metadata(self._settings, group_id)
+        producer.send_offsets_to_transaction(self._offsets("payments"), whose, TIMEOUT_S)
+
+    def _commit(self, group_id: str, topic: str) -> None:
+        commit_offsets(self._admin, group_id, self._offsets(topic))
+
+    def _offsets(self, topic: str) -> list[TopicPartition]:
+        """As if everything were read but the last few messages: of each partition some more than of the one before."""
+        ends = [
+            self._members[0].get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
+            for partition in range(TOPICS[topic])
+        ]
+        return [TopicPartition(topic, partition, max(0, end - partition)) for partition, end in enumerate(ends)]
+
+    def _delete_an_offset(self, group_id: str, topic: str) -> None:
+        try:
+            delete_offsets(self._session, group_id, {topic: [0]})
+        except GroupError as error:
+            if error.error_name != "GROUP_ID_NOT_FOUND":  # a machine that slept: it has expired meanwhile
+                raise
+
+    def _make_topics(self) -> None:
+        for future in self._admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
+            try:
+                future.result(TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def _member(self, group_id: str, topic: str, protocol: dict[str, str], stack: ExitStack) -> Consumer:
+        own = {"group.id": group_id, "client.id": group_id, **protocol}
+        reads = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**self._settings, **own, **reads})
+        stack.callback(consumer.close)
+        consumer.subscribe([topic])
+        return consumer
+
+    def _transactional(self, transactional_id: str) -> Producer:
+        producer = Producer({**self._settings, "transactional.id": transactional_id, "transaction.timeout.ms": 900_000})
+        producer.init_transactions(TIMEOUT_S)
+        return producer
+
+
+def _read_and_commit(member: Consumer) -> None:
+    """What has come for a member, if it has joined by now."""
+    messages = [each for each in member.consume(100, timeout=0.5) if each.error() is None]
+    if messages:
+        member.commit(asynchronous=False)
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%H%M%S}"

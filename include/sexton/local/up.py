@@ -1,0 +1,120 @@
+"""`make up`: the system running, with clients at work on its broker and published runs of several instants to look at.
+
+Clients work (living.py) only on a broker that `make up` itself has made, because it keeps offsets for a minute: data
+that was there before is never put under such a retention. `MARK` in the broker's folder says so from then on. The runs
+are ordinary runs of offset_retention, each of the instant at which it was triggered; they are made once, when fewer are
+published.
+"""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from sexton.errors import NoCoverage, SetupError, SextonError
+from sexton.lake.catalog import open_lake
+from sexton.lake.read import published_runs
+from sexton.local import living
+from sexton.local.airflow_api import AirflowApi
+from sexton.local.system import MAIN_DAG, System
+from sexton.report.figures import instant
+from sexton.settings import Settings, variable
+
+FIRST_RUNS = 3
+APART_S = 70
+"""Between the instants of two runs: longer than the broker keeps offsets, so that each finds some expired."""
+BEGUN_S = 30
+"""How long the clients work before the first instant: some rounds."""
+RUN_TIMEOUT_S = 1_800
+POLL_S = 0.5
+MARK = "clients-at-work"
+SETTLE_MS = "2000"
+"""A snapshot's wait for late appends: the clients, the broker and Airflow have one clock here."""
+
+
+def start(system: System) -> None:
+    """Start all of it, with clients at work where they may be."""
+    system.stop_airflow()  # what is left of a start that went wrong
+    if not _may_have_clients(system):
+        system.start()
+        return
+    system.broker_directory.mkdir(parents=True, exist_ok=True)
+    (system.broker_directory / MARK).touch()
+    system.start(
+        broker_settings=living.BROKER_SETTINGS,
+        meanwhile=system.start_clients,
+        SEXTON_SETTLE_MS=variable("SEXTON_SETTLE_MS") or SETTLE_MS,
+    )
+
+
+def have_clients(system: System) -> None:
+    """Start the clients anew where they have ended while the rest runs."""
+    if _may_have_clients(system) and not system.are_clients_running():
+        system.start_clients()
+
+
+def publish_first_runs(system: System, console: Console) -> int:
+    """Run the main DAG until FIRST_RUNS runs are published, where clients work; 1 when one of them fails.
+
+    The DAG is left to its schedule then.
+    """
+    if not _may_have_clients(system) or (missing := FIRST_RUNS - len(_published(system.config))) <= 0:
+        return 0
+    console.print(f"\nThe clients work; {missing} runs of {MAIN_DAG} describe them, a minute or more apart:")
+    api, next_s = system.api(), time.monotonic() + BEGUN_S
+    api.fail_unfinished_runs(MAIN_DAG)
+    for _ in range(missing):
+        time.sleep(max(0.0, next_s - time.monotonic()))
+        next_s = time.monotonic() + APART_S
+        as_of_ms, before = time.time_ns() // 1_000_000, _published(system.config)
+        since = {"since": str(before[-1])} if before else {}  # a run lists what changed since the one before it
+        run_id = api.trigger(MAIN_DAG, {"as_of": str(as_of_ms), **since})
+        api.set_paused(MAIN_DAG, False)
+        with system.step("Run", f"as of {instant(as_of_ms - as_of_ms % 1000)}"):
+            state = _end_of(api, run_id)
+        if state != "success":
+            place = f"{system.home.url}/dags/{MAIN_DAG}/runs/{run_id}"
+            console.print(f"  it {state}: {place}", style="red", highlight=False, soft_wrap=True)
+            return 1
+    return 0
+
+
+@contextmanager
+def alone(var: Path) -> Iterator[None]:
+    """Keep another `make up` of the same folder out for the block; SetupError when one is at work."""
+    var.mkdir(parents=True, exist_ok=True)
+    with (var / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SetupError("another `make up` is at work", place=var, fix="wait for it, or end it there") from None
+        yield
+
+
+def _may_have_clients(system: System) -> bool:
+    """Whether the broker is ours to fill: it was made for that, or is not there yet."""
+    directory = system.broker_directory
+    return system.config.example_clients and (not directory.exists() or (directory / MARK).exists())
+
+
+def _published(config: Settings) -> list[int]:
+    """The instants of the published runs, oldest first."""
+    default = {"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri}
+    try:
+        return [run.key.as_of_ms for run in published_runs(open_lake(config.catalog_properties or default))]
+    except NoCoverage:
+        return []
+
+
+def _end_of(api: AirflowApi, run_id: str) -> str:
+    """How the run ended. A busy machine's API server may leave a question unanswered: it is asked again."""
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with suppress(SextonError):
+            if (state := api.run_state(MAIN_DAG, run_id)) in ("success", "failed"):
+                return state
+        time.sleep(POLL_S)
+    raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", place=run_id)

@@ -1,0 +1,93 @@
+"""`make up` on a fresh machine, in a real Airflow with a real broker: what somebody finds who has never seen it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sexton.kafka.broker import free_port
+from sexton.kafka.client import client_config
+from sexton.kafka.facts import list_groups
+from sexton.kafka.session import ClusterSession
+from sexton.lake.catalog import Lake, open_lake
+from sexton.lake.read import published_runs, read_published
+from sexton.local import up
+from sexton.local.airflow_home import USER
+from sexton.local.living import JOBS, SERVICES
+from sexton.local.system import COMPONENTS, System
+from sexton.settings import PROJECT_ROOT, Settings
+from tests.ui import chromium
+
+RUNS = 2
+EMPTY_PAGES = {"overview": "", "groups": "groups", "runs": "runs", "plans": "plans", "what-if": "what-if"}
+pytestmark = pytest.mark.timeout(1_500)
+
+NEXT_STEPS = ["Open offset_retention in Airflow and press Trigger"]
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("dags", "plugins", "spark_jobs", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
+    system = System(config, Console(quiet=True))
+    try:
+        up.start(system)
+        yield system
+    finally:
+        system.stop()
+    assert not system.is_anything_running()
+
+
+@pytest.fixture
+def lake(system: System) -> Lake:
+    config = system.config
+    return open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
+
+
+def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System, tmp_path: Path) -> None:
+    """In Chromium. Before the first run is published, which the test after this one has done."""
+    if lacking := chromium.missing():
+        pytest.skip(lacking)
+    login = {"user": USER, "password": system.home.password()}
+    told = chromium.run_script("home.mjs", tmp_path, url=system.home.url, pages=EMPTY_PAGES, **login)
+    assert told["errors"] == []
+    assert set(told["health"]) == {"MetaDatabase", "Scheduler", "Triggerer", "Dag Processor"}
+    # The page comes from the database, so that its badge shows how a healthy one looks.
+    assert {tuple(look) for look in told["health"].values()} == {tuple(told["health"]["MetaDatabase"])}
+    assert system.api().unhealthy() == []
+    for name in EMPTY_PAGES:
+        assert told["pages"][name]["heading"] == "Nothing is published yet", name
+        assert told["pages"][name]["links"][:1] == NEXT_STEPS, name
+    assert told["leadsTo"] == "/dags/offset_retention"
+
+
+def test_the_broker_has_groups_of_every_kind(system: System) -> None:
+    with ClusterSession(client_config({}, bootstrap_servers=system.config.bootstrap_servers)) as session:
+        wanted, deadline = set(SERVICES) | set(JOBS), time.monotonic() + 120
+        listed = list_groups(session)
+        while wanted - {group.group_id for group in listed}:
+            assert time.monotonic() < deadline, listed
+            time.sleep(1)
+            listed = list_groups(session)
+    assert {"classic", "consumer"} <= {group.group_type.lower() for group in listed}
+    assert {"Stable", "Empty"} <= {group.state for group in listed}
+
+
+def test_runs_of_several_instants_are_published_once(
+    system: System, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "FIRST_RUNS", RUNS)
+    assert up.publish_first_runs(system, Console(quiet=True)) == 0
+    runs = published_runs(lake)
+    assert len(runs) == RUNS
+    assert up.publish_first_runs(system, Console(quiet=True)) == 0
+    assert len(published_runs(lake)) == RUNS
+    assert system.is_running()
+    assert system.are_clients_running()
+    assert len(COMPONENTS) == 4
+    kinds = set(read_published(lake, runs[-1], "offset_changes")["kind"].to_pylist())
+    assert {"set", "expired"} <= kinds

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(floor.split())
     for floor in (
-        "errors settings java kill_points distributions",
+        "errors settings java kill_points distributions uris process_id",
         "log",
         "records",
         "coordinator policy",

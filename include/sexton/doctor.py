@@ -24,6 +24,7 @@ from sexton import distributions
 from sexton.errors import SextonError, UsageError
 from sexton.report.figures import some
 from sexton.settings import Settings, variable
+from sexton.uris import without_login
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
@@ -80,7 +81,8 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
             place = f"{error.place}: " if error.place else ""
             yield Check(name=name, state="problem", found=f"{place}{error.message}", fix=error.fix)
         except Exception as error:
-            yield Check(name=name, state="problem", found=f"could not be checked: {type(error).__name__}: {error}")
+            told = f"could not be checked: {type(error).__name__}: {without_login(str(error))}"
+            yield Check(name=name, state="problem", found=told)
 
 
 def check_python(version: tuple[int, ...]) -> Check:

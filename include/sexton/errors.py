@@ -15,29 +15,24 @@
 The numbers are the exit codes of the command line and of the Spark jobs.
 """
 
-import re
-
-
-def without_login(text: str) -> str:
-    """`text` with the user and password of every URI in it (`s3://key:secret@bucket`) left out."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text)
+from sexton.uris import uri_without_login, without_login
 
 
 class SextonError(Exception):
-    """A failure that is told in one line: what happened, where (`place`), and what to do (`fix`)."""
+    """A failure that is told in one line: what happened, where (`place`), and what to do (`fix`); no login of a URI."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, place: object = None, fix: str | None = None) -> None:
-        self.message = message
-        self.place = None if place is None else str(place)
-        self.fix = fix
-        super().__init__(message)
+        self.message = without_login(message)
+        self.place = None if place is None else uri_without_login(str(place))
+        self.fix = None if fix is None else without_login(fix)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
         mend = f" ({self.fix})" if self.fix else ""
-        return without_login(" ".join(f"{where}{self.message}{mend}".split()))
+        return " ".join(f"{where}{self.message}{mend}".split())
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message,), {"place": self.place, "fix": self.fix}

@@ -21,6 +21,10 @@ from sexton import cli, doctor
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.settings import PROJECT_ROOT
+from sexton.stages import job
+from sexton.stages.source import open_archive
+from sexton.uris import uri_without_login
+from tests.environment import with_settings
 from tests.faults.test_stalls import hung_up, nonsense, server, silent
 from tests.kafka.token_server import TokenServer, serving
 from tests.ui.worlds import PREFIX, app_over
@@ -301,6 +305,36 @@ def test_a_store_that_does_not_answer(canaries: Given, watched: Watched) -> None
         said = done.stdout + done.stderr
         assert [kind for kind, canary in canaries.items() if canary in said] == [], f"{command}: {said[:3_000]}"
     watched.assert_nothing_told(canaries, where="commands")
+
+
+@pytest.mark.parametrize("login", ["KEY:{}/x@y", "KEY:a/{}@y", "KEY:a@{}/x", "K/E:{}", "KEY:a%2F{}%40y"])
+def test_a_login_with_letters_that_a_uri_cannot_have(login: str, canaries: Given, watched: Watched) -> None:
+    """Keys of AWS may have them: in options, in settings and in a job's arguments, whether they can be used or not."""
+    secret = canaries["archive url"]
+    archive = f"s3://{login.format(secret)}@bucket/a?endpoint_override=127.0.0.1:1&scheme=http"
+    variables = {"SEXTON_HOME": str(watched.folder), "AWS_MAX_ATTEMPTS": "1", "AWS_EC2_METADATA_DISABLED": "true"}
+    lake = f"jdbc:postgresql://{login.format(canaries['catalog url'])}@127.0.0.1:1/x"
+    with with_settings(SEXTON_ARCHIVE=archive, SEXTON_CATALOG_URI=lake, **variables):
+        for words in (("archive", "ls"), ("archive", "verify"), ("explain", "g"), ("plan", "--out", "{folder}/out")):
+            argv = [word.format(folder=watched.folder) for word in words]
+            for options in ((), ("--debug",), ("--archive", archive)):
+                assert cli.main([*argv, *options]) != 0
+        properties = open_lake().properties
+        assert properties["uri"] == "jdbc:postgresql://127.0.0.1:1/x"
+        assert canaries["catalog url"] in properties["jdbc.password"]
+        for argument in (archive, uri_without_login(archive)):
+            run_dir = watched.folder / "run"
+            options = job.parser("replay_groups", "", "")
+            options.add_argument("--archive")
+            argv = [f"--archive={argument}", f"--run-dir={run_dir}", "--debug", "--json"]
+            assert job.main("replay_groups", options, lambda given: {"x": open_it(given.archive, archive)}, argv) != 0
+    watched.assert_nothing_told(canaries, where=login)
+
+
+def open_it(given: str, archive: str) -> object:
+    """What a job does with the option, which it knows with its login whatever it was given."""
+    assert given == archive
+    return open_archive(given, as_of_ms=None, topics_file=None)
 
 
 def test_there_are_canaries_enough(canaries: Given, tell: Callable[[str], None]) -> None:

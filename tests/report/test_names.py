@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.errors import without_login
 from sexton.report.names import NAME_CELLS, short, visible
 from tests.report.run_folder import HOSTILE_NAMES
 
@@ -76,15 +75,3 @@ def test_a_name_that_fits_is_not_cut() -> None:
 
 def test_hostile_names_are_many_enough() -> None:
     assert len(set(HOSTILE_NAMES)) == len(HOSTILE_NAMES)
-
-
-@pytest.mark.parametrize(
-    "text, shown",
-    [
-        ("s3://key:secret@bucket/a: gone", "s3://***@bucket/a: gone"),
-        ("s3://bucket/a@b", "s3://bucket/a@b"),
-        ("/plain/a:b@c", "/plain/a:b@c"),
-    ],
-)
-def test_logins_are_left_out(text: str, shown: str) -> None:
-    assert without_login(text) == shown

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sexton.settings import settings
+from sexton.uris import split_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE = "sexton"
@@ -73,8 +74,8 @@ def place_of(uri: str) -> Dataset:
     """A folder or URI, without a login or options that it may hold."""
     if "://" not in uri:
         return "file", str(Path(uri).absolute())
-    parts = urlsplit(uri)
+    is_place = uri.partition("://")[0] in _USER_IS_PLACE and ":" not in uri.partition("://")[2].partition("@")[0]
+    parts = urlsplit(uri if is_place else split_login(uri)[1])
     if parts.scheme == "file":
         return "file", parts.path
-    host = parts.netloc if parts.scheme in _USER_IS_PLACE else parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}", parts.path.strip("/")
+    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")

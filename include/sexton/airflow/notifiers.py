@@ -18,7 +18,8 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from sexton.errors import SetupError, UsageError, without_login
+from sexton.errors import SetupError, UsageError
+from sexton.uris import without_login
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset
@@ -29,8 +28,9 @@ from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.lineage import lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
-from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError, without_login
+from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.settings import Cluster, settings
+from sexton.uris import secrets_of, uri_without_login
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
 """The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
@@ -55,8 +55,9 @@ TASK_POOLS = {
     **dict.fromkeys(("publish_tables", "thin", "tidy"), PUBLISH_POOL),
 }
 """What has to go one at a time."""
-ARCHIVE = f"--archive={without_login(settings().archive_uri)}"
-"""Airflow keeps and shows the arguments of every task; a login in the URI is put in when the job is submitted."""
+ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
+"""Airflow shows the arguments of every task, `ps` and Spark's event log those of every job, so they have no login: the
+job takes it from its own settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 
@@ -167,11 +168,9 @@ class SparkStage(SparkSubmitOperator):
     """Where the cluster was, once the task has talked to one."""
 
     def execute(self, context: Any) -> None:
-        self.application_args = [
-            f"--archive={_archive_uri()}" if text == ARCHIVE else text
-            for text in self.application_args or []
-            if text and not text.endswith("=")
-        ]
+        for secret in secrets_of(settings().archive_uri):
+            mask_secret(secret)
+        self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
         outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
         failure: AirflowException | None = None
@@ -272,14 +271,6 @@ def _task(
     if pool == KAFKA_POOL:
         return SnapshotStage(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkStage(**common)
-
-
-def _archive_uri() -> str:
-    """Where the archive is; a login in it is kept out of the log, where spark-submit's command line is shown."""
-    uri = settings().archive_uri
-    for secret in filter(None, urlsplit(uri).netloc.rpartition("@")[0].split(":")):
-        mask_secret(secret)
-    return uri
 
 
 def _folder_of(context: Any) -> str:

@@ -34,8 +34,9 @@ from sexton.cli import (
 )
 from sexton.cli.codes import CODES, INTERRUPTED, ORDER
 from sexton.cli.options import Debug, State
-from sexton.errors import SextonError, without_login
+from sexton.errors import SextonError
 from sexton.report.names import harmless
+from sexton.uris import without_login
 
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, says which offsets and groups
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         code, line = _told(error)
         if state.debug:
-            traceback.print_exc()
+            sys.stderr.write(without_login(traceback.format_exc()))
         _say(f"error: {line}")
         return code
     if code == INTERRUPTED:

@@ -14,9 +14,10 @@ from rich.text import Text
 from sexton.cli.asking import tell_aside, tell_line, tell_table
 from sexton.cli.options import Debug, Json, output, parse_instant
 from sexton.cli.progress import bar
-from sexton.errors import DataQualityFailure, UndecodableInput, UsageError, without_login
+from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
 from sexton.report.figures import count, duration, instant, size, some
 from sexton.report.names import harmless
+from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
     from sexton.log.inventory import ClusterInventory, LineageLine
@@ -86,11 +87,11 @@ def ls(*, archive: Archive = None, cluster_id: ClusterId = None, json: Json = Fa
     fs, root = filesystem(uri)
     found = inventory(fs, root, settle_ms=settings().settle_ms, cluster_id=cluster_id)
     if json:
-        told = {"archive": without_login(uri), "clusters": [asdict(cluster) for cluster in found]}
+        told = {"archive": uri_without_login(uri), "clusters": [asdict(cluster) for cluster in found]}
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
         return 0
     if not found:
-        tell_line(f"{without_login(uri)} holds nothing: `sexton snapshot` fills it")
+        tell_line(f"{uri_without_login(uri)} holds nothing: `sexton snapshot` fills it")
     for number, cluster in enumerate(found):
         if number:
             tell_line("")
@@ -167,7 +168,7 @@ def verify(
     kinds = {finding.kind for finding in found.findings}
     code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if ROTTEN in kinds else 0
     if json:
-        told = {"archive": without_login(uri), "subset": f"{part[0]}/{part[1]}", "exit_code": code, **asdict(found)}
+        told = {"archive": uri_without_login(uri), "subset": f"{part[0]}/{part[1]}", "exit_code": code, **asdict(found)}
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
         return code
     for finding in found.findings[:VERIFY_SHOWN]:
@@ -181,7 +182,7 @@ def verify(
             f"! {some(found.unlinked, 'segment')} behind a gap that a dead snapshot left: the next one closes it"
         )
     if code:
-        tell_aside(f"error: {without_login(uri)}: {some(len(found.findings), 'finding')}")
+        tell_aside(f"error: {uri_without_login(uri)}: {some(len(found.findings), 'finding')}")
     return code
 
 
@@ -251,5 +252,5 @@ def import_(
     console.print(Text(harmless(f"{new} from {where}")), soft_wrap=True)
     for warning in taken.warnings:
         console.print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
-    console.print(Text(harmless(f"archive  {without_login(request.archive)}")), soft_wrap=True)
+    console.print(Text(harmless(f"archive  {uri_without_login(request.archive)}")), soft_wrap=True)
     return 0

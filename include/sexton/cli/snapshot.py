@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, client_of, output, parse_instant
-from sexton.errors import without_login
 from sexton.report.figures import count, instant, size, some
 from sexton.report.names import harmless
+from sexton.uris import uri_without_login
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -73,5 +73,5 @@ def snapshot(
     console.print(Text(harmless(f"{new} from {where}, taken at {instant(taken.taken_at_ms)}")), soft_wrap=True)
     for warning in taken.warnings:
         console.print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
-    console.print(Text(harmless(f"archive  {without_login(request.archive)}")), soft_wrap=True)
+    console.print(Text(harmless(f"archive  {uri_without_login(request.archive)}")), soft_wrap=True)
     return 0

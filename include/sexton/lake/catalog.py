@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from sexton.errors import NoCoverage, SetupError, SextonError, UsageError
 from sexton.settings import settings
 from sexton.tables import Table
+from sexton.uris import split_login
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -142,15 +143,15 @@ def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
 
 def _login_apart(properties: Mapping[str, str]) -> dict[str, str]:
     """The same with the user and the password of a JDBC uri as properties of their own, where the driver looks, too."""
-    parts = urlsplit(properties.get("uri", "").removeprefix(_JDBC))
-    login, at, host = parts.netloc.rpartition("@")
+    login, bare = split_login(properties.get("uri", "").removeprefix(_JDBC))
+    parts = urlsplit(bare)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    told = [*zip(_LOGIN, map(unquote, login.split(":", 1)), strict=False)] if at else []
+    told = [*zip(_LOGIN, map(unquote, login.split(":", 1)), strict=False)] if login else []
     told += [(name, value) for name, value in options if name in _LOGIN]
     if not told:
         return dict(properties)
     rest = urlencode([(name, value) for name, value in options if name not in _LOGIN], safe="/:")
-    uri = _JDBC + parts._replace(netloc=host, query=rest).geturl()
+    uri = _JDBC + parts._replace(query=rest).geturl()
     return {**{f"jdbc.{name}": value for name, value in told}, **properties, "uri": uri}
 
 

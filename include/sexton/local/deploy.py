@@ -24,6 +24,7 @@ from sexton.airflow.pools import POOLS
 from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
 from sexton.settings import Settings, settings
+from sexton.stages.source import filesystem
 
 OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
 """Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's. Whoever runs code on a
@@ -81,7 +82,7 @@ def ensure_bucket(uri: str) -> bool:
     """Make the bucket that an s3:// URI lies in, if it is not there; True if it was made, False for other URIs."""
     if not uri.startswith("s3://"):
         return False
-    store, path = pafs.FileSystem.from_uri(f"{uri}{'&' if '?' in uri else '?'}allow_bucket_creation=true")
+    store, path = filesystem(f"{uri}{'&' if '?' in uri else '?'}allow_bucket_creation=true")
     bucket = path.partition("/")[0]
     if store.get_file_info(bucket).type is not pafs.FileType.NotFound:
         return False

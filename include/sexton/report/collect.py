@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from sexton.errors import UsageError, without_login
+from sexton.errors import UsageError
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
@@ -37,6 +37,7 @@ from sexton.report.summary import (
 from sexton.report.verdicts import COLUMNS, oddities, orphaned_topics, policy_outcome
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import FATES
+from sexton.uris import uri_without_login, without_login
 
 BUCKETS = (
     ("within 1 hour", HOUR_MS),
@@ -78,7 +79,7 @@ def summarize(root: Path | str) -> Summary:
     return Summary(
         exit_code=code,
         exit_reason=reason,
-        run=RunFacts.model_validate({**run.model_dump(), "source": without_login(run.source)}),
+        run=RunFacts.model_validate({**run.model_dump(), "source": uri_without_login(run.source)}),
         group_count=groups.num_rows,
         groups=_group_counts(groups),
         offsets=_offset_counts(tables),

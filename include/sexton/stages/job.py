@@ -13,7 +13,9 @@ from pathlib import Path
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError
+from sexton.settings import settings
 from sexton.stages.run import write_bytes
+from sexton.uris import uri_without_login, without_login
 
 Run = Callable[[argparse.Namespace], dict[str, object]]
 
@@ -39,6 +41,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     could not be decoded.
     """
     arguments = options.parse_args(argv)
+    _with_login(arguments)
     try:
         require_fit()
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
@@ -49,7 +52,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         outcome = {"exit_code": 130, "error": "interrupted"}
         _tell_error(arguments, "interrupted")
     except Exception as error:
-        line = next(iter(str(error).strip().splitlines()), "")
+        line = without_login(next(iter(str(error).strip().splitlines()), ""))
         outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
         _tell_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
     text = json.dumps({"stage": stage, **outcome}, default=str)
@@ -63,7 +66,14 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     return int(str(outcome["exit_code"]))
 
 
+def _with_login(arguments: argparse.Namespace) -> None:
+    """Give the archive's URI the login that the settings have: a job is told it without, since arguments are shown."""
+    own = settings().archive_uri
+    if getattr(arguments, "archive", None) == uri_without_login(own):
+        arguments.archive = own
+
+
 def _tell_error(arguments: argparse.Namespace, line: str) -> None:
     if arguments.debug:
-        traceback.print_exc()
+        sys.stderr.write(without_login(traceback.format_exc()))
     sys.stderr.write(f"error: {line}\n")

@@ -1,5 +1,6 @@
 """Where a run's bytes come from, told in the same words: a broker's disk (`--segments`) or the archive."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from sexton.log.lineage import ArchivedLineage, lineages
 from sexton.log.place import Place
 from sexton.log.segment import Segment, disk_identity, list_segments
 from sexton.settings import settings
+from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 DEFAULT_RETENTION_MINUTES = 10_080
@@ -63,14 +65,27 @@ class LogSource:
 
 
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The pyarrow filesystem of a path or URI, and the path in it."""
+    """The pyarrow filesystem of a path or URI, and the path in it.
+
+    UsageError for what is none, and for a login with letters that would make a part of it a host or a path, which is
+    asked for and shown by others.
+    """
+    login, _ = split_login(uri)
+    if login is not None and not _LOGIN.fullmatch(login):
+        raise UsageError("the login has letters that a URI cannot have as they are", place=uri, fix=_ENCODE)
     try:
         if "://" in uri:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
             return found
         return pafs.LocalFileSystem(), uri
     except Exception as error:
-        raise UsageError(f"not a usable location: {error}", place=uri) from None
+        told = str(error).replace(uri, uri_without_login(uri))
+        raise UsageError(f"not a usable location: {told}", place=uri) from None
+
+
+_LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""What RFC 3986 lets a login have."""
+_ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
 
 
 def open_segments(root: str, *, topics_file: str | None) -> LogSource:
@@ -113,7 +128,6 @@ def open_archive(
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
     told = facts.settings if facts else {}
     of_topics = facts if facts and not topics_file else None
-    minutes = told.get("offsets.retention.minutes")
     histories = _histories(fs, path, settled)
     return LogSource(
         uri=root,
@@ -124,7 +138,7 @@ def open_archive(
         topics=topics,
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
-        retention_minutes=int(minutes) if minutes else None,
+        retention_minutes=_retention_minutes(facts),
         max_message_bytes=facts.max_message_bytes if facts else None,
         load_buffer_bytes=int(told.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
@@ -135,6 +149,18 @@ def open_archive(
         places=settled.cuts,
         histories=histories,
     )
+
+
+def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as_of_ms: int) -> int | None:
+    """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
+    facts, _ = _facts(fs, root, cluster_id, as_of_ms)
+    minutes = _retention_minutes(facts)
+    return None if minutes is None else minutes * 60_000
+
+
+def _retention_minutes(facts: FactsRecord | None) -> int | None:
+    minutes = (facts.settings if facts else {}).get("offsets.retention.minutes")
+    return int(minutes) if minutes else None
 
 
 def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:

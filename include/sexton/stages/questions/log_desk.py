@@ -7,11 +7,12 @@ from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.topics import Topics
-from sexton.errors import UsageError, without_login
+from sexton.errors import UsageError
 from sexton.stages.questions.desk import AUTO, Desk, DeskRequest, doubts_of
 from sexton.stages.questions.log_parts import LogParts
 from sexton.stages.questions.part import LazyShards
 from sexton.stages.source import LogSource, open_archive, open_segments
+from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
     from sexton.stages.choose_profile import Choice
@@ -39,7 +40,7 @@ def desk_of_log(request: DeskRequest) -> Desk:
     count = _partition_count(source, parts, shards)
     missing = sorted(set(range(count or 0)) - here)
     return Desk(
-        place=without_login(source.uri),
+        place=uri_without_login(source.uri),
         as_of_ms=request.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),

@@ -1,0 +1,65 @@
+"""URIs that hold a login (`s3://key:secret@bucket`), taken apart in one place, and shown without it.
+
+People write a login as they have it, and keys of AWS may hold a `/`: `s3://KEY:se/cr@et@bucket/a`. By RFC 3986 that has
+another host and no login, so a login is taken here to reach to the last `@` that can end it. Where that may be more
+than the login, more is left out.
+"""
+
+import re
+from urllib.parse import unquote
+
+_SECRET_OPTION = re.compile(
+    r"([?&;][^=&;?\s]*(?:passw|secret|token|credential|signature|_key|apikey|\bsig)[^=&;?\s]*=)([^&;\s]*)",
+    re.IGNORECASE,
+)
+_IN_TEXT = re.compile(r"(?<=://)\S*@")
+_OPTIONS = re.compile(r"\?[\w.-]+=[^?]*$")
+_HIDDEN = "***"
+
+
+def without_login(text: str) -> str:
+    """A sentence with the login, and the options that are secrets, of every URI in it left out.
+
+    In a sentence a URI ends at white space: where it is a URI and nothing else, `uri_without_login` is exact.
+    """
+    bare = _IN_TEXT.sub(lambda found: f"{_HIDDEN}@" if _is_login(found[0][:-1]) else found[0], text)
+    return _SECRET_OPTION.sub(rf"\1{_HIDDEN}", bare)
+
+
+def uri_without_login(uri: str) -> str:
+    """A URI as people may see it; a path that is none stays what it is."""
+    scheme, mark, rest = uri.partition("://")
+    login, at, place = rest.rpartition("@")
+    if not mark or not at or not _is_login(login):
+        login, place = "", rest
+    shown = _SECRET_OPTION.sub(rf"\1{_HIDDEN}", place)
+    return f"{scheme}{mark}{_HIDDEN}@{shown}" if login else f"{scheme}{mark}{shown}"
+
+
+def split_login(uri: str) -> tuple[str | None, str]:
+    """The login of a URI as it is written, None where it has none, and the URI without it, its options kept."""
+    scheme, mark, rest = uri.partition("://")
+    options = _OPTIONS.search(rest)
+    head, query = (rest[: options.start()], options[0]) if options else (rest, "")
+    login, at, place = head.rpartition("@")
+    if not mark or not at or not _is_login(login):
+        return None, uri
+    return login, f"{scheme}{mark}{place}{query}"
+
+
+def secrets_of(uri: str) -> list[str]:
+    """What no log may show of a URI, as it is written and as it is meant: its login, in parts, and secret options."""
+    _, mark, rest = uri.partition("://")
+    login, at, _ = rest.rpartition("@")
+    found = [split_login(uri)[0] or ""]
+    if mark and at and _is_login(login):
+        found.append(login)
+    parts = [part for each in found for part in (*each.split(":", 1), each.rpartition(":")[2])]
+    parts += [value for _, value in _SECRET_OPTION.findall(uri)]
+    written = [part for part in dict.fromkeys(parts) if part]
+    return list(dict.fromkeys([*written, *map(unquote, written)]))
+
+
+def _is_login(text: str) -> bool:
+    """Whether what is before an `@` may be a login: the `@` of `s3://bucket/a@b` belongs to the path."""
+    return bool(text) and (":" in text or "/" not in text or "@" in text.partition("/")[0])

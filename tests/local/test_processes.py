@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from sexton.local.processes import MARK, Patience, Processes
+from tests.test_process_id import step_clock
 
 QUICK = Patience(polite_s=1.0, firm_s=3.0)
 SLEEPER = "import time; print('ready', flush=True); time.sleep(60)"
@@ -71,6 +72,12 @@ def test_another_process_can_stop_it(make, tmp_path) -> None:
     assert other.running()["a"].pid == pid
     assert other.stop(QUICK)
     assert other.descendants() == []
+
+
+def test_a_clock_that_is_set_hides_nothing(make, tmp_path, monkeypatch) -> None:
+    pid = start(make(), "a", SLEEPER, tmp_path)
+    step_clock(monkeypatch, 3_600)
+    assert make().running()["a"].pid == pid
 
 
 def test_they_may_tidy_up(make, tmp_path) -> None:

@@ -11,10 +11,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+
+from sexton.process_id import ProcessId, has_ended, host, process_id
 
 MARK = "SEXTON_SYSTEM"
 POLL_S = 0.1
@@ -52,7 +54,7 @@ class Processes:
             )
         self._children.append(child)
         self._directory.mkdir(parents=True, exist_ok=True)
-        note = {"pid": child.pid, "created": psutil.Process(child.pid).create_time()}
+        note = {**asdict(process_id(child.pid)), "host": host()}
         self._note_of(name).write_text(json.dumps(note), encoding="utf-8")
         return child.pid
 
@@ -62,12 +64,11 @@ class Processes:
         for note in sorted(self._directory.glob("*.json")):
             try:
                 said = json.loads(note.read_text(encoding="utf-8"))
-                process = psutil.Process(said["pid"])
-                is_same = abs(process.create_time() - said["created"]) < 1.0
-            except (OSError, ValueError, KeyError, psutil.Error):
+                noted = ProcessId(pid=said["pid"], started=said["started"])
+                if said["host"] == host() and not has_ended(noted):
+                    found[note.stem] = psutil.Process(noted.pid)
+            except (OSError, ValueError, KeyError, TypeError, psutil.Error):
                 continue
-            if is_same and process.status() != psutil.STATUS_ZOMBIE:
-                found[note.stem] = process
         return found
 
     def descendants(self) -> list[psutil.Process]:

@@ -12,7 +12,7 @@ LOCAL = pafs.LocalFileSystem()
 CLUSTER, PLAN_ID, PLAN_SHA256 = "cluster", "ab" * 32, "cd" * 32
 LEASE_MS = 600_000
 T0 = 1_800_000_000_000
-DEAD = Owner(host="elsewhere", pid=1, started_at_ms=0, token="dead")
+DEAD = Owner(host="elsewhere", pid=1, started="0", token="dead")
 
 
 def ledger(root: Path | str, fs: pafs.FileSystem = LOCAL, **fields: Any) -> Ledger:

@@ -33,6 +33,7 @@ from tests.stages.apply.ledgers import (
     item,
     ledger,
 )
+from tests.test_process_id import step_clock
 
 
 def files(root: Path) -> list[Path]:
@@ -179,9 +180,20 @@ def test_a_process_that_has_ended_holds_nothing(tmp_path: Path) -> None:
 def test_who_is_dead() -> None:
     me = this_process()
     assert not is_dead(me)
-    assert is_dead(me.model_copy(update={"started_at_ms": me.started_at_ms - 60_000}))  # its number was given again
+    assert is_dead(me.model_copy(update={"started": f"{me.started}0"}))  # its number was given again
     assert is_dead(me.model_copy(update={"pid": 2**22 + 1}))
     assert not is_dead(DEAD)
+
+
+@pytest.mark.parametrize("step_s", [3, -3, 86_400, -86_400])
+def test_a_clock_that_is_set_does_not_end_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
+    """Whoever is at work is at work, whatever time it is now."""
+    claim(ledger(tmp_path))
+    me = this_process()
+    step_clock(monkeypatch, step_s)
+    assert not is_dead(me)
+    with pytest.raises(Refused, match="attempt 1 is at work"):
+        claim(ledger(tmp_path), T0 + 1)
 
 
 def test_whoever_was_taken_over_stops(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class World:
 
     def ledger(self, plan: RestorePlan) -> Ledger:
         """Of a process that nobody can tell is dead: another goes on when its lease is over."""
-        owner = Owner(host="elsewhere", pid=1, started_at_ms=0, token=str(next(self.clock)))
+        owner = Owner(host="elsewhere", pid=1, started="0", token=str(next(self.clock)))
         return Ledger(LOCAL, str(self.root), "cluster", plan.restore_id, owner=owner)
 
     def apply(self, plan: RestorePlan) -> RestoreSummary:

@@ -86,11 +86,14 @@ class Result(_Told):
 
 
 class Owner(_Told):
-    """A process: which one of which host, so that another on the same host can see that it has ended."""
+    """A process: which one of which host, so that another on the same host can see that it has ended.
+
+    `host` and `started` are those of `sexton.process_id`, which no clock moves.
+    """
 
     host: str
     pid: int
-    started_at_ms: int
+    started: str
     token: str
 
 

@@ -129,6 +129,15 @@ class Settings(BaseSettings):
         default=4, gt=0, description="an approval that is older is not acted on, and asked for again"
     )
     apply_max_age_hours: float = Field(default=24, gt=0, description="a plan whose as_of is older is not applied")
+    max_offsets: int = Field(
+        default=100_000, ge=0, description="a plan without a policy that takes more offsets is not applied"
+    )
+    max_share_of_groups: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="a plan without a policy by which a larger share of all groups loses something is not applied",
+    )
     apply_lease_s: int = Field(
         default=600, ge=1, description="after how long without a sign of life another attempt may take an apply over"
     )

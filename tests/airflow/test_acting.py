@@ -28,7 +28,8 @@ SECRET = "s3cr3t-canary"
 READER = {"bootstrap.servers": "r:1", "sasl.password": f"reader-{SECRET}"}
 APPLIER = {"bootstrap.servers": "w:1", "sasl.password": f"applier-{SECRET}"}
 HOSTILE = "<script>x</script> {{ 7*7 }} `b` [c](http://d)"
-SHOWN = {"kind": "plan", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3}, "over_limits": []}
+SHOWN = {"kind": "plan", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3}, "over_limits": [],
+         "lead": "Beyond the broker by 3 offsets.", "what_if": None}  # fmt: skip
 STAND_IN = """#!/usr/bin/env python3
 import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
@@ -239,6 +240,25 @@ def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
         world.run(ShowPlan(task_id="show", cluster=PLAIN))
     with pytest.raises(AirflowFailException, match="nothing to approve"):
         world.answer()
+
+
+def test_a_what_if_is_not_even_asked_for(world) -> None:
+    world.says(show={"answer": {**SHOWN, "what_if": "It is a what-if by a retention of 1 min.", "body": "x"}})
+    with pytest.raises(CommandRefused, match="what-if by another retention than the broker's: it is never applied"):
+        world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    with pytest.raises(AirflowFailException, match="nothing to approve"):
+        world.answer()
+    world.run(ShowPlan(task_id="show", cluster=PLAIN), sink="plan")  # looking is allowed
+
+
+def test_the_first_line_that_is_read_says_by_how_much_it_goes_beyond_the_broker(world) -> None:
+    world.says(show={"answer": {**SHOWN, "body": f"**{SHOWN['lead']}**\n\n| | |\n"}})
+    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.answer()
+    lines = world.asked[0]["body"].splitlines()
+    assert lines[0] == "**Beyond the broker by 3 offsets.**"
+    assert lines[2].startswith("Approving deletes what this plan names")
+    assert lines[3:] == ["", "| | |"]
 
 
 NOT_APPROVED = {

@@ -51,6 +51,7 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     root, plan, _ = kept
     code, text, _ = show("plan", plan.record.plan_id, "--archive", root)
     assert code == 0
+    assert text.startswith("**Nothing tells by how much this goes beyond what the broker would remove")
     assert f"| sha256 | `{plan.sha256}` |" in text.splitlines()
     code, out, _ = show("plan", plan.record.plan_id, "--archive", root, "--json")
     told = json.loads(out)
@@ -58,7 +59,8 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     counts = {name: plan.record.counts[name] for name in ("tombstones", "offsets", "groups_losing", "groups_deleted")}
     assert counts["tombstones"] > 2
     assert told == {
-        "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts, "over_limits": []
+        "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts,
+        "over_limits": plan.record.over_limits, "what_if": None, "lead": told["lead"],
     }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from tests.strategies import Entry, classic_fields, group_entry, offset_key, off
 
 PROFILE = profiles.NEWEST
 CAP_BYTES = 1 << 26
+HOUR_MS = 3_600_000
 START_MS = 1_800_000_000_000
 US, OTHERS = "us", "others"
 MAX_MESSAGE_BYTES = 1_048_588
@@ -127,6 +128,7 @@ class SimCluster:
         self.faults = faults or Faults(interference=0)
         self.calls: list[str] = []
         self.max_message_bytes = MAX_MESSAGE_BYTES
+        self.retention_ms: int | None = HOUR_MS
         self.between: Callable[[str], None] = lambda name: None
         self._late: list[tuple[int, Callable[[], None]]] = []
         self._producers = 100
@@ -312,6 +314,7 @@ class SimCluster:
             topic_id=self.topic_id,
             partition_count=len(self.logs),
             max_message_bytes=self.max_message_bytes,
+            retention_ms=self.retention_ms,
         )
 
     def broker_time(self) -> BrokerTime:

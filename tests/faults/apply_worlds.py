@@ -15,6 +15,7 @@ from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
 from sexton.errors import BrokerError, Refused
+from sexton.policy import DefaultLimits
 from sexton.stages.apply.attempt import Clocks
 from sexton.stages.apply.engine import apply_plan
 from sexton.stages.apply.entries import Item, Owner, Result
@@ -29,12 +30,14 @@ from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, 
 LOCAL = pafs.LocalFileSystem()
 HOUR_MS = 3_600_000
 LEASE_MS = 600_000
+ANY = DefaultLimits(max_offsets=1 << 62, max_share_of_groups=1)
+"""Limits under which a plan may take every group there is."""
 RUNS_AT_MOST = 40
 
 
 def dead_owner(token: str = "dead") -> Owner:
     """Of a process that nobody can see: only the lease tells that it is gone."""
-    return Owner(host="elsewhere", pid=1, started_at_ms=0, token=token)
+    return Owner(host="elsewhere", pid=1, started="0", token=token)
 
 
 @dataclass
@@ -57,6 +60,7 @@ class World:
             "policy_sha256": None,
             "max_age_ms": 1_000 * HOUR_MS,
             "lease_ms": LEASE_MS,
+            "limits": ANY,
             "allow_log_sink": True,
         }
         return Rules(**{**told, **changes})
@@ -204,13 +208,16 @@ def plan_of(
     }
     identity = plan_id(**told, tombstones=[(number, one.key, one.cause) for number, one in rows])  # type: ignore[arg-type]
     offsets = [(number, one) for number, one in rows if one.topic is not None]
-    counts = {"tombstones": len(rows), "offsets": len(offsets)}
+    losing = len({one.group_id for _, one in rows})
+    counts = {"tombstones": len(rows), "offsets": len(offsets), "groups_losing": losing, "groups_total": losing}
     full = PlanRecord.model_validate(
         {
             **told,
             "plan_id": identity,
             "code_version": __version__,
             "counts": counts,
+            "broker_retention_ms": retention_ms,
+            "beyond": {"offsets": 0, "groups": 0},
             "losses": [],
             "batches": [],
             "largest_batch_bytes": 0,

@@ -34,7 +34,7 @@ from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.standing import Standing
 from sexton.stages.apply.summary import Windows
 from sexton.stages.plans.record import Plan
-from tests.faults.apply_worlds import HOUR_MS, LOCAL, plan_of
+from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 
 GROUPS_A_ROUND = 25
 OFFSETS = {("kept", 0): (5, -1, ""), ("kept", 1): (6, 2, "m")}
@@ -154,6 +154,7 @@ def plan_of_round(config: ClientConfig, cluster: KafkaCluster, prefix: str, rng:
         topic_id=identity.topic_id,
         as_of_ms=now_ms() - 1,
         cuts={part: end for part, (_, end) in logs.items()},
+        retention_ms=168 * HOUR_MS,
     )
 
 
@@ -214,6 +215,7 @@ def test_commits_in_the_very_moment(
                 policy_sha256=None,
                 max_age_ms=HOUR_MS,
                 lease_ms=600_000,
+                limits=ANY,
             )
             summary = apply_plan(
                 Watched(cluster, rival, rng),  # type: ignore[arg-type]

@@ -13,16 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
+from sexton.policy import DefaultLimits
 from sexton.stages.apply.entries import Entry
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.plans.files import read_plan
-from sexton.stages.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
+from sexton.stages.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
 from tests.faults.apply_cluster import US, Faults
-from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, dead_owner, world
+from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, dead_owner, world
 
 ANOTHER = "e" * 64
 
@@ -110,6 +112,8 @@ def of_manifest(made: World, folder: Path, rng: Random) -> dict[str, Any]:
             {"as_of_ms": record.as_of_ms + rng.randint(1, 10**9)},
             {"cuts": {part: cut + rng.choice((-1, 1)) for part, cut in record.cuts.items()}},
             {"retention_ms": record.retention_ms - 1},
+            {"broker_retention_ms": rng.choice((None, record.retention_ms + 60_000))},
+            {"beyond": Beyond(offsets=rng.randint(1, 9), groups=1)},
             {"policy_sha256": ANOTHER},
             {"code_version": "9.9.9"},
             {"plan_id": ANOTHER},
@@ -206,6 +210,43 @@ def test_whatever_was_changed_is_refused(full: bool, seed: int, tmp_path: Path, 
             assert not [write for write in log.writes[end:] if write.by == US]
         shutil.rmtree(made.root)
     tell(f"{count} changes, all refused: {dict(refused)}")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"broker_retention_ms": HOUR_MS},
+        {"broker_retention_ms": None, "beyond": None},
+        {"retention_ms": 168 * HOUR_MS},
+        {"retention_ms": 168 * HOUR_MS, "over_limits": []},
+    ],
+    ids=["as if it were the broker's", "as if nobody knew", "as if it were another", "and no limit were reached"],
+)
+@pytest.mark.parametrize("knows", ["broker", "archive"])
+def test_a_retention_that_was_edited_away_is_refused_though_it_was_approved(
+    seed: int, tmp_path: Path, hidden: dict[str, Any], knows: str
+) -> None:
+    """plan.json is edited before it is approved, so that its hash is the approved one."""
+    made = kept(f"{seed}", tmp_path)
+    shutil.rmtree(made.ledger.folder)
+    made.cluster.retention_ms = 168 * HOUR_MS if knows == "broker" else None
+    rules: dict[str, Any] = {"recorded_retention_ms": None if knows == "broker" else 168 * HOUR_MS}
+    path, ends = Path(made.plan.folder) / MANIFEST, [len(log.writes) for log in made.cluster.logs]
+    what_if = made.plan.record.model_copy(update={"broker_retention_ms": 168 * HOUR_MS, **hidden})
+    path.write_bytes(what_if.to_json())
+    with pytest.raises(Refused, match=r"it is a what-if|its rows are those of plan"):  # noqa: PT012 (either refuses it)
+        made.plan = read_plan(LOCAL, str(made.root), made.cluster.cluster_id, made.plan.record.plan_id)
+        made.apply(sink="coordinator", **rules)
+    assert [len(log.writes) for log in made.cluster.logs] == ends
+
+
+def test_a_limit_that_was_edited_away_is_refused_though_it_was_approved(seed: int, tmp_path: Path) -> None:
+    made = kept(f"{seed}", tmp_path)
+    shutil.rmtree(made.ledger.folder)
+    assert made.plan.record.over_limits == []
+    limits = DefaultLimits(max_offsets=made.plan.undo.num_rows - 1, max_share_of_groups=1)
+    with pytest.raises(Refused, match="offsets would go; SEXTON_MAX_OFFSETS is"):
+        made.apply(sink="coordinator", limits=limits)
 
 
 def test_unchanged_it_is_applied(seed: int, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from sexton.kafka.admin import (
     delete_offsets,
     group_now,
 )
-from sexton.kafka.bounds import controller_time_ms, max_message_bytes
+from sexton.kafka.bounds import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.broker import run_tool
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, list_groups
@@ -434,6 +434,7 @@ def test_the_applier_is_refused_without(
     "acl, bound",
     [
         ("DescribeConfigs topic __consumer_offsets", lambda session: max_message_bytes(session, OFFSETS_TOPIC)),
+        ("DescribeConfigs cluster", retention_minutes),
         ("Describe cluster", controller_time_ms),
     ],
 )
@@ -472,6 +473,7 @@ def test_every_acl_of_the_page_is_taken_away_here() -> None:
         "sexton-applier: Read topic team-a-",
         "sexton-applier: Read topic __consumer_offsets",
         "sexton-applier: DescribeConfigs topic __consumer_offsets",
+        "sexton-applier: DescribeConfigs cluster",
         "sexton-applier: Describe cluster",
     }
     assert str(WRITE_TO_THE_LOG) == "sexton-applier: Write topic __consumer_offsets"

@@ -33,6 +33,7 @@ from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.spark import Engine
 from tests.airflow.parking import has_parked
+from tests.environment import with_settings
 
 APPLY, RESTORE = "apply_tombstones", "restore_offsets"
 USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
@@ -41,6 +42,9 @@ GROUPS = ("billing", "web", HOSTILE)
 CANARY = "canary-that-nobody-may-read"
 SILENCE_HOURS = 0.04  # 144 s, in which every test that answers has to, from the question on
 RETENTION_MS = 60_000
+NO_SWEEP = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(24 * 3_600_000)}
+"""The broker's own retention takes what the plan takes, and it does not look while the tests run."""
+EVERY_GROUP = {"SEXTON_MAX_SHARE_OF_GROUPS": "1"}
 PATIENCE_S = 300
 
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
@@ -135,7 +139,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     applier = {"bootstrap.servers": config.bootstrap_servers, "client.id": "applier", "sasl.password": CANARY}
     try:
         system.start(
+            broker_settings=NO_SWEEP,
             SEXTON_SCHEDULE="",
+            **EVERY_GROUP,
             SEXTON_APPROVAL_TIMEOUT_HOURS=str(SILENCE_HOURS),
             AIRFLOW_CONN_KAFKA_APPLIER=json.dumps({"conn_type": "kafka", "extra": applier}),
         )
@@ -169,15 +175,13 @@ def commit_everything(clients: ClientConfig) -> None:
 
 
 def plan_of_now(config: Settings, clients: ClientConfig, out: Path) -> RunRecord:
-    """A plan of what a retention of a minute would take, kept in the archive as publishing keeps it."""
+    """A plan of what the broker's retention of a minute would take, kept in the archive as publishing keeps it."""
     folder, archive, at_ms = RunFolder(out), config.archive_uri, now_ms()
-    with Engine("test", iceberg=True, quiet=True) as engine:
+    with with_settings(**EVERY_GROUP), Engine("test", iceberg=True, quiet=True) as engine:
         snapshot_log.run(
             engine, SnapshotRequest(config=clients, archive=archive, as_of_ms=at_ms, settle_ms=500), now_ms=now_ms
         )
-        asked = ReplayRequest(
-            run_id="planned", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1, settle_ms=500
-        )
+        asked = ReplayRequest(run_id="planned", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), settle_ms=500)
         replay_groups.run(engine, folder, asked)
         find_expired.run(engine, folder)
         record = plan_tombstones.run(engine, folder)

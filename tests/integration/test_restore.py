@@ -31,6 +31,7 @@ from sexton.stages.run import RunFolder
 from sexton.stages.snapshot_log import SnapshotRequest
 from sexton.stages.snapshot_log import run as run_snapshot
 from sexton.stages.spark import Engine
+from tests.environment import with_settings
 from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit
 
@@ -313,9 +314,11 @@ def test_a_plan_is_applied_and_undone(
     time.sleep(0.1)
     as_of_ms = now_ms()
     snapshot(there, archive)
-    plan_id = plan(archive, tmp_path / "run", as_of_ms=as_of_ms, retention_minutes=10_080)
+    with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1"):
+        plan_id = plan(archive, tmp_path / "run", as_of_ms=as_of_ms, retention_minutes=10_080)
     where = ("--archive", str(archive), "--bootstrap-servers", there.bootstrap_servers)
-    code = cli.main(["apply", plan_id, "--sink", "coordinator", "--approved-by", "ann", "--json", *where])
+    with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1"):
+        code = cli.main(["apply", plan_id, "--sink", "coordinator", "--approved-by", "ann", "--json", *where])
     assert (code, set(json.loads(capsys.readouterr().out)["counts"])) == (0, {"done"})
     assert [committed_offsets(session, name) for name in names] == [{}, {}, {}]
     asked = ("--from-ledger", plan_id)

@@ -81,8 +81,10 @@ class CommandTask(BaseOperator):
         return self.sexton("show", kind, document_id).require_success("show")
 
     def ask(self, context: Any, told: Mapping[str, Any], options: Mapping[str, Any], subject: str, intro: str) -> None:
-        """Leave what people are to be asked for the next task: `intro`, then what `shown` told."""
+        """Leave what people are to be asked for the next task: the first line that `shown` gave, if any, then `intro`,
+        then the rest."""
         run, folder = context["dag_run"], approval_folder_of(context)
+        lead, body = f"**{told['lead']}**\n\n" if told.get("lead") else "", told["body"]
         try:
             require_login(read_trigger(folder), terms())
         except NoConsent as error:
@@ -95,7 +97,7 @@ class CommandTask(BaseOperator):
             options=options,
             counts=told["counts"],
             subject=subject,
-            body=f"{intro}\n\n{told['body']}",
+            body=f"{lead}{intro}\n\n{body.removeprefix(lead)}",
         )
         write_request(folder, request)
 
@@ -117,8 +119,11 @@ class ShowPlan(CommandTask, SkipMixin):
             self.log.info("nothing is written; it would be now: %s", counted(now) or "nothing")
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
+        if told["what_if"]:
+            public = "the plan is a what-if by another retention than the broker's: it is never applied"
+            raise CommandRefused(public, public=public)
         if told["over_limits"]:
-            public = "the plan exceeds the policy's limits: it is never applied"
+            public = "the plan exceeds its limits: it is never applied"
             raise CommandRefused(f"{public}: {printable('; '.join(told['over_limits']))}", public=public)
         intro = f"Approving deletes what this plan names from the cluster, by the sink `{sink}`."
         if sink == LOG_SINK:

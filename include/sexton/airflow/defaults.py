@@ -17,6 +17,7 @@ from sexton.airflow.alerts import AlertOnFailure, alert_late_run
 from sexton.airflow.formats import INSTANT, ISO_OR_MS
 from sexton.airflow.notifiers import sinks
 from sexton.settings import Cluster, settings
+from sexton.uris import split_login
 
 OWNER = "kafka-platform"
 TAGS = ["kafka", "consumer-offsets", "sexton"]
@@ -123,7 +124,8 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
             type=["null", "integer"],
             exclusiveMinimum=0,  # of a minimum the form makes 1 out of 0 and says nothing
             title="Retention in minutes",
-            description="Judge with this retention instead of the broker's offsets.retention.minutes.",
+            description="Judge with this retention instead of the broker's offsets.retention.minutes. What such a run "
+            "plans is to look at: only plans by the broker's own retention are applied.",
             section="How to judge",
         ),
         "profile": Param(
@@ -180,7 +182,7 @@ def house_params() -> dict[str, Param]:
 
 def table_assets(cluster: Cluster) -> list[Asset]:
     """One Asset a published table, for DAGs that want to run when it has news of the cluster."""
-    warehouse = settings().warehouse_uri
+    _, warehouse = split_login(settings().warehouse_uri)
     root = (warehouse if "://" in warehouse else Path(warehouse).absolute().as_uri()).rstrip("/")
     part = "" if cluster.is_first else f"/cluster_id={cluster.cluster_id}"
     return [

@@ -16,6 +16,7 @@ from sexton.cli.progress import bar
 from sexton.errors import UsageError
 from sexton.report.figures import count, some
 from sexton.report.names import harmless
+from sexton.report.words import beyond_words
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
@@ -119,12 +120,19 @@ def apply(
     from sexton.settings import settings
     from sexton.stages.apply.ledger import Ledger
     from sexton.stages.plans.files import read_plan
-    from sexton.stages.source import filesystem
+    from sexton.stages.source import filesystem, recorded_retention_ms
 
     fs, root = filesystem(archive or settings().archive_uri)
     plan = read_plan(fs, root, cluster_id, plan_id)
     ledger = Ledger(fs, root, plan.record.cluster_id, plan_id)
-    rules = _rules(plan, approved_by=approved_by, plan_sha256=plan_sha256, allow_log_sink=allow_log_sink, policy=policy)
+    rules = _rules(
+        plan,
+        approved_by=approved_by,
+        plan_sha256=plan_sha256,
+        allow_log_sink=allow_log_sink,
+        policy=policy,
+        recorded_retention_ms=recorded_retention_ms(fs, root, plan.record.cluster_id, as_of_ms=plan.record.as_of_ms),
+    )
     client = client_of(bootstrap_servers, client_config_file)
     summary = _applied(plan, ledger, rules, sink=sink, client=client, json=json)
     published, trouble = (None, None) if sink == "plan" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
@@ -132,6 +140,7 @@ def apply(
     if json:
         told = {
             **summary.to_dict(),
+            "beyond": None if plan.record.beyond is None else plan.record.beyond.model_dump(),
             "cluster_id": plan.record.cluster_id,
             "plan_sha256": plan.sha256,
             "ledger": ledger.folder,
@@ -140,6 +149,7 @@ def apply(
         }
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
     else:
+        tell_line(beyond_words(plan.record))
         _tell(summary, ledger.folder, published)
     if trouble:
         tell_aside(trouble)
@@ -147,18 +157,28 @@ def apply(
 
 
 def _rules(
-    plan: "Plan", *, approved_by: str | None, plan_sha256: str | None, allow_log_sink: bool, policy: Path | None
+    plan: "Plan",
+    *,
+    approved_by: str | None,
+    plan_sha256: str | None,
+    allow_log_sink: bool,
+    policy: Path | None,
+    recorded_retention_ms: int | None,
 ) -> "Rules":
     from sexton.policy import read_policy
     from sexton.settings import settings
     from sexton.stages.apply.guards import Rules
+    from sexton.stages.plans.policy import default_limits
 
     config = settings()
     file = policy or (Path(config.policy) if config.policy else None)
+    in_force = None if file is None else read_policy(file)
     return Rules(
         approved_by=approved_by or "nobody: only a look",
         plan_sha256=plan_sha256 or plan.sha256,
-        policy_sha256=None if file is None else read_policy(file).sha256,
+        policy_sha256=None if in_force is None else in_force.sha256,
+        limits=default_limits() if in_force is None else in_force.limits,
+        recorded_retention_ms=recorded_retention_ms,
         max_age_ms=int(config.apply_max_age_hours * 3_600_000),
         lease_ms=config.apply_lease_s * 1000,
         allow_log_sink=allow_log_sink,

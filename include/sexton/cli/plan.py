@@ -26,6 +26,7 @@ from sexton.cli.options import (
 )
 from sexton.report import figures
 from sexton.report.names import visible
+from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
     from sexton.stages.plans.alone import Planned
@@ -209,7 +210,10 @@ def _fields(made: "Planned", out: Path) -> dict[str, Any]:
 
 
 def _print(made: "Planned", out: Path, archive: str | None, policy: Path | None) -> None:
+    from sexton.report.words import beyond_words
+
     record, counts = made.plan.record, made.plan.record.counts
+    tell_line(beyond_words(record))
     tell_line(f"plan_id      {record.plan_id}")
     tell_line(f"plan_sha256  {made.plan.sha256}")
     tell_line(f"as of        {figures.instant(record.as_of_ms)}")
@@ -231,12 +235,15 @@ def _print(made: "Planned", out: Path, archive: str | None, policy: Path | None)
         tell_line(f"not kept     {made.why_not}")
         return
     tell_line(f"kept at      {made.kept_at}")
-    if record.over_limits:
-        tell_line("to apply it  not possible: it exceeds the policy's limits")
+    if record.is_what_if or record.over_limits:
+        over = "it is over its limits"
+        why = "it is a what-if, by another retention than the broker's" if record.is_what_if else over
+        tell_line(f"to apply it  not possible: {why}")
         return
-    tell_line(f"look at it   sexton show plan {record.plan_id} --archive {archive}")
+    shown = uri_without_login(str(archive))
+    tell_line(f"look at it   sexton show plan {record.plan_id} --archive {shown}")
     by = "" if policy is None else f" --policy {policy}"  # else apply takes the setting's, and refuses this plan
-    tell_line(f"to apply it  sexton apply {record.plan_id} --archive {archive}{by} --plan-sha256 {made.plan.sha256}")
+    tell_line(f"to apply it  sexton apply {record.plan_id} --archive {shown}{by} --plan-sha256 {made.plan.sha256}")
     tell_line("             with --sink coordinator --approved-by NAME, as the principal that may delete")
     tell_line("             or run the DAG apply_tombstones with this plan_id: it asks for an approval first")
 

@@ -55,6 +55,7 @@ def plan(
 ) -> int:
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
     from sexton.report.approval_text import plan_text
+    from sexton.report.words import beyond_words, what_if_words
     from sexton.stages.plans.files import read_plan
 
     fs, root = _opened(archive)
@@ -65,6 +66,8 @@ def plan(
         "id": found.record.plan_id,
         "sha256": found.sha256,
         "counts": counts,
+        "lead": beyond_words(found.record),
+        "what_if": what_if_words(found.record) if found.record.is_what_if else None,
         "over_limits": found.record.over_limits,
     }
     return _tell(told, plan_text(found), json=json)

@@ -1,5 +1,5 @@
 """What has to be known of the brokers before anything is judged against a clock, or written: what time they have, and
-how large a batch the offsets topic takes.
+how large a batch the offsets topic takes, and how long they keep offsets.
 
 Only one broker's clock can be asked for: the leader of the controllers tells its own with the quorum (KIP-836). What
 the others have can be seen from what they stamped.
@@ -11,7 +11,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.facts import MAX_MESSAGE_BYTES, TOPIC_RESOURCE
+from sexton.kafka.facts import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import NO_LEADER, Topic
@@ -73,11 +73,27 @@ def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
 
 def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
     """The topic's max.message.bytes; None where this principal may not see it."""
+    return _number(session, MAX_MESSAGE_BYTES, resource_type=TOPIC_RESOURCE, resource_name=topic)
+
+
+def retention_minutes(session: ClusterSession) -> int | None:
+    """A broker's offsets.retention.minutes; None where this principal may not see it.
+
+    It takes DESCRIBE_CONFIGS on the cluster. One broker is asked: they are the cluster's in practice.
+    """
+    broker = session.broker_ids[0]
+    return _number(session, RETENTION_MINUTES, resource_type=BROKER_RESOURCE, resource_name=str(broker), node_id=broker)
+
+
+def _number(
+    session: ClusterSession, name: str, *, resource_type: int, resource_name: str, node_id: int | None = None
+) -> int | None:
+    """One setting by DescribeConfigs; None where it is not told."""
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES])]
+    wanted = [Resource(resource_type=resource_type, resource_name=resource_name, configuration_keys=[name])]
     request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
-    (found,) = session.retrying(lambda: session.call(request)).results
-    values = [item.value for item in found.configs or [] if item.name == MAX_MESSAGE_BYTES]
+    (found,) = session.retrying(lambda: session.call(request, node_id=node_id)).results
+    values = [item.value for item in found.configs or [] if item.name == name]
     return int(values[0]) if values and values[0] and not found.error_code else None
 
 

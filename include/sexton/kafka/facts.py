@@ -21,6 +21,7 @@ from sexton.log.archive import FactsRecord
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
+RETENTION_MINUTES = "offsets.retention.minutes"
 UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"

@@ -10,7 +10,7 @@ No clock and no cluster is in here; facts and `now_ms` are given. Kafka's rules 
 from sexton.policy.compiled import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
 from sexton.policy.decision import decide, decide_bare, explain
 from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, Orphan
-from sexton.policy.limits import Counts, Limits, OwnerCount
+from sexton.policy.limits import Counts, DefaultLimits, Limits, OwnerCount
 from sexton.policy.mistakes import Mistake, PolicyError
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.reading import parse_policy, read_policy
@@ -22,6 +22,7 @@ __all__ = [
     "Considered",
     "Counts",
     "Decision",
+    "DefaultLimits",
     "GroupFacts",
     "GroupRules",
     "Hold",

@@ -41,15 +41,17 @@ class Limits(Model):
 
     def exceeded(self, counts: Counts) -> list[str]:
         """A sentence for every limit that the counts exceed; none where the plan may be applied."""
-        told = []
+        told, named = [], self._named
         if counts.offset_count > self.max_offsets:
-            told.append(f"{counts.offset_count:,} offsets would go; limits.max_offsets is {self.max_offsets:,}")
+            told.append(f"{counts.offset_count:,} offsets would go; {named('max_offsets')} is {self.max_offsets:,}")
         if counts.group_count > self.max_groups:
-            told.append(f"{counts.group_count:,} groups would lose something; limits.max_groups is {self.max_groups:,}")
+            told.append(
+                f"{counts.group_count:,} groups would lose something; {named('max_groups')} is {self.max_groups:,}"
+            )
         if _is_more(counts.group_count, counts.groups_total, self.max_share_of_groups):
             told.append(
                 f"{counts.group_count:,} of {counts.groups_total:,} groups would lose something; "
-                f"limits.max_share_of_groups is {self.max_share_of_groups:g}"
+                f"{named('max_share_of_groups')} is {self.max_share_of_groups:g}"
             )
         for owner, count in sorted(counts.owners.items()):
             if _is_more(count.taken, count.total, self.max_share_of_owner):
@@ -58,6 +60,22 @@ class Limits(Model):
                     f"limits.max_share_of_owner is {self.max_share_of_owner:g}"
                 )
         return told
+
+    def _named(self, name: str) -> str:
+        return f"limits.{name}"
+
+
+class DefaultLimits(Limits):
+    """The limits of a plan without a policy: those of the settings, which the sentences name.
+
+    Such a plan takes what the broker is about to remove, so there is no owner to ask, and only a share of the groups.
+    """
+
+    max_groups: int = Field(default=1 << 62, ge=0)
+    max_share_of_owner: Share = 1.0
+
+    def _named(self, name: str) -> str:
+        return f"SEXTON_{name.upper()}"
 
 
 def _is_more(part: int, whole: int, share: float) -> bool:

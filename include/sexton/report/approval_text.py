@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.report.figures import count, duration, instant, size
 from sexton.report.names import harmless, short
+from sexton.report.words import beyond_words
 from sexton.stages.plans.record import Losses, Plan
 from sexton.stages.restore.keep import RestorePlan
 
@@ -37,7 +38,8 @@ def sentence_span(text: str) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """A plan: its size and age, who loses what by rule and owner, its groups, its warnings."""
+    """A plan: by how much it goes beyond the broker, its size and age, who loses what by rule and owner, its groups,
+    its warnings."""
     record, counts = plan.record, plan.record.counts
     facts = {
         "plan": f"`{record.plan_id}`",
@@ -54,6 +56,7 @@ def plan_text(plan: Plan) -> str:
         "kept in": sentence_span(plan.folder),
     }
     return _joined(
+        f"**{beyond_words(record)}**",
         _facts(facts),
         _titled("Over the limits: this is never applied", map(sentence_span, record.over_limits)),
         _titled("Warnings", map(sentence_span, record.warnings)),

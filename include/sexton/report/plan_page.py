@@ -100,6 +100,8 @@ def _status(record: PlanRecord) -> tuple[str, str]:
     """(CSS class, words) of what may become of the plan."""
     if record.is_empty:
         return "good", "nothing to do"
+    if record.is_what_if:
+        return "bad", "a what-if: never applied"
     if record.over_limits:
         return "bad", "over its limits: never applied"
     return ("warn", "to be approved, with warnings") if record.warnings else ("good", "to be approved")

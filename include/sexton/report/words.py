@@ -1,6 +1,12 @@
 """What each code in the tables means, in plain words: one place for the page, the terminal and the glossary."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sexton.report.figures import duration, some
+
+if TYPE_CHECKING:
+    from sexton.stages.plans.record import PlanRecord
 
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",
@@ -122,3 +128,26 @@ OUTCOMES = {
 def cause_words(cause: str) -> str:
     """A tombstone's cause; `rule:<name>` speaks for itself."""
     return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
+
+
+def beyond_words(plan: "PlanRecord") -> str:
+    """By how much a plan goes beyond what the broker itself would remove: the first line that an approver reads."""
+    if plan.broker_retention_ms is None or plan.beyond is None:
+        return (
+            "Nothing tells by how much this goes beyond what the broker would remove: its own retention was not "
+            f"recorded. The plan was made by {duration(plan.retention_ms)}, which the broker has to confirm."
+        )
+    own = f"its own retention is {duration(plan.broker_retention_ms)}"
+    if plan.beyond.offsets:
+        taken = f"{some(plan.beyond.offsets, 'offset')} of {some(plan.beyond.groups, 'group')}"
+        told = f"Goes beyond the broker by {taken} that it would keep ({own})."
+    elif plan.is_what_if or plan.policy_sha256 is not None:
+        told = f"Goes beyond the broker by 0 offsets: it would remove all of these itself ({own})."
+    else:
+        told = f"Exactly what the broker would remove itself, 0 offsets beyond it ({own})."
+    return f"{told} {what_if_words(plan)}" if plan.is_what_if else told
+
+
+def what_if_words(plan: "PlanRecord") -> str:
+    """Why a plan by another retention than the broker's is not applied."""
+    return f"It is a what-if by a retention of {duration(plan.retention_ms)}: it is never applied."

@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
-from sexton.errors import NoCoverage, UsageError, without_login
+from sexton.errors import NoCoverage, UsageError
 from sexton.log.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.settings import settings
 from sexton.stages.choose_profile import Choice
 from sexton.stages.fold_log import Merged
 from sexton.stages.run import RunRecord
 from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource
+from sexton.uris import uri_without_login
 
 _AFTER_FAILURE = {
     AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
@@ -92,7 +93,8 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         profile_source=choice.told_by,
         retention_ms=minutes * 60_000,
         retention_source=told_by,
-        source=without_login(source.uri),
+        broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
+        source=uri_without_login(source.uri),
         partition_count=count,
         log_partitions=parts,
         missing_log_partitions=missing,

@@ -45,6 +45,7 @@ class RunRecord(BaseModel):
     profile_source: str = "asked for"
     retention_ms: int
     retention_source: str
+    broker_retention_ms: int | None = Field(default=None, description="the broker's own, where it was recorded")
     source: str
     partition_count: int | None
     log_partitions: list[int]

@@ -10,6 +10,7 @@ import pytest
 from sexton.errors import BrokerError, Refused
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed
+from sexton.policy import DefaultLimits
 from sexton.stages.apply import log_sink
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.port import BrokerTime, Identity
@@ -333,6 +334,9 @@ def refused(world: World, **rules: Any) -> str:
         ({"policy_sha256": "7" * 64}, "in force is 777"),
         ({"approved_by": "  "}, "nobody has approved it"),
         ({"sink": "log", "allow_log_sink": False}, "asked for twice"),
+        ({"recorded_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as the snapshot recorded it"),
+        ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would go; SEXTON_MAX_OFFSETS is 1"),
+        ({"limits": DefaultLimits()}, "1 of 1 groups would lose something; SEXTON_MAX_SHARE_OF_GROUPS is 0.05"),
     ],
 )
 def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: str) -> None:
@@ -343,7 +347,8 @@ def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: s
     ("changes", "told"),
     [
         ({"code_version": "0.0.1"}, "version 0.0.1 made it"),
-        ({"over_limits": ["too many groups"]}, "over the policy's limits: too many groups"),
+        ({"over_limits": ["too many groups"]}, "over its limits: too many groups"),
+        ({"broker_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as plan.json says"),
         ({"as_of_ms": START_MS + 90 * HOUR_MS}, "ahead of this clock"),
         ({"cluster_id": "other"}, "of cluster other"),
         ({"topic_id": "AAAAAAAAAAAAAAAAAAAACQ"}, "made anew"),
@@ -355,6 +360,28 @@ def test_what_a_plan_must_be(tmp_path: Path, changes: dict[str, Any], told: str)
     if "cluster_id" in changes:
         world.cluster.cluster_id = "sim"
     assert told in refused(replace(world, plan=replace(world.plan, record=record)))
+
+
+@pytest.mark.parametrize("sink", ["coordinator", "log"])
+@pytest.mark.parametrize(
+    ("live_ms", "told"),
+    [(2 * HOUR_MS, "for 2h, as the broker says now"), (None, "nobody knows the broker's retention")],
+)
+def test_the_broker_has_the_last_word_on_its_retention(
+    tmp_path: Path, sink: str, live_ms: int | None, told: str
+) -> None:
+    world = made(tmp_path)
+    world.cluster.retention_ms = live_ms
+    assert told in refused(world, sink=sink)
+    summary = world.apply(sink="plan")
+    assert (summary.counts, told in " ".join(summary.warnings)) == ({"would_be_done": 3}, True)
+
+
+def test_where_the_broker_does_not_say_it_the_snapshots_record_will_do(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.cluster.retention_ms = None
+    assert world.apply(sink="plan", recorded_retention_ms=HOUR_MS).warnings == ()
+    assert world.apply(sink="coordinator", recorded_retention_ms=HOUR_MS).counts == {"done": 3}
 
 
 @pytest.mark.parametrize(

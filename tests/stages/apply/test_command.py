@@ -15,6 +15,7 @@ from sexton.errors import SextonError
 from sexton.lake import catalog
 from sexton.settings import settings
 from sexton.stages.apply import cluster as real
+from tests.environment import with_settings
 from tests.faults.apply_cluster import SimCluster
 from tests.faults.apply_worlds import World
 from tests.faults.test_apply_tampering import kept
@@ -24,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A kept plan, of which nothing was done yet, and a cluster behind the command."""
     world = kept("7", tmp_path / "archive")
     for entry in Path(world.ledger.folder).glob("*.json"):
@@ -37,7 +38,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(real, "connected", connected)
     monkeypatch.setattr(command, "time", SimpleNamespace(time_ns=lambda: world.cluster.now_ms * 1_000_000))
     monkeypatch.setattr(catalog, "settings", lambda: settings().model_copy(update={"home": tmp_path}))
-    return world
+    with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1"):
+        yield world
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from functools import partial
 from sexton.kafka import admin
 from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.bounds import controller_time_ms, max_message_bytes, newest_stamp_ms
+from sexton.kafka.bounds import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import OFFSETS_TOPIC, UNKNOWN_ID, CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
@@ -31,11 +31,13 @@ class KafkaCluster:
     def identity(self) -> Identity:
         cluster = self.reading.retrying(lambda: describe_cluster(self.reading, [OFFSETS_TOPIC]))
         topic = cluster.topics[OFFSETS_TOPIC]
+        minutes = retention_minutes(self.reading)
         return Identity(
             cluster_id=cluster.cluster_id,
             topic_id=topic.topic_id or UNKNOWN_ID,
             partition_count=len(topic.leaders),
             max_message_bytes=max_message_bytes(self.reading, OFFSETS_TOPIC),
+            retention_ms=None if minutes is None else minutes * 60_000,
         )
 
     def broker_time(self) -> BrokerTime:

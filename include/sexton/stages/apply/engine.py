@@ -14,10 +14,10 @@ from sexton.kill_points import reach
 from sexton.stages.apply.attempt import TRIES, Attempt, Clocks
 from sexton.stages.apply.calling import take
 from sexton.stages.apply.freshness import look
-from sexton.stages.apply.guards import Rules, check_approval, check_clock, check_cluster, check_plan
+from sexton.stages.apply.guards import Rules, check_approval, check_clock, check_cluster, check_plan, check_retention
 from sexton.stages.apply.ledger import Ledger
 from sexton.stages.apply.log_sink import TOPIC_GONE, append_orphans
-from sexton.stages.apply.port import BrokerTime, ClusterPort
+from sexton.stages.apply.port import BrokerTime, ClusterPort, Identity
 from sexton.stages.apply.preview import preview
 from sexton.stages.apply.putback import put_back
 from sexton.stages.apply.resume import recheck, settle_open, wait_for_late_ones
@@ -59,11 +59,11 @@ def apply_plan(
     identity = port.identity()
     check_cluster(plan, work, identity)
     time = port.broker_time()
-    refusal = _refusal(plan, rules, time, sink=sink, now_ms=clocks.now_ms())
+    refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
     if refusal is not None and (sink == "plan" or not standing.is_unsettled):
         raise refusal
     if sink == "plan":
-        return preview(port, plan, work, standing, tell=tell)
+        return preview(port, plan, work, standing, warnings=_doubts(plan, rules, identity), tell=tell)
     reach("apply.checked")
     entries = ledger.claim(
         at_ms=clocks.now_ms(),
@@ -109,16 +109,29 @@ def is_applied(work: list[GroupWork], standing: Standing) -> bool:
     return all(standing.is_final(row.place) for group in work for row in group.rows) and not standing.is_unsettled
 
 
-def _refusal(plan: Plan, rules: Rules, time: BrokerTime, *, sink: Sink, now_ms: int) -> Refused | None:
+def _refusal(
+    plan: Plan, rules: Rules, identity: Identity, time: BrokerTime, *, sink: Sink, now_ms: int
+) -> Refused | None:
     """Why the plan must not be applied now; what an earlier attempt left open is settled all the same."""
     try:
         check_plan(plan, rules, now_ms=now_ms)
         check_clock(plan, rules, time, now_ms=now_ms)
+        if sink != "plan":
+            check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:
             raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
     except Refused as refusal:
         return refusal
     return None
+
+
+def _doubts(plan: Plan, rules: Rules, identity: Identity) -> list[str]:
+    """What a look at the plan warns of: a what-if may be looked at, and is not applied."""
+    try:
+        check_retention(plan, rules, live_ms=identity.retention_ms)
+    except Refused as refusal:
+        return [f"it would be refused: {refusal}"]
+    return []
 
 
 def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:

@@ -1,15 +1,20 @@
 """What has to be true before an attempt touches anything: once per attempt, and all of it from what is there now.
 
 A plan is not applied when it is not, byte for byte, the approved one, or older than allowed; when the code or the
-policy is not what made it; when it takes more than the policy's limits; when the cluster, its offsets topic or the
-number of its log partitions is another; and when our clock or the plan's instant cannot be squared with the brokers'.
+policy is not what made it; when it takes more than the limits; when it was made by another retention than the broker's,
+or nobody knows the broker's; when the cluster, its offsets topic or the number of its log partitions is another; and
+when our clock or the plan's instant cannot be squared with the brokers'.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import pyarrow.compute as pc
 
 from sexton import __version__
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
+from sexton.policy import Counts, DefaultLimits, Limits
+from sexton.policy.durations import duration_text
 from sexton.stages.apply.port import BrokerTime, Identity
 from sexton.stages.apply.steps import GroupWork
 from sexton.stages.plans.record import Plan
@@ -21,13 +26,17 @@ _NEW_PLAN = "make a new plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What an apply is held to. `plan_sha256` is what was approved; `policy_sha256` that of the policy in force now."""
+    """What an apply is held to. `plan_sha256` is what was approved; `policy_sha256` that of the policy in force now,
+    and `limits` its own or, without a policy, those of the settings. `recorded_retention_ms` is the broker's retention
+    as the archive has it for the plan's instant, None where nothing recorded it."""
 
     approved_by: str
     plan_sha256: str
     policy_sha256: str | None
     max_age_ms: int
     lease_ms: int
+    recorded_retention_ms: int | None = None
+    limits: Limits = field(default_factory=DefaultLimits)
     max_skew_ms: int = MAX_SKEW_MS
     allow_log_sink: bool = False
 
@@ -57,8 +66,38 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
     if record.policy_sha256 != rules.policy_sha256:
         told = f"it was made by policy {_named(record.policy_sha256)}, in force is {_named(rules.policy_sha256)}"
         raise Refused(told, place=place, fix=f"{_NEW_PLAN}, or name the policy that it was made by")
-    if record.over_limits:
-        raise Refused(f"it is over the policy's limits: {'; '.join(record.over_limits)}", place=place)
+    if over_limits := record.over_limits or rules.limits.exceeded(_taken(plan)):
+        fix = f"raise the limit if that is meant, then {_NEW_PLAN}"
+        raise Refused(f"it is over its limits: {'; '.join(over_limits)}", place=place, fix=fix)
+
+
+def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
+    """Refused unless the plan was made by the broker's own retention: what another one takes is a what-if.
+
+    `live_ms` is what a broker says now, None where it does not say. What plan.json says of the broker counts only
+    against the plan: a file can be edited, so the archive or the broker has to agree.
+    """
+    record = plan.record
+    place = f"plan {record.plan_id}"
+    known_ms = {
+        "as plan.json says": record.broker_retention_ms,
+        "as the snapshot recorded it": rules.recorded_retention_ms,
+        "as the broker says now": live_ms,
+    }
+    for source, broker_ms in known_ms.items():
+        if broker_ms is not None and broker_ms != record.retention_ms:
+            told = f"it is a what-if: it was made by a retention of {duration_text(record.retention_ms)}"
+            raise Refused(
+                f"{told}, the broker keeps offsets for {duration_text(broker_ms)}, {source}",
+                place=place,
+                fix=f"{_NEW_PLAN} without a retention of your own; a policy is what expires offsets earlier",
+            )
+    if rules.recorded_retention_ms is None and live_ms is None:
+        raise Refused(
+            "nobody knows the broker's retention: no snapshot recorded it, and the broker does not say it now",
+            place=place,
+            fix="allow this principal DESCRIBE_CONFIGS on the cluster",
+        )
 
 
 def check_cluster(plan: Plan, work: list[GroupWork], identity: Identity) -> None:
@@ -98,6 +137,15 @@ def check_stamp(rules: Rules, *, stamp_ms: int, begun_ms: int, ended_ms: int) ->
     if skew_ms > rules.max_skew_ms:
         told = f"the broker stamped a tombstone of ours {stamp_ms} ms, this clock showed {begun_ms} to {ended_ms} ms"
         raise Refused(f"{told}: {skew_ms / 1000:.0f} s apart", fix="set the clocks right, then make a new plan")
+
+
+def _taken(plan: Plan) -> Counts:
+    """What the rows of a plan take. Its number of groups in all is what it says itself, 0 where it says none."""
+    return Counts(
+        offset_count=plan.undo.num_rows,
+        group_count=len(pc.unique(plan.tombstones["group_id"])),
+        groups_total=plan.record.counts.get("groups_total", 0),
+    )
 
 
 def _named(policy_sha256: str | None) -> str:

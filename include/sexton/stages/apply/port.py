@@ -18,12 +18,14 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which cluster, and its offsets topic. `max_message_bytes` is None where nobody tells it."""
+    """Which cluster, and its offsets topic. `max_message_bytes` and `retention_ms`, the broker's
+    offsets.retention.minutes in ms, are None where this principal may not see them."""
 
     cluster_id: str
     topic_id: str
     partition_count: int
     max_message_bytes: int | None
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

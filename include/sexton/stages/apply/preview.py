@@ -20,6 +20,7 @@ def preview(
     work: Sequence[GroupWork],
     standing: Standing,
     *,
+    warnings: Sequence[str],
     tell: Callable[[int, int], bool] | None,
 ) -> ApplySummary:
     """What would become of each item now: `would_be_done`, or what a look already tells against it."""
@@ -56,4 +57,5 @@ def preview(
         restored={},
         windows=Windows(),
         told=tuple(told[:TOLD_ITEMS]),
+        warnings=tuple(warnings),
     )

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.log.batch import Batch, read_batches
-from sexton.policy import Policy
-from sexton.stages.find_expired import read_held
+from sexton.policy import Counts, Policy
+from sexton.stages.judging import judge_offsets, read_held
 from sexton.stages.plans.check import OFFSET_TYPES, offset_rows
-from sexton.stages.plans.policy import VERDICTS, entry_of, limits_exceeded, not_held, policy_of
-from sexton.stages.plans.record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.stages.plans.policy import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
+from sexton.stages.plans.record import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
 
@@ -52,7 +52,7 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     assert record.plan_id is not None, "plan_tombstones names the plan first"
     parts = sorted(record.log_partitions)
     tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
-    undo, verdicts = _undo(folder, offset_rows(tombstones))
+    undo, verdicts, by_broker = _undo(folder, record, offset_rows(tombstones))
     policy = policy_of(record)
     losses = losses_of(tombstones, policy)
     judged = pa.concat_tables([folder.read_table("offset_verdicts", part, list(VERDICTS)) for part in parts])
@@ -69,6 +69,7 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
             cuts=dict(sorted(record.cuts.items())),
             profile=record.profile,
             retention_ms=record.retention_ms,
+            broker_retention_ms=record.broker_retention_ms,
             policy_sha256=record.policy_sha256,
             code_version=record.code_version,
             counts={
@@ -80,11 +81,14 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
                 "groups_total": groups.num_rows,
                 "held_expiring": held_expiring,
             },
+            beyond=None if record.broker_retention_ms is None else _beyond(undo, by_broker),
             losses=losses,
             batches=batches,
             largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
             max_message_bytes=record.max_message_bytes,
-            over_limits=[]
+            over_limits=default_limits().exceeded(
+                Counts(offset_count=undo.num_rows, group_count=len(losing), groups_total=groups.num_rows)
+            )
             if policy is None
             else limits_exceeded(
                 policy, judged, taken_by(losses), groups_losing=len(losing), groups_total=groups.num_rows
@@ -151,10 +155,12 @@ def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
 
 
-def _undo(folder: RunFolder, planned: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The value that each offset tombstone removes, read where the tombstone says, and its verdict; in their order."""
+def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """The value that each offset tombstone removes, read where the tombstone says, its verdict, and what the broker
+    would do by its own retention (broker_verdict); in their order."""
     targets = np.asarray(planned["target_log_partition"])
     values, verdicts, order = [UNDO.empty_table()], [_VERDICTS.empty_table()], [np.zeros(0, np.int64)]
+    by_broker = [_BY_BROKER.empty_table()]
     for part in np.unique(targets).tolist():
         mine = np.flatnonzero(targets == part)
         held = read_held(folder, part)
@@ -164,12 +170,28 @@ def _undo(folder: RunFolder, planned: pa.Table) -> tuple[pa.Table, pa.Table]:
         assert not at.null_count, "a tombstone targets a value that the run holds"
         values.append(held.select(UNDO.names).take(at).cast(UNDO))
         verdicts.append(folder.read_table("offset_verdicts", part, list(VERDICT)).take(at).cast(_VERDICTS))
+        by_broker.append(_broker_verdicts(folder, record, part).take(at).cast(_BY_BROKER))
         order.append(mine)
     back = pa.array(np.argsort(np.concatenate(order)))
-    return pa.concat_tables(values).take(back), pa.concat_tables(verdicts).take(back)
+    found, told, own = (pa.concat_tables(tables).take(back) for tables in (values, verdicts, by_broker))
+    return found, told, own
 
 
 _VERDICTS = pa.schema([TABLES["offset_verdicts"].column(name).field for name in VERDICT])
+_BY_BROKER = pa.schema([TABLES["offset_verdicts"].column("broker_verdict").field])
+
+
+def _broker_verdicts(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+    """broker_verdict of each held offset by the broker's own retention, judged anew where the run took another."""
+    if record.broker_retention_ms in (None, record.retention_ms):
+        return folder.read_table("offset_verdicts", log_partition, ["broker_verdict"])
+    own = record.model_copy(update={"retention_ms": record.broker_retention_ms})
+    return judge_offsets(folder, own, log_partition).select(["broker_verdict"])
+
+
+def _beyond(undo: pa.Table, by_broker: pa.Table) -> Beyond:
+    kept = undo["group_id"].filter(pc.equal(by_broker["broker_verdict"], "keep"))
+    return Beyond(offsets=len(kept), groups=len(pc.unique(kept)))
 
 
 def _batches(folder: RunFolder, log_partition: int, tombstones: int) -> Batches:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import GROUP_EMPTY
 from sexton.kernels.sweep import plan
-from sexton.policy import CompiledPolicy, Counts, GroupFacts, Hold, OwnerCount, Policy, Rule
+from sexton.policy import CompiledPolicy, Counts, DefaultLimits, GroupFacts, Hold, OwnerCount, Policy, Rule
 from sexton.policy.facts import last_active_ms
+from sexton.settings import settings
 from sexton.stages.plans.check import OFFSET_TYPES
 from sexton.stages.run import RunRecord
 
@@ -100,6 +101,12 @@ def entry_of(policy: Policy, cause: str) -> Rule | None:
     """The rule that a cause names; None for causes that name none."""
     name = cause.removeprefix(RULE)
     return None if name == cause else next((rule for rule in policy.rules if rule.name == name), None)
+
+
+def default_limits() -> DefaultLimits:
+    """What a plan without a policy may take, by the settings."""
+    config = settings()
+    return DefaultLimits(max_offsets=config.max_offsets, max_share_of_groups=config.max_share_of_groups)
 
 
 def limits_exceeded(

@@ -95,13 +95,21 @@ class Batches(_Part):
     largest_batch_bytes: Count
 
 
+class Beyond(_Part):
+    """What a plan takes that the broker would keep at that instant: committed offsets, and the groups they are of."""
+
+    offsets: Count
+    groups: Count
+
+
 class PlanRecord(_Part):
     """plan.json: what a plan is of, by which rules, and the SHA-256 of each of its files.
 
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
     held_expiring (offsets under a hold that the broker takes before it ends). `max_message_bytes` is None where nobody
-    told the topic's. A plan with `over_limits` is never applied; without a policy there are no limits, and the
-    broker is about to do the same by itself. A plan's age counts from `as_of_ms`.
+    told the topic's. A plan with `over_limits` is never applied, nor is one by another retention than the broker's own.
+    `broker_retention_ms` is that as it was recorded with the snapshot, None where nothing recorded it; then `beyond` is
+    None as well. A plan's age counts from `as_of_ms`.
     """
 
     format: Literal[1] = 1
@@ -112,9 +120,11 @@ class PlanRecord(_Part):
     cuts: dict[int, int]
     profile: str
     retention_ms: int
+    broker_retention_ms: int | None = None
     policy_sha256: str | None
     code_version: str
     counts: dict[str, int]
+    beyond: Beyond | None = None
     losses: list[Losses]
     batches: list[Batches]
     largest_batch_bytes: Count
@@ -126,6 +136,11 @@ class PlanRecord(_Part):
     @property
     def is_empty(self) -> bool:
         return self.counts["tombstones"] == 0
+
+    @property
+    def is_what_if(self) -> bool:
+        """Whether it was made by another retention than the one that was recorded of the broker."""
+        return self.broker_retention_ms not in (None, self.retention_ms)
 
     def to_json(self) -> bytes:
         return (self.model_dump_json(indent=1) + "\n").encode()

@@ -7,6 +7,7 @@
     ├── NoCoverage               4  the archive cannot answer for that instant
     ├── UndecodableInput         5  everything was written, but some bytes could not be decoded
     ├── Refused                  6  a guard said no
+    ├── DamagedFold              1  a fold in a file is not what a fold can be; another run makes it anew
     ├── BrokerError              1  the cluster did not answer as it should; trying again may help
     └── DownloadError            1  an artifact could not be fetched; trying again may help
     LogError (ValueError)           bytes that are not what they should be; becomes a row, never ends a run
@@ -70,6 +71,10 @@ class Refused(SextonError):
     """A guard said no."""
 
     exit_code = 6
+
+
+class DamagedFold(SextonError):
+    """A fold in a file is not what a fold can be. `place` names the table."""
 
 
 class BrokerError(SextonError):

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
+from sexton.stages.spark import Engine
 from tests.faults.snapshots import START_MS, Archivist, disk_of, topics_of
+from tests.faults.spoiled_folds import seal
 from tests.kafka.fake_cluster import FakeCluster
+from tests.stages.archive_runs import instant, publish, three_minutes
+from tests.stages.archive_runs import run as replay
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -61,6 +65,23 @@ def test_ls_for_machines(run: Run, kept: Path) -> None:
     assert first["first_timestamp_ms"] < first["last_timestamp_ms"]
     assert (first["last_taken_at_ms"], cluster["first_snapshot_ms"]) == (START_MS + 3_600_000,) * 2
     assert {span["coverage"]["value"] for span in cluster["coverage"]} >= {"none"}
+
+
+def test_verify_reads_the_checkpoints(run: Run, tmp_path: Path) -> None:
+    archive = three_minutes(tmp_path / "archive")
+    with Engine("tests", quiet=True) as engine:
+        place = publish(tmp_path / "r1", replay(engine, tmp_path / "r1", archive, instant(1)), archive)
+    code, out, _ = run("verify", "--archive", archive.root)
+    assert code == 0
+    assert "and 1 checkpoint in" in out
+    (place / "1" / "keys.parquet").write_bytes(b"PAR1")
+    seal(place)
+    code, out, err = run("verify", "--archive", archive.root)
+    assert code == 3
+    assert out.startswith(f"rotten  {place}: 1/keys.parquet: not to be read as Parquet")
+    assert err.endswith(": 1 finding\n")
+    told = json.loads(run("verify", "--archive", archive.root, "--json")[1])
+    assert (told["exit_code"], told["checkpoints"], len(told["findings"])) == (3, 1, 1)
 
 
 def test_nothing_there(run: Run, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """A run from a checkpoint is the run from the beginning, whenever it runs; and what is not a checkpoint is none."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from sexton.coordinator.profiles import of_broker, profile_of
-from sexton.errors import DataQualityFailure, NoCoverage, SextonError, UsageError
+from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonError, UsageError
+from sexton.kernels.partial import PartialFold
 from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import file_bytes
 from sexton.stages import fold_log
@@ -282,6 +285,38 @@ def test_nothing_is_left_of_a_checkpoint_that_was_passed_over(small: Engine, tmp
     full = run(small, tmp_path / "full", archive, instant(3), is_full=True)
     assert told(record) == told(full)
     assert tables(tmp_path / "r3") == tables(tmp_path / "full")
+
+
+def wrong_index(folder: Path) -> None:
+    """A key of a group that is not there, with hashes that are right."""
+    file = folder / "0" / "groups.parquet"
+    groups = pq.read_table(file, partitioning=None)
+    pq.write_table(groups.slice(1), file)
+    files = json.loads((folder / "checkpoint.json").read_text())["files"]
+    change(folder, files={**files, "0/groups.parquet": hashlib.sha256(file.read_bytes()).hexdigest()})
+
+
+def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(
+    small: Engine, tmp_path: Path, archive: Archive, published: Path
+) -> None:
+    full = run(small, tmp_path / "full", archive, instant(3), is_full=True, since_ms=instant(2))
+    wrong_index(published)
+    record = run(small, tmp_path / "r3", archive, instant(3), since_ms=instant(2))
+    assert record.base_as_of_ms == instant(1)
+    assert told(record) == told(full)
+    assert tables(tmp_path / "r3") == tables(tmp_path / "full")
+    changes = [pq.read_table(tmp_path / name / "offset_changes").drop_columns(["run_id"]) for name in ("r3", "full")]
+    assert changes[0].equals(changes[1])
+    warnings = passed_over(record)
+    assert len(warnings) == 2  # the run's own, and that of where the interval begins
+    assert all(f"{published.name} was passed over: 0/keys.parquet: row 0: a key" in warning for warning in warnings)
+
+
+def test_a_fold_that_a_task_left_broken_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "00000000.fold"
+    path.write_bytes(PartialFold.empty().to_bytes()[:-200])
+    with pytest.raises(DamagedFold, match=r"00000000\.fold"):
+        fold_log._read_partial(path)
 
 
 def test_the_checkpoint_of_a_later_instant_is_none(small: Engine, tmp_path: Path, archive: Archive) -> None:

@@ -4,7 +4,7 @@ import json as jsonlib
 import re
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,7 +148,7 @@ def verify(
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
-    """Check names, chains, sizes, manifests, SHA-256 and Kafka's CRC of every batch.
+    """Check names, chains, sizes, manifests, SHA-256 and Kafka's CRC of every batch, and read every checkpoint.
 
     Exit code 0 when all is as it was put in, 3 when the archive has lost or changed something, 5 when bytes are as the
     broker had them, but no good batches.
@@ -158,6 +158,7 @@ def verify(
     from sexton.log.verify import DAMAGED, ROTTEN
     from sexton.log.verify import verify as look
     from sexton.settings import settings
+    from sexton.stages.checkpoint_verify import verify_checkpoints
     from sexton.stages.source import filesystem
 
     uri = archive or settings().archive_uri
@@ -165,10 +166,13 @@ def verify(
     begun = time.monotonic()
     with bar("Verifying", is_quiet=json, in_percent=True) as progress:
         found = look(fs, root, cluster_id=cluster_id, subset=part, progress=progress)
+    checkpoints, wrong = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=part)
+    found = replace(found, findings=[*found.findings, *wrong])
     kinds = {finding.kind for finding in found.findings}
     code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if ROTTEN in kinds else 0
     if json:
         told = {"archive": uri_without_login(uri), "subset": f"{part[0]}/{part[1]}", "exit_code": code, **asdict(found)}
+        told |= {"checkpoints": checkpoints}
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
         return code
     for finding in found.findings[:VERIFY_SHOWN]:
@@ -176,6 +180,7 @@ def verify(
     if len(found.findings) > VERIFY_SHOWN:
         tell_line(f"... and {count(len(found.findings) - VERIFY_SHOWN)} more (--json lists all)")
     read = f"{count(found.read)} of {some(found.segments, 'segment')} read ({size(found.read_bytes)})"
+    read += f" and {some(checkpoints, 'checkpoint')}" if checkpoints else ""
     tell_line(f"{read} in {duration(int((time.monotonic() - begun) * 1000))}: {some(len(found.findings), 'finding')}")
     if found.unlinked:
         tell_aside(

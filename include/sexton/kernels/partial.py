@@ -9,6 +9,7 @@ import numpy as np
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
+from sexton.errors import DamagedFold
 from sexton.kernels import columns as cols
 from sexton.kernels import scan, store
 from sexton.kernels.canonical import canonical
@@ -164,7 +165,7 @@ class PartialFold:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PartialFold":
-        """What `to_bytes` made."""
+        """What `to_bytes` made; DamagedFold when it is nothing that `to_bytes` makes."""
         return cls._restored(store.unpack(data))
 
     def write_parquet(self, folder: Path) -> None:
@@ -176,7 +177,10 @@ class PartialFold:
 
     @classmethod
     def read_parquet(cls, folder: Path, *, beside: "PartialFold | None" = None) -> "PartialFold":
-        """What `write_parquet` wrote, with room for all of `beside`, which is to be joined to it."""
+        """What `write_parquet` wrote, with room for all of `beside`, which is to be joined to it.
+
+        DamagedFold, with the name of the file, when it is nothing that `write_parquet` writes.
+        """
         return cls._restored(store.read_parquet(folder), beside)
 
     def _tables(self, state: State) -> store.Tables:
@@ -187,6 +191,8 @@ class PartialFold:
     def _restored(cls, tables: store.Tables, beside: "PartialFold | None" = None) -> "PartialFold":
         room = None if beside is None else beside.state
         state, tally, profile, undecodable, marks = store.from_tables(tables, beside=room)
+        if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
+            raise DamagedFold(f"marks that no fold has: {marks}", place="counters")
         return cls(
             state=state,
             tally=tally,

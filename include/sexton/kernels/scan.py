@@ -51,6 +51,9 @@ HEADER_BYTES = 61
     T_SIZE,
 ) = range(12)
 
+T_COUNTS = [T_BYTES, T_BATCHES, T_LARGEST, T_TORN, T_FUTURE, T_MAGIC_0, T_MAGIC_1]
+"""What is never below 0."""
+
 TOLD, STOPPED_AT_CUT, ODD_FRAME = range(3)
 
 

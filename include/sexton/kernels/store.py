@@ -12,6 +12,7 @@
 Wire values stay as they are (-1, zero UUIDs); NULL stands for "none" in log_offsets.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -27,13 +28,15 @@ import pyarrow.parquet as pq
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
+from sexton.errors import DamagedFold, UsageError
 from sexton.kernels import columns as cols
 from sexton.kernels.apply import store_text, waiting_row
 from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import be32, copy_bytes, pointer
+from sexton.kernels.fold_checks import check_log_offsets, check_tables
+from sexton.kernels.memory import be16, be32, copy_bytes, hash_bytes, pointer, same_bytes
 from sexton.kernels.parquet import write_table
-from sexton.kernels.rules import new_state_of
-from sexton.kernels.scan import T_SIZE
+from sexton.kernels.rules import new_state_of, roles_of
+from sexton.kernels.scan import T_COUNTS, T_FIRST, T_NEXT, T_SIZE
 from sexton.kernels.table import (
     ABORTED,
     ARENAS,
@@ -50,6 +53,8 @@ from sexton.kernels.table import (
     LAST_TOMBSTONE,
     LAST_VALUE,
     LEADER_EPOCH,
+    LEAKED,
+    LEAKS_TRANSACTIONS,
     LOG_OFFSET,
     MAX_COMMIT_MS,
     NONE,
@@ -97,11 +102,13 @@ from sexton.kernels.table import (
     State,
     add_group,
     add_key,
+    find_key,
     producer_row,
     reserve,
     room_for,
     view_of,
 )
+from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 Tables = dict[str, pa.Table]
 _Number = TypeVar("_Number", np.int64, np.uint8)
@@ -158,6 +165,8 @@ _COUNTERS = {
 }
 _SLACK_ROWS, _SLACK_BYTES = dict.fromkeys(ROW_TABLES, 256), dict.fromkeys(ARENAS, 1 << 16)
 """Room of a restored fold for what is folded onto it, before it first grows."""
+_UNREADABLE = (pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError)
+"""What pyarrow raises over bytes that are not what they should be."""
 _UNDECODABLE = pa.schema(
     [
         ("place", pa.int64()),
@@ -266,14 +275,21 @@ def _group_records(state: State) -> pa.Table:
 def from_tables(
     tables: Tables, *, beside: State | None = None
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
-    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it, or for a little more."""
+    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it, or for a little more.
+
+    DamagedFold, with the name of the table, when it is nothing that `to_tables` gives: nothing is used unchecked.
+    """
+    check_tables(tables, {name: table.schema for name, table in _no_rows().items()})
     tables = {name: table.combine_chunks() for name, table in tables.items()}
-    profile = profile_of(tables["profile"]["profile"][0].as_py())
+    profile = _profile_in(tables["profile"])
+    tally, numbers, unknown_types, marks = _counters_in(tables["counters"])
+    check_log_offsets(tables, tally)
     more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if beside is None else room_for(beside)
     rows = {
         "keys": tables["keys"].num_rows,
         "groups": tables["groups"].num_rows,
-        "producers": tables["producers"].num_rows,
+        # a transaction that Kafka 4.0.0 takes for open may be of a producer that has nothing else
+        "producers": tables["producers"].num_rows + tables["undecided"].num_rows,
         "waiting": tables["undecided"].num_rows,
         "records": tables["group_records"].num_rows,
     }
@@ -289,38 +305,87 @@ def from_tables(
         rows={name: count + more_rows[name] for name, count in rows.items()},
         sizes={name: count + more_bytes[name] for name, count in sizes.items()},
     )
-    _restore_groups(
-        state,
-        *_spans_of(tables["groups"], "group_id"),
-        _ints(tables["groups"], "last_value_log_offset"),
-        _ints(tables["groups"], "commits"),
+    _refuse(
+        "groups",
+        _restore_groups(
+            state,
+            *_spans_of(tables["groups"], "group_id"),
+            _ints(tables["groups"], "last_value_log_offset"),
+            _ints(tables["groups"], "commits"),
+        ),
+        "a group that is there twice",
     )
-    _restore_keys(
-        state,
-        *_spans_of(tables["keys"], "group_id"),
-        *_spans_of(tables["keys"], "topic"),
-        _ints(tables["keys"], "partition"),
-        *_spans_of(tables["keys"], "metadata"),
+    _refuse(
+        "keys",
+        _restore_keys(
+            state,
+            *_spans_of(tables["keys"], "group_id"),
+            *_spans_of(tables["keys"], "topic"),
+            _ints(tables["keys"], "partition"),
+            *_spans_of(tables["keys"], "metadata"),
+        ),
+        "a key that is there twice, or of a group that is not there",
     )
     _fill(state.keys, tables["keys"], _KEY_COLUMNS)
-    _restore_producers(state, _ints(tables["producers"], "producer_id"))
+    _refuse("producers", _restore_producers(state, _ints(tables["producers"], "producer_id")), "it is there twice")
     _fill(state.producers, tables["producers"], _PRODUCER_COLUMNS)
-    _restore_undecided(
-        state,
-        _ints(tables["undecided"], "key"),
-        _ints(tables["undecided"], "producer_id"),
-        *_spans_of(tables["undecided"], "metadata"),
+    _refuse(
+        "undecided",
+        _restore_undecided(
+            state,
+            _ints(tables["undecided"], "key"),
+            _ints(tables["undecided"], "producer_id"),
+            _ints(tables["undecided"], "value_count"),
+            *_spans_of(tables["undecided"], "metadata"),
+        ),
+        "a value that is there twice, or of a producer that has nothing open",
     )
     _fill(state.waiting, tables["undecided"], _UNDECIDED_COLUMNS)
     _restore_records(state, tables["group_records"])
-    counters = dict(zip(*(tables["counters"][name].to_pylist() for name in ("name", "number")), strict=True))
-    for name, at in _COUNTERS.items():
-        state.counts[at] = counters.pop(name)
-    tally = np.array([counters.pop(f"tally_{at}") for at in range(T_SIZE)], np.int64)
-    for name in [name for name in counters if name.startswith("unknown_type_")]:
-        state.unknown_types[int(name.removeprefix("unknown_type_"))] = counters.pop(name)
+    _refuse("group_records", _odd_record(state, roles_of(profile)), "no record of its group")
+    for at, number in numbers.items():
+        state.counts[at] = number
+    for number, count in unknown_types.items():
+        state.unknown_types[number] = count
     undecodable = [(row.pop("place"), Undecodable(**row)) for row in tables["undecodable"].to_pylist()]
-    return state, tally, profile, undecodable, counters
+    return state, tally, profile, undecodable, marks
+
+
+def _refuse(table: str, row: int, what: str) -> None:
+    """DamagedFold for the row of a table that compiled code has refused; none where it is -1."""
+    if row >= 0:
+        raise DamagedFold(f"row {row}: {what}", place=table)
+
+
+def _profile_in(table: pa.Table) -> Profile:
+    try:
+        return profile_of(table["profile"][0].as_py())
+    except UsageError as error:
+        raise DamagedFold(error.message[:80], place="profile") from None
+
+
+def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
+    """The tally, numbers by their place in `counts`, how often each unknown type was seen, and the other marks."""
+    counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
+    try:
+        tally = np.array([counters.pop(f"tally_{at}") for at in range(T_SIZE)], np.int64)
+        numbers = {at: _count(counters.pop(name), is_stamp=at == MAX_COMMIT_MS) for name, at in _COUNTERS.items()}
+        unknown_types = {
+            int(name.removeprefix("unknown_type_")): _count(counters.pop(name))
+            for name in [name for name in counters if re.fullmatch(r"unknown_type_\d{1,5}", name)]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFold(f"no counters of a fold: {error}", place="counters") from None
+    is_in_order = tally[T_FIRST] >= -1 and tally[T_NEXT] >= tally[T_FIRST] and tally[T_COUNTS].min() >= 0
+    if not is_in_order or any(number >> 16 for number in unknown_types):
+        raise DamagedFold("no counters of a fold", place="counters")
+    return tally, numbers, unknown_types, counters
+
+
+def _count(number: int | None, *, is_stamp: bool = False) -> int:
+    if number is None or (number < 0 and not is_stamp):
+        raise ValueError(f"a count of {number}")
+    return number
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
@@ -369,12 +434,16 @@ def _size(table: pa.Table, name: str) -> int:
 
 
 @compiled
-def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commits: Any) -> None:
+def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commits: Any) -> int:
+    """Append groups; the first row whose group is there already, else -1."""
     state, source = view_of(arrays), pointer(data)
     for row in range(len(last_values)):
         group = add_group(state, source, ends[row], ends[row + 1] - ends[row])
+        if group != row:
+            return row
         state.groups[group, LAST_VALUE] = last_values[row]
         state.groups[group, COMMITS] = commits[row]
+    return -1
 
 
 @compiled
@@ -387,9 +456,13 @@ def _restore_keys(
     partitions: Any,
     text_ends: Any,
     texts: Any,
-) -> None:
-    """Append keys from their strings; each is framed in `key_bytes` behind what is used, where `add_key` leaves it."""
+) -> int:
+    """Append keys from their strings; each is framed in `key_bytes` behind what is used, where `add_key` leaves it.
+
+    The first row whose key is there already, or whose group is not, else -1: there is room for no other group.
+    """
     state = view_of(arrays)
+    known = state.counts[GROUPS]
     out, group_data, topic_data, text_data = state.key_bytes, pointer(groups), pointer(topics), pointer(texts)
     for row in range(len(partitions)):
         group_at, topic_at = group_ends[row], topic_ends[row]
@@ -404,24 +477,71 @@ def _restore_keys(
         copy_bytes(span, at + 2, topic_data, topic_at, topic_size)
         for i in range(4):
             span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
-        key = add_key(state, span, 0, group_size, topic_size)
+        is_new = find_key(state, hash_bytes(span, 0, size), span, 0, size, group_size) < 0
+        key = add_key(state, span, 0, group_size, topic_size) if is_new else np.int64(-1)
         span_array[0] = out[0]  # the array has to outlive its pointer
+        if key != row or state.counts[GROUPS] != known:
+            return row
         store_text(state, state.keys, key, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+    return -1
 
 
 @compiled
-def _restore_producers(arrays: State, producer_ids: Any) -> None:
+def _restore_producers(arrays: State, producer_ids: Any) -> int:
+    """Append producers; the first row whose producer is there already, else -1."""
     state = view_of(arrays)
     for row in range(len(producer_ids)):
-        producer_row(state, producer_ids[row])
+        if producer_row(state, producer_ids[row]) != row:
+            return row
+    return -1
 
 
 @compiled
-def _restore_undecided(arrays: State, keys: Any, producer_ids: Any, text_ends: Any, texts: Any) -> None:
+def _restore_undecided(
+    arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any
+) -> int:
+    """Append undecided values; the first row that is there already, or whose producer has nothing open, else -1.
+
+    What transactions leak in Kafka 4.0.0 may be of a producer without a row of its own.
+    """
     state, text_data = view_of(arrays), pointer(texts)
     for row in range(len(keys)):
-        to = waiting_row(state, keys[row], producer_row(state, producer_ids[row]))
+        producer = producer_row(state, producer_ids[row])
+        if value_counts[row] == LEAKED:
+            is_known = state.counts[LEAKS_TRANSACTIONS] != 0
+        else:
+            is_known = state.producers[producer, P_FIRST] != NONE
+        to = waiting_row(state, keys[row], producer)
+        if to != row or not is_known:
+            return row
         store_text(state, state.waiting, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+    return -1
+
+
+@compiled
+def _odd_record(arrays: State, roles: Any) -> int:
+    """The first group record whose type is not one of a group (`rules.roles_of`) or whose key tells of another group
+    than its own, else -1."""
+    state = view_of(arrays)
+    data = state.record_bytes
+    for row in range(state.counts[RECORDS]):
+        at, room = state.records[row, R_AT], state.records[row, R_KEY_SIZE] - 4
+        record_type, size = np.int64(be16(data, at)), np.int64(be16(data, at + 2))
+        if record_type < 0 or record_type >= len(roles) or roles[record_type] == 0 or size < 0 or size > room:
+            return row
+        group = state.records[row, R_GROUP]
+        own_at, own_size = state.groups[group, GROUP_AT], state.groups[group, GROUP_LENGTH]
+        if is_canonical(data, at + 4, size):
+            is_own = size == own_size and same_bytes(state.key_bytes, own_at, data, at + 4, size)
+        else:
+            name_array = np.empty(GROWTH * size, np.uint8)
+            name = pointer(name_array)
+            is_own = canonicalise(data, at + 4, size, name, 0) == own_size
+            is_own = is_own and same_bytes(state.key_bytes, own_at, name, 0, own_size)
+            name_array[0] = 0  # the array has to outlive its pointer
+        if not is_own:
+            return row
+    return -1
 
 
 def _restore_records(state: State, table: pa.Table) -> None:
@@ -461,9 +581,13 @@ def pack(tables: Tables) -> bytes:
 
 
 def unpack(data: bytes) -> Tables:
-    """What `pack` was given."""
-    batch = pa.ipc.open_stream(data).read_next_batch()
-    return {name: pa.ipc.open_stream(batch.column(name)[0].as_buffer()).read_all() for name in batch.schema.names}
+    """What `pack` was given; DamagedFold when it is nothing that `pack` gives."""
+    try:
+        batch = pa.ipc.open_stream(data).read_next_batch()
+        batch.validate(full=True)
+        return {name: pa.ipc.open_stream(batch.column(name)[0].as_buffer()).read_all() for name in batch.schema.names}
+    except _UNREADABLE as error:
+        raise DamagedFold(f"not the tables of a fold: {error}") from None
 
 
 def write_parquet(tables: Tables, folder: Path) -> None:
@@ -475,11 +599,16 @@ def write_parquet(tables: Tables, folder: Path) -> None:
 
 
 def read_parquet(folder: Path) -> Tables:
-    """What `write_parquet` wrote. Each log partition has a thread or a process of its own already."""
-    found = {
-        path.stem: pq.ParquetFile(path, memory_map=True).read(use_threads=False)
-        for path in sorted(folder.glob("*.parquet"))
-    }
+    """What `write_parquet` wrote; DamagedFold, with the name of the table, when a file is no Parquet.
+
+    Each log partition has a thread or a process of its own already.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.parquet")):
+        try:
+            found[path.stem] = pq.ParquetFile(path, memory_map=True).read(use_threads=False)
+        except _UNREADABLE as error:
+            raise DamagedFold(f"not to be read as Parquet: {error}", place=path.stem) from None
     return _no_rows() | found
 
 

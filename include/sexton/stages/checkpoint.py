@@ -3,18 +3,21 @@
     <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<log_partition>/<part of the fold>.parquet
                                                                      /checkpoint.json, written last
 
-A checkpoint is believed only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
+A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
 partition, a cut that does not lie behind the one wanted, the profile, the form of a fold, the cap on inflated batches,
-and the SHA-256 of every file. Any other is passed over, with a warning, for the next one before it, and in the end for
-a full replay: the result is the same.
+and the SHA-256 of every file. Who may write to the archive can make these agree, so the fold itself is checked when it
+is read (kernels.fold_checks). Any other checkpoint is passed over, with a warning, for the next one before it, and in
+the end for a full replay: the result is the same.
 """
 
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
@@ -22,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton import __version__
 from sexton.coordinator.profile import Profile
-from sexton.errors import SextonError, UsageError
+from sexton.errors import DamagedFold, SextonError, UsageError
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.store import unpack
 from sexton.kill_points import reach
@@ -38,6 +41,8 @@ RULES_OF_FOLDS = 3
 _MOST_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
 _LONGEST_NAME = 80
+_NONE: Mapping[str, str] = MappingProxyType({})
+_T = TypeVar("_T")
 
 
 class CheckpointManifest(BaseModel):
@@ -58,18 +63,50 @@ class CheckpointManifest(BaseModel):
     code_version: str = __version__
 
 
+class DamagedCheckpoint(SextonError):
+    """A fold of a checkpoint is not what a fold can be. `place` is the name of the checkpoint's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFold:
+    """The fold of one log partition of a checkpoint, in `folder`; `name` is that of the checkpoint's folder."""
+
+    folder: Path
+    cut: int
+    name: str
+
+    def read(self, profile: Profile, *, beside: PartialFold | None = None) -> PartialFold:
+        """The fold, with room for all of `beside`; DamagedCheckpoint when it is not one up to `cut` by `profile`."""
+        try:
+            fold = PartialFold.read_parquet(self.folder, beside=beside)
+        except DamagedFold as error:
+            raise self._damaged(f"{error.place}.parquet: {error.message}") from None
+        told = (fold.profile.text, fold.cut, fold.is_prefix)
+        if told != (profile.text, self.cut, True):
+            raise self._damaged(f"counters.parquet: its profile, cut and beginning are {told}")
+        return fold
+
+    def _damaged(self, what: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(f"{self.folder.name}/{what}", place=self.name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A checkpoint to go on from: its files are in `folder`, checked, and `places` say up to where it reaches."""
+    """A checkpoint to go on from: its files are in `folder`, and `places` say up to where it reaches.
+
+    `name` is that of its folder in the archive. The files are those of its manifest; what they hold is not checked yet.
+    """
 
     as_of_ms: int
-    run_id: str
+    name: str
     places: dict[int, Place]
     folder: Path
 
-    def fold_dir(self, log_partition: int) -> Path | None:
+    def fold(self, log_partition: int) -> StartFold | None:
         """The fold of a log partition; None where it had none yet."""
-        return self.folder / str(log_partition) if log_partition in self.places else None
+        if (place := self.places.get(log_partition)) is None:
+            return None
+        return StartFold(folder=self.folder / str(log_partition), cut=place.cut, name=self.name)
 
 
 def fold_format() -> str:
@@ -112,11 +149,11 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     assert record.checkpoint_sha256 is not None, "a replay hashes what it leaves"
     assert record.inflated_cap_bytes is not None, "and says by which cap it was folded"
     target = f"{folder_of(root, record.cluster_id, record.topic_id)}/{record.as_of_ms}-{_name_of(record.run_id)}"
-    if _is_there(fs, target):
+    if is_there(fs, target):
         if read_manifest(fs, target).sha256 == record.checkpoint_sha256:
             return target
         target += f".{record.checkpoint_sha256[:8]}"  # another attempt by the same name, such as `manual`
-        if _is_there(fs, target):
+        if is_there(fs, target):
             return target
     own = folder.root / "fold"
     if tree_sha256(own) != record.checkpoint_sha256:
@@ -148,11 +185,18 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
 
 
 def nearest(
-    source: LogSource, *, as_of_ms: int | None, profile: Profile, inflated_cap_bytes: int, target: Path
+    source: LogSource,
+    *,
+    as_of_ms: int | None,
+    profile: Profile,
+    inflated_cap_bytes: int,
+    target: Path,
+    damaged: Mapping[str, str] = _NONE,
 ) -> tuple[Base | None, list[str]]:
     """The newest checkpoint at or before an instant from which `source` can be read on, copied to `target`; warnings.
 
-    None where there is none, or the profile does not go on from one.
+    None where there is none, or the profile does not go on from one. `damaged` are those that turned out so when they
+    were read, by the name of their folder, with what is wrong.
     """
     warnings: list[str] = []
     if not (source.is_archive and profile.folds_in_pieces):
@@ -161,18 +205,32 @@ def nearest(
     known = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
     wanted = [folder for at, folder in known if as_of_ms is None or at <= as_of_ms]
     for folder in wanted[:_MOST_TRIED]:
+        name = folder.rpartition("/")[2]
+        doubt = damaged.get(name)
         try:
             manifest = read_manifest(fs, folder)
-            if (doubt := _doubt(manifest, source, profile, inflated_cap_bytes)) is None:
+            doubt = doubt or _doubt(manifest, source, profile, inflated_cap_bytes)
+            if doubt is None:
                 shutil.rmtree(target, ignore_errors=True)  # what is left of one that was passed over half way
                 copy_files(fs, folder, manifest, target)
-                return Base(
-                    as_of_ms=manifest.as_of_ms, run_id=manifest.run_id, places=manifest.places, folder=target
-                ), warnings
+                return Base(as_of_ms=manifest.as_of_ms, name=name, places=manifest.places, folder=target), warnings
         except (UsageError, OSError, pa.ArrowException) as error:
             doubt = str(error)
-        warnings.append(f"the checkpoint {folder.rpartition('/')[2]} was passed over: {doubt}")
+        warnings.append(f"the checkpoint {name} was passed over: {doubt}")
     return None, warnings
+
+
+def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
+    """What `work` gives: it is given the checkpoints that it has found damaged so far (as `nearest` takes them), and
+    done again as long as it finds another."""
+    damaged: dict[str, str] = {}
+    while True:
+        try:
+            return work(damaged)
+        except DamagedCheckpoint as error:
+            if str(error.place) in damaged:  # it was to leave that one alone
+                raise
+            damaged[str(error.place)] = error.message
 
 
 def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, target: Path) -> None:
@@ -195,7 +253,8 @@ def _name_of(run_id: str) -> str:
     return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
-def _is_there(fs: pafs.FileSystem, folder: str) -> bool:
+def is_there(fs: pafs.FileSystem, folder: str) -> bool:
+    """Whether a folder holds a checkpoint that its writer has finished."""
     return bool(fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File)
 
 
@@ -217,6 +276,8 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
             return f"log partition {part} is not here any more"
         if place.lineage != goal.lineage:
             return f"log partition {part} has left lineage {place.lineage}"
+        if min(place.cut, *place.order) < 0:
+            return f"its cut of log partition {part} is no place in a log"
         if place.order > goal.order:
             return f"its cut of log partition {part} lies behind the one wanted"
         if not {f"{part}/{name}.parquet" for name in ("counters", "profile")} <= manifest.files.keys():

@@ -7,6 +7,7 @@ follow. To be run every week or so, of the newest.
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
@@ -120,6 +121,13 @@ def _differing(own: Path, published: Path) -> list[str]:
     return [
         name
         for name in sorted(names)
-        if not ((own / name).exists() and (published / name).exists())
-        or not pq.read_table(own / name, partitioning=None).equals(pq.read_table(published / name, partitioning=None))
+        if not ((own / name).exists() and (published / name).exists()) or not _are_equal(own / name, published / name)
     ]
+
+
+def _are_equal(own: Path, published: Path) -> bool:
+    """Whether a file of our own and one of the archive hold the same table."""
+    try:
+        return bool(pq.read_table(own, partitioning=None).equals(pq.read_table(published, partitioning=None)))
+    except (pa.ArrowException, OSError):  # of the other one: this process has just written ours
+        return False

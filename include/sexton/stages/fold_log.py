@@ -14,13 +14,13 @@ from pyarrow import fs as pafs
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import UsageError
+from sexton.errors import DamagedFold, UsageError
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
 from sexton.log.manifest import Manifest
 from sexton.log.segment import Chunk, Piece, Segment, file_bytes, plan_chunks
 from sexton.log.store import read_json
 from sexton.settings import settings
-from sexton.stages.checkpoint import Base
+from sexton.stages.checkpoint import Base, StartFold
 from sexton.stages.choose_profile import Evidence
 from sexton.stages.run import RunFolder, write_bytes
 from sexton.stages.source import LogSource, check_files, filesystem
@@ -72,7 +72,7 @@ class _MergeWork:
     partial: Path
     chunks: tuple[_FoldWork, ...]
     is_here: bool
-    base: Path | None
+    base: StartFold | None
     cut: int | None
     profile: str
 
@@ -89,8 +89,10 @@ def fold_log(
 ) -> list[Merged]:
     """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
 
-    An archive is read up to its places. Of a broker's disk everything is read, or all before `as_of_ms`.
+    An archive is read up to its places. Of a broker's disk everything is read, or all before `as_of_ms`. What `folder`
+    holds of an earlier fold goes. DamagedCheckpoint when a fold of `base` is none.
     """
+    shutil.rmtree(folder.root / "fold", ignore_errors=True)
     config = settings()
     partial = folder.root / "partial"
     segments = source.segments if base is None else source.segments_after(base.places)
@@ -121,7 +123,7 @@ def fold_log(
             partial=partial / str(part),
             chunks=tuple(item for item in work if item.chunk.log_partition == part) if is_here else (),
             is_here=is_here,
-            base=base.fold_dir(part) if base else None,
+            base=base.fold(part) if base else None,
             cut=source.places[part].cut if part in source.places else None,
             profile=profile.text,
         )
@@ -184,17 +186,24 @@ def _fold_here(work: _MergeWork) -> PartialFold:
 
 def _merge_written(work: _MergeWork) -> PartialFold:
     """The partial folds that others have written, merged in log order."""
-    folds = [PartialFold.from_bytes(path.read_bytes()) for path in sorted(work.partial.glob("*.fold"))]
+    folds = [_read_partial(path) for path in sorted(work.partial.glob("*.fold"))]
     if work.base is not None or not folds:
         folds.insert(0, _start(work, beside=folds[0] if folds else None))
     return merge_all(folds)
+
+
+def _read_partial(path: Path) -> PartialFold:
+    try:
+        return PartialFold.from_bytes(path.read_bytes())
+    except DamagedFold as error:
+        raise DamagedFold(f"{error.place or 'all of it'}: {error.message}", place=path) from None
 
 
 def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:
     """What a log partition is folded onto: the checkpoint's fold of it, else nothing."""
     if work.base is None:
         return PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)
-    return replace(PartialFold.read_parquet(work.base, beside=beside), cut=None)
+    return replace(work.base.read(profile_of(work.profile), beside=beside), cut=None)
 
 
 def _merge(work: _MergeWork) -> Merged:

@@ -16,7 +16,6 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.kernels.partial import PartialFold
 from sexton.log.archive import newest_facts, oldest_facts_after
 from sexton.log.cut_search import segments_between
 from sexton.log.segment import Segment
@@ -24,7 +23,7 @@ from sexton.settings import settings
 from sexton.stages import checkpoint
 from sexton.stages.apply.ledger import acts_of
 from sexton.stages.changes.rows import TABLE, changes_of, known_of
-from sexton.stages.checkpoint import Base
+from sexton.stages.checkpoint import Base, StartFold
 from sexton.stages.fold_log import fold_log
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.source import LogSource, check_files, filesystem, open_archive
@@ -52,7 +51,7 @@ class _ChangesWork:
     uri: str
     log_partition: int
     segments: tuple[Segment, ...]
-    start: Path | None
+    start: StartFold | None
     known: Known
     is_told: bool
 
@@ -67,8 +66,12 @@ def open_interval(
     profile: Profile,
     settle_ms: int | None,
     is_full: bool,
+    damaged: Mapping[str, str],
 ) -> tuple[Interval | None, list[str]]:
-    """The interval of a run of an archive, and what there is to say; None where its beginning has no coverage."""
+    """The interval of a run of an archive, and what there is to say; None where its beginning has no coverage.
+
+    `damaged` as of `checkpoint.nearest`. DamagedCheckpoint when the fold that it begins with is none.
+    """
     if since_ms >= as_of_ms:
         raise UsageError(f"the interval would begin at {since_ms} ms, and end at {as_of_ms} ms", place="--since")
     try:
@@ -81,11 +84,13 @@ def open_interval(
     if begin.topic_id != source.topic_id:
         return None, ["what the interval changed is not told: the topic was made anew in between"]
     told = [f"what the interval changed is not told of log partition {part}: its log broke" for part in broken]
-    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER))
+    base, warnings = (
+        (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER), damaged)
+    )
     if base is None or base.places != begin.places:
         own = RunFolder(folder.root.joinpath(*_FOLDER, "own"))
         fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
-        base = Base(as_of_ms=since_ms, run_id=folder.root.name, places=begin.places, folder=own.root / "fold")
+        base = Base(as_of_ms=since_ms, name="own", places=begin.places, folder=own.root / "fold")
     return Interval(since_ms=since_ms, start=base, broken=broken), [*told, *warnings]
 
 
@@ -94,7 +99,8 @@ def write_changes(
 ) -> int:
     """Write offset_changes for every log partition of the run; how many rows. `asked_ms` is a retention asked for.
 
-    What Sexton itself removed and put back is told by its ledger. Refused when that was tampered with.
+    What Sexton itself removed and put back is told by its ledger. Refused when that was tampered with;
+    DamagedCheckpoint when a fold that the interval begins with is none.
     """
     fs, root = filesystem(source.uri)
     removed, restored = (
@@ -119,7 +125,7 @@ def write_changes(
                 uri=source.uri,
                 log_partition=part,
                 segments=tuple(segments),
-                start=interval.start.fold_dir(part),
+                start=interval.start.fold(part),
                 known=own,
                 is_told=is_told,
             )
@@ -129,13 +135,16 @@ def write_changes(
     return sum(engine.map("Telling changes", work, _write, work_bytes=size_bytes))
 
 
-def _nearest(begin: LogSource, since_ms: int, profile: Profile, folder: Path) -> tuple[Base | None, list[str]]:
+def _nearest(
+    begin: LogSource, since_ms: int, profile: Profile, folder: Path, damaged: Mapping[str, str]
+) -> tuple[Base | None, list[str]]:
     return checkpoint.nearest(
         begin,
         as_of_ms=since_ms,
         profile=profile,
         inflated_cap_bytes=settings().inflated_cap_bytes,
         target=folder / "base",
+        damaged=damaged,
     )
 
 
@@ -180,7 +189,7 @@ def _rows(work: _ChangesWork) -> pa.Table:
         fs,
         work.segments,
         log_partition=work.log_partition,
-        start=None if work.start is None else PartialFold.read_parquet(work.start),
+        start=None if work.start is None else work.start.read(profile_of(work.record.profile)),
         cut=work.record.cuts[work.log_partition],
         known=work.known,
         profile=profile_of(work.record.profile),

@@ -8,7 +8,7 @@ archive goes on from the nearest published checkpoint where it can, and gives th
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,7 @@ from sexton.stages import checkpoint
 from sexton.stages.checkpoint import Base
 from sexton.stages.choose_profile import AUTO, choose, of_evidence, of_version
 from sexton.stages.fold_log import UNPACKED, Merged, fold_log
-from sexton.stages.interval import Interval, open_interval, write_changes
+from sexton.stages.interval import open_interval, write_changes
 from sexton.stages.replay_record import (
     Finished,
     ReplayRequest,
@@ -68,7 +68,6 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     if request.profile == AUTO and source.broker_version is None:
         proven = of_evidence([part.evidence for part in merged])
         if proven.profile != choice.profile:
-            shutil.rmtree(folder.root / "fold")
             merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
         choice = proven
     require_coverage(source, request, merged)
@@ -101,14 +100,15 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     for part in finished:
         counts.update(part.counts)
     counts["topic_partitions"] = _write_topic_partitions(folder, record, source)
-    interval, untold = _interval(engine, folder, source, request, choice.profile)
-    if interval is not None:
-        asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
-        counts["offset_changes"] = write_changes(engine, folder, record, source, interval, asked_ms=asked_ms)
+    changes, untold = checkpoint.without_damaged(
+        lambda damaged: _changes(engine, folder, record, source, request, damaged)
+    )
+    if changes is not None:
+        counts["offset_changes"] = changes
     record = record.model_copy(
         update={
             "counts": dict(counts),
-            "changes_since_ms": interval.since_ms if interval else None,
+            "changes_since_ms": None if changes is None else request.since_ms,
             "stray_sources": sources,
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
@@ -144,44 +144,61 @@ def _fold(
     engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
 ) -> tuple[list[Merged], Base | None, list[str]]:
     """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
-    base: Base | None = None
-    passed_over: list[str] = []
-    if not request.is_full:
-        base, passed_over = checkpoint.nearest(
+
+    def fold(damaged: Mapping[str, str]) -> tuple[list[Merged], Base | None, list[str]]:
+        base: Base | None = None
+        passed_over: list[str] = []
+        shutil.rmtree(folder.root / "partial", ignore_errors=True)
+        if not request.is_full:
+            base, passed_over = checkpoint.nearest(
+                source,
+                as_of_ms=request.as_of_ms,
+                profile=profile,
+                inflated_cap_bytes=settings().inflated_cap_bytes,
+                target=folder.root / "partial" / "base",
+                damaged=damaged,
+            )
+        merged = fold_log(
+            engine,
+            folder,
             source,
             as_of_ms=request.as_of_ms,
+            taken_at_ms=request.taken_at_ms,
             profile=profile,
-            inflated_cap_bytes=settings().inflated_cap_bytes,
-            target=folder.root / "partial" / "base",
+            base=base,
         )
-    merged = fold_log(
-        engine,
-        folder,
-        source,
-        as_of_ms=request.as_of_ms,
-        taken_at_ms=request.taken_at_ms,
-        profile=profile,
-        base=base,
-    )
-    return merged, base, passed_over
+        return merged, base, passed_over
+
+    return checkpoint.without_damaged(fold)
 
 
-def _interval(
-    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
-) -> tuple[Interval | None, list[str]]:
-    """The interval whose changes are asked for, and what there is to say of it."""
+def _changes(
+    engine: Engine,
+    folder: RunFolder,
+    record: RunRecord,
+    source: LogSource,
+    request: ReplayRequest,
+    damaged: Mapping[str, str],
+) -> tuple[int | None, list[str]]:
+    """Write the changes of the interval that is asked for: how many rows, None where it is not told; and what there is
+    to say of it. `damaged` as of `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
-    return open_interval(
+    interval, untold = open_interval(
         engine,
         folder,
         source,
         since_ms=request.since_ms,
         as_of_ms=request.as_of_ms,
-        profile=profile,
+        profile=profile_of(record.profile),
         settle_ms=request.settle_ms,
         is_full=request.is_full,
+        damaged=damaged,
     )
+    if interval is None:
+        return None, untold
+    asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
+    return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), untold
 
 
 def _with_empty(

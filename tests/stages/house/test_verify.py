@@ -2,6 +2,7 @@
 mended."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from sexton.errors import UsageError
 from sexton.log.verify import Finding, Verified
 from sexton.stages.house import verify
 from sexton.stages.house.verify import Looked
+from sexton.stages.spark import Engine
 from tests.archived import CLUSTER, Archive
-from tests.stages.archive_runs import three_minutes
+from tests.faults.spoiled_folds import seal
+from tests.stages.archive_runs import instant, publish, run, three_minutes
 
 PARTS = 3
 
@@ -166,3 +169,16 @@ def test_many_findings_are_few_alerts(
     monkeypatch.setattr(verify, "look", lambda *_, **__: told)
     found = verified(archive)
     assert (len(found.alerts), found.findings, found.rotten) == (alerts, count, 0)
+
+
+def test_a_spoiled_checkpoint_is_told_until_it_is_gone(archive: Archive, tmp_path: Path) -> None:
+    with Engine("tests", quiet=True) as engine:
+        place = publish(tmp_path / "r1", run(engine, tmp_path / "r1", archive, instant(1)), archive)
+    assert all(verified(archive).rotten == 0 for _ in range(PARTS))
+    (place / "1" / "keys.parquet").write_bytes(b"PAR1")
+    seal(place)
+    found = runs_until_found(archive)
+    assert found.alerts[0].startswith(f"the archive is rotten at {place}: 1/keys.parquet: ")
+    assert [verified(archive).rotten for _ in range(PARTS)] == [1] * PARTS
+    shutil.rmtree(place)
+    assert [verified(archive).rotten for _ in range(PARTS)] == [0] * PARTS

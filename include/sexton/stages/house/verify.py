@@ -17,6 +17,9 @@ from sexton.errors import SextonError
 from sexton.log.lineage import Link, clusters_of, lineages, topics_of
 from sexton.log.verify import ROTTEN, Finding, check
 from sexton.log.verify import verify as look
+from sexton.stages.checkpoint import is_there
+from sexton.stages.checkpoint_verify import check as check_checkpoint
+from sexton.stages.checkpoint_verify import verify_checkpoints
 from sexton.stages.house.notes import read_note, write_note
 from sexton.stages.source import filesystem
 
@@ -27,7 +30,8 @@ _NOTE = "verified"
 class Note(BaseModel):
     """Of one cluster: part `part` of `parts` was read last, 0 where none was.
 
-    `rotten` are the segments that were so when they were last read, as paths in the cluster's folder.
+    `rotten` are the segments that were so when they were last read, as paths in the cluster's folder, and `checkpoints`
+    the folders of the checkpoints that were.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -35,6 +39,7 @@ class Note(BaseModel):
     part: int = 0
     parts: int = 0
     rotten: list[str] = []
+    checkpoints: list[str] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +74,11 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
         n, t = subset or _next_part(note, parts)
         found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
         wrong, rotten = _with_noted(fs, root, cluster_id, found.findings, note.rotten)
+        unreadable, checkpoints = _checkpoints(fs, root, cluster_id, (n, t), note.checkpoints)
+        wrong += unreadable
         is_in_turn = subset is None and found.segments > 0
-        done = Note(part=n, parts=t, rotten=rotten) if is_in_turn else note.model_copy(update={"rotten": rotten})
+        turn = {"part": n, "parts": t} if is_in_turn else {}
+        done = note.model_copy(update={"rotten": rotten, "checkpoints": checkpoints, **turn})
         if done != note:
             write_note(fs, root, cluster_id, _NOTE, done)
         subsets[cluster_id] = f"{n}/{t}"
@@ -93,6 +101,17 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
 def _next_part(note: Note, parts: int) -> tuple[int, int]:
     """The part after the last one; the first one where none was read, or one of another number of parts."""
     return (note.part % parts + 1 if note.parts == parts else 1), parts
+
+
+def _checkpoints(
+    fs: pafs.FileSystem, root: str, cluster_id: str, subset: tuple[int, int], noted: Collection[str]
+) -> tuple[list[Finding], list[str]]:
+    """What is wrong with the checkpoints of a part and with those that were `noted`; and which to note now."""
+    folder = f"{root.rstrip('/')}/{cluster_id}/"
+    _, found = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=subset)
+    again = {f"{folder}{path}" for path in noted} - {finding.place for finding in found}
+    found += [finding for place in sorted(again) if is_there(fs, place) for finding in check_checkpoint(fs, place)]
+    return found, sorted({finding.place.removeprefix(folder) for finding in found})
 
 
 def _with_noted(

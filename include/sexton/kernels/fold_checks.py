@@ -1,0 +1,136 @@
+"""What the tables of a fold have to be before compiled code takes them: that code checks no index and no length.
+
+A checkpoint lies in an archive, and its hashes prove nothing against somebody who may write there. Checked here, for
+whole columns: names, types, rows that belong together, NULL, ranges, and the offsets of texts within their columns.
+What takes a hash table (a key, group or producer that is there twice) is checked by `store`, which fills it anyway.
+
+Not here: whether the values are those of the log. Only a full replay tells (stages.checkpoint_check).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.errors import DamagedFold
+from sexton.kernels import scan
+from sexton.kernels.table import LEAKED, MARKER_COMMIT
+from sexton.kernels.text import GROWTH
+
+_MOST = (1 << 63) - 1
+_INT16, _INT32 = (-(1 << 15), (1 << 15) - 1), (-(1 << 31), (1 << 31) - 1)
+_MOST_ROWS = (1 << 31) - 1
+"""A slot of a hash table has 32 bits for the number of a row."""
+_LONGEST_NAME = GROWTH * ((1 << 15) - 1)
+"""Bytes of a name in its canonical form; in a record its length has 16 bits."""
+_SMALLEST_KEY = 4
+"""A record type and the length of a group id."""
+
+_RANGES: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "keys": {"values_since_tombstone": (0, _MOST), "leader_epoch": _INT32},
+    "undecided": {"value_count": (LEAKED, _MOST), "producer_epoch": _INT16, "leader_epoch": _INT32},
+    "producers": {"producer_epoch": _INT16, "cancelled_count": (0, _MOST), "first_marker": (-1, MARKER_COMMIT)},
+    "groups": {"commits": (0, _MOST)},
+    "undecodable": {"record_type": _INT16},
+}
+_NEVER_NULL: Mapping[str, frozenset[str]] = {
+    "keys": frozenset({"group_id", "topic", "partition", "metadata", *_RANGES["keys"]}),
+    "undecided": frozenset({"key", "log_offset", "metadata", *_RANGES["undecided"]}),
+    "producers": frozenset(_RANGES["producers"]),
+    "groups": frozenset({"group_id", "commits"}),
+    "group_records": frozenset({"log_offset", "group", "key"}),
+    "undecodable": frozenset({"place", "reason", "detail"}),
+    "counters": frozenset({"name"}),
+    "profile": frozenset({"profile"}),
+}
+"""A number is NULL where it is the one that stands for "none", which some fields of a record may carry as well."""
+_INDEXES = {("undecided", "key"): "keys", ("group_records", "group"): "groups"}
+_LOG_OFFSETS: Mapping[str, tuple[str, ...]] = {
+    "keys": ("log_offset", "last_tombstone_log_offset"),
+    "undecided": ("log_offset",),
+    "producers": ("first_log_offset", "last_log_offset", "first_marker_log_offset"),
+    "groups": ("last_value_log_offset",),
+    "group_records": ("log_offset", "base_offset", "last_value_log_offset"),
+}
+_NAMES = {"keys": ("group_id", "topic"), "groups": ("group_id",)}
+
+
+def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]) -> None:
+    """DamagedFold, with the name of the table, unless `tables` are of these schemas and can be those of a fold."""
+    if unknown := sorted(tables.keys() ^ schemas.keys()):
+        raise DamagedFold("no table of a fold, or one too few", place=unknown[0])
+    for name, table in tables.items():
+        _check_shape(name, table, schemas[name])
+        for column, (low, high) in _RANGES.get(name, {}).items():
+            _check_range(name, table, column, low, high)
+    for (name, column), of in _INDEXES.items():
+        _check_range(name, tables[name], column, 0, tables[of].num_rows - 1)
+    for name, columns in _NAMES.items():
+        for column in columns:
+            _check_sizes(name, tables[name], column, 0, _LONGEST_NAME)
+    _check_sizes("group_records", tables["group_records"], "key", _SMALLEST_KEY, _INT32[1])
+    _check_values(tables)
+
+
+def check_log_offsets(tables: Mapping[str, pa.Table], tally: npt.NDArray[np.int64]) -> None:
+    """DamagedFold unless every log_offset lies where the log was read.
+
+    Damaged batches and those of old formats may carry any: with one of these nothing is said.
+    """
+    if tables["undecodable"].num_rows or tally[scan.T_MAGIC_0] or tally[scan.T_MAGIC_1]:
+        return
+    low, high = int(tally[scan.T_FIRST]), int(tally[scan.T_NEXT]) - 1
+    for name, columns in _LOG_OFFSETS.items():
+        for column in columns:
+            _check_range(name, tables[name], column, low, high)
+
+
+def _check_shape(name: str, table: pa.Table, schema: pa.Schema) -> None:
+    if not table.schema.equals(schema):
+        here, wanted = ({(field.name, str(field.type)) for field in of} for of in (table.schema, schema))
+        differing = {column for column, _ in here ^ wanted}
+        raise DamagedFold(f"its columns are not those of a fold: {', '.join(sorted(differing)) or 'order'}", place=name)
+    if table.num_rows > _MOST_ROWS:
+        raise DamagedFold(f"{table.num_rows} rows", place=name)
+    try:
+        table.validate(full=True)  # lengths, ends of texts, UTF-8
+    except pa.ArrowInvalid as error:
+        raise DamagedFold(str(error), place=name) from None
+    for column in _NEVER_NULL[name]:
+        if nulls := table[column].null_count:
+            raise DamagedFold(f"{column} is NULL in {nulls} rows", place=name)
+
+
+def _check_range(name: str, table: pa.Table, column: str, low: int, high: int) -> None:
+    if table.num_rows == 0:
+        return
+    found = pc.min_max(table[column])
+    least, most = found["min"].as_py(), found["max"].as_py()
+    if least is not None and not low <= least <= most <= high:
+        wrong = least if least < low else most
+        raise DamagedFold(f"{column} is {wrong}, not within {low} and {high}", place=name)
+
+
+def _check_sizes(name: str, table: pa.Table, column: str, low: int, high: int) -> None:
+    if table.num_rows == 0:
+        return
+    found = pc.min_max(pc.binary_length(table[column]))
+    if not low <= found["min"].as_py() <= found["max"].as_py() <= high:
+        raise DamagedFold(f"{column} has from {found['min']} to {found['max']} bytes", place=name)
+
+
+def _check_values(tables: Mapping[str, pa.Table]) -> None:
+    """What columns say together."""
+    keys, undecided, profile = tables["keys"], tables["undecided"], tables["profile"]
+    if keys.num_rows:
+        empty = pc.is_null(keys["log_offset"])
+        if pc.any(pc.and_(empty, pc.greater(pc.binary_length(keys["metadata"]), 0))).as_py():
+            raise DamagedFold("a key without a value has metadata", place="keys")
+    if undecided.num_rows and pc.any(pc.equal(undecided["value_count"], 0)).as_py():
+        raise DamagedFold("value_count is 0", place="undecided")
+    if profile.num_rows != 1:
+        raise DamagedFold(f"{profile.num_rows} rows, expected one", place="profile")
+    if pc.count_distinct(tables["counters"]["name"]).as_py() != tables["counters"].num_rows:
+        raise DamagedFold("a counter is there twice", place="counters")

@@ -36,6 +36,7 @@ GROUND = FLOORS[0]
 CORE = {"log", "records", "coordinator", "kernels"}
 LIBRARIES: dict[str, set[str]] = {
     **{room: {"numpy", "numba", "pyarrow", "cramjam"} for room in CORE},
+    "log": {"numpy", "numba", "pyarrow", "cramjam", "boto3", "botocore"},  # the last two for what pyarrow cannot on S3
     "policy": {"pydantic", "pydantic_core", "yaml", "re2"},
     "airflow": {"jsonschema"},  # Airflow's own, besides Airflow itself: every DAG file loads what this room loads
 }

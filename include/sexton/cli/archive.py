@@ -39,6 +39,9 @@ sexton archive verify
 
 [dim]# a seventh of the bytes each day of the week[/dim]
 sexton archive verify --archive s3://keep/offsets --subset $(date +%u)/7
+
+[dim]# segments that their manifests do not describe[/dim]
+sexton archive verify --repair
 """
 IMPORT_EXAMPLES = """\
 [b]Examples[/b]
@@ -145,6 +148,12 @@ def verify(
         str | None,
         typer.Option(metavar="N/T", help="Read part N of T of the bytes: T runs with N = 1 .. T read everything once."),
     ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="First mend segments that their manifests do not describe; what goes is kept in `aside`."
+        ),
+    ] = False,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -164,6 +173,11 @@ def verify(
     uri = archive or settings().archive_uri
     fs, root = filesystem(uri)
     begun = time.monotonic()
+    mended: list[str] = []
+    if repair:
+        from sexton.log.repair import repair as mend
+
+        mended = mend(fs, root, cluster_id=cluster_id)
     with bar("Verifying", is_quiet=json, in_percent=True) as progress:
         found = look(fs, root, cluster_id=cluster_id, subset=part, progress=progress)
     checkpoints, wrong = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=part)
@@ -172,9 +186,11 @@ def verify(
     code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if ROTTEN in kinds else 0
     if json:
         told = {"archive": uri_without_login(uri), "subset": f"{part[0]}/{part[1]}", "exit_code": code, **asdict(found)}
-        told |= {"checkpoints": checkpoints}
+        told |= {"checkpoints": checkpoints, "repaired": mended}
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
         return code
+    for line in mended:
+        tell_line(f"repaired  {line}")
     for finding in found.findings[:VERIFY_SHOWN]:
         tell_line(f"{finding.kind}  {finding.place}: {finding.what}")
     if len(found.findings) > VERIFY_SHOWN:
@@ -186,6 +202,8 @@ def verify(
         tell_aside(
             f"! {some(found.unlinked, 'segment')} behind a gap that a dead snapshot left: the next one closes it"
         )
+    if not repair and any(finding.kind == ROTTEN and finding.place.endswith(".log") for finding in found.findings):
+        tell_aside("! `sexton archive verify --repair` mends segments that their manifests do not describe")
     if code:
         tell_aside(f"error: {uri_without_login(uri)}: {some(len(found.findings), 'finding')}")
     return code

@@ -8,8 +8,10 @@
 A segment answers for the log_offsets [first, next): all batches with a base offset in that range, also where
 compaction left none. A lineage is one unbroken history, named `<ordinal %06d>-<start log_offset %020d>`: the chain of
 segments from its start on, each beginning where the one before ends. What lies behind a gap (a manifest got lost) is
-not read until the gap is closed. A segment without a manifest does not exist: nothing reads
-it, and it may be overwritten. Names tell all that a listing needs, so that no manifest is opened to plan a run.
+not read until the gap is closed. A segment without a manifest does not exist: nothing reads it. Whoever comes to it
+next makes a manifest for its bytes where the log still has them, else keeps them aside. Both files are made once
+(log.create), so that two snapshots at a time do not write over each other. Names tell all that a listing needs, so that
+no manifest is opened to plan a run.
 
 What a finished snapshot had is told by the facts, which it writes last.
 """
@@ -22,6 +24,8 @@ from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
 from sexton.kill_points import reach
+from sexton.log.batch import Batch, read_batches
+from sexton.log.create import create_whole
 from sexton.log.facts import (
     FactsRecord,
     LogPartitionFacts,
@@ -44,7 +48,7 @@ from sexton.log.lineage import (
 )
 from sexton.log.manifest import Contents, Lineage, Manifest
 from sexton.log.segment import Segment
-from sexton.log.store import make_folder, settle, write_whole
+from sexton.log.store import make_folder
 
 __all__ = [
     "ArchiveEnd",
@@ -70,6 +74,8 @@ __all__ = [
     "write_segment",
 ]
 
+ASIDE_FOLDER = "aside"
+"""In the folder of a lineage: what was in the way there. Nothing reads it."""
 _READ_BYTES = 8 * 1024 * 1024
 
 
@@ -150,23 +156,30 @@ def write_batches(
 ) -> Manifest:
     """Write a segment that does not exist until `write_manifest` has written the manifest returned.
 
-    `chunks` are whole raw batches in log order, taken as they are, one chunk in memory at a time; none make an empty
-    segment, which still answers for its range.
+    `chunks` are whole raw batches in log order, taken as they are; none make an empty segment, which still answers for
+    its range. Where another process has written a segment that begins there, the manifest is that of its bytes: its
+    end, or even its content, may be another one than that of `chunks`.
     """
     if not 0 <= first_log_offset < end_log_offset:
         raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
     folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
     path = f"{folder}/{first_log_offset:020d}.log"
-    contents = Contents()
+    data, contents = b"".join(chunks), Contents()
     make_folder(fs, folder)
     reach("segment.before")
-    with fs.open_output_stream(path) as file:
-        for chunk in chunks:
-            contents.add(chunk)
-            file.write(chunk)
-            reach("segment.half")
-    settle(fs, path)
-    reach("segment.after")
+    while not create_whole(fs, path, data, what="segment"):
+        if present := [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]:
+            return read_link(fs, present[0])
+        with fs.open_input_stream(path) as file:
+            theirs = file.read()
+        if theirs == data:
+            break
+        end = _end_in_common(theirs, data, first_log_offset)
+        if end is not None:
+            data, end_log_offset = theirs, end
+            break
+        put_aside(fs, path, theirs)
+    contents.add(data)
     return Manifest(
         cluster_id=cluster_id,
         topic_id=topic_id,
@@ -186,15 +199,43 @@ def write_batches(
     )
 
 
+def _end_in_common(theirs: bytes, ours: bytes, first_log_offset: int) -> int | None:
+    """The log_offset up to which a segment without a manifest answers, when the log still has its bytes; else None."""
+    if not (theirs.startswith(ours) or ours.startswith(theirs)):
+        return None
+    if not theirs:
+        first = next((batch.base_offset for batch in read_batches(ours) if isinstance(batch, Batch)), first_log_offset)
+        return first if first > first_log_offset else None
+    found = list(read_batches(theirs))
+    last = found[-1]
+    if not isinstance(last, Batch) or not all(isinstance(one, Batch) for one in found):
+        return None
+    return last.last_offset + 1
+
+
+def put_aside(fs: pafs.FileSystem, path: str, data: bytes) -> None:
+    """Free the name of a file in a lineage's folder; its bytes are kept."""
+    folder, _, name = path.rpartition("/")
+    make_folder(fs, f"{folder}/{ASIDE_FOLDER}")
+    try:
+        fs.move(path, f"{folder}/{ASIDE_FOLDER}/{name}.{hashlib.sha256(data).hexdigest()[:16]}")
+    except OSError:
+        if fs.get_file_info(path).type != pafs.FileType.NotFound:  # else somebody has done the same
+            raise
+
+
 def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
-    """Make a segment exist. Of one lineage they are written in the order of the log: what follows a gap is not read."""
+    """Make a segment exist; one that has this manifest already stays as it is.
+
+    Of one lineage they are written in the order of the log: what follows a gap is not read.
+    """
     link = Link(
         folder=lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage),
         first_log_offset=manifest.first_log_offset,
         next_log_offset=manifest.next_log_offset,
         size_bytes=manifest.size_bytes,
     )
-    write_whole(fs, link.manifest_path, manifest.to_json(), what="manifest")
+    create_whole(fs, link.manifest_path, manifest.to_json(), what="manifest")
 
 
 def list_archived(

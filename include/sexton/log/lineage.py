@@ -19,9 +19,10 @@ from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
 from sexton.kill_points import reach
+from sexton.log.create import create_whole
 from sexton.log.manifest import Lineage, Manifest
 from sexton.log.segment import Segment
-from sexton.log.store import child_folders, read_json, safe_name, write_whole
+from sexton.log.store import child_folders, read_json, safe_name
 
 ORIGIN_FILE = "origin.json"
 HOUSE_FOLDER = "house"
@@ -110,7 +111,8 @@ class ArchivedLineage:
     """One lineage of a log partition.
 
     `chain` are its segments from its start on, each beginning where the one before ends; `unlinked` the others, behind
-    a gap or across the chain, which nobody reads. `origin` is None where an early release wrote the archive.
+    a gap or across the chain, which nobody reads. Of two manifests of the same bytes, as two snapshots at a time write
+    them, the one with the lower end counts. `origin` is None where an early release wrote the archive.
     """
 
     cluster_id: str
@@ -167,7 +169,7 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
         folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
         links = _links(folder, listed)
         chain = _chain(links, lineage.start_log_offset)
-        linked = set(chain)
+        linked = {(link.first_log_offset, link.size_bytes) for link in chain}
         origin = _read_origin(fs, f"{folder}/{ORIGIN_FILE}") if _has_origin(listed) else None
         if chain or origin:
             found.setdefault(log_partition, []).append(
@@ -179,7 +181,7 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
                     folder=folder,
                     origin=origin,
                     chain=tuple(chain),
-                    unlinked=tuple(link for link in links if link not in linked),
+                    unlinked=tuple(link for link in links if (link.first_log_offset, link.size_bytes) not in linked),
                 )
             )
     return found
@@ -199,7 +201,7 @@ def write_origin(
     path = f"{lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)}/{ORIGIN_FILE}"
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         reach("origin.before")
-        write_whole(fs, path, origin.to_json(), what="origin")
+        create_whole(fs, path, origin.to_json(), what="origin")
 
 
 def clusters_of(fs: pafs.FileSystem, root: str, cluster_id: str | None = None) -> list[str]:
@@ -219,8 +221,10 @@ def topics_of(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[str]:
 
 
 def topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
-    """Where a topic is archived; UsageError when an id cannot name a folder."""
+    """Where a topic is archived; UsageError when an id cannot name a folder, or names one of the archive's own."""
     cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
+    if topic.casefold() in OWN_FOLDERS:
+        raise UsageError(f"topic id {topic!r} is the name of a folder that the archive keeps for itself")
     return f"{root.rstrip('/')}/{cluster}/{topic}"
 
 

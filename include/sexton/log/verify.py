@@ -197,8 +197,9 @@ def _against_facts(
 
 
 def _names(history: ArchivedLineage) -> list[Finding]:
-    """Segments of which more than one manifest tells: what they hold is told by one of them only."""
-    starts = Counter(link.first_log_offset for link in (*history.chain, *history.unlinked))
+    """Segments of which manifests of more than one size tell: what they hold is told by one of them only."""
+    every = {(link.first_log_offset, link.size_bytes) for link in (*history.chain, *history.unlinked)}
+    starts = Counter(start for start, _ in every)
     twice = sorted(start for start, count in starts.items() if count > 1)
     what = f"several manifests of one segment: {', '.join(map(str, twice))}"
     return [Finding(kind=ROTTEN, place=history.folder, what=what)] if twice else []

@@ -282,7 +282,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
         # What has a manifest is never written again: a task that was given up for dead may still be at work.
         if any(link.first_log_offset == position for link in links_in(fs, folder)):
             raise LogChangedError(f"another snapshot has archived log partition {part} from {position} on")
-        yield write_batches(
+        manifest = write_batches(
             fs,
             root,
             chunks,
@@ -296,6 +296,9 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
             high_watermark=work.ends.high_watermark,
             last_stable_offset=work.ends.last_stable_offset,
         )
+        yield manifest
+        if manifest.next_log_offset != stop:
+            raise LogChangedError(f"another snapshot has archived log partition {part} from {position} on")
         position = stop
 
 

@@ -1,0 +1,229 @@
+"""Two snapshots of one log at once, each in a process of its own: one archive that holds the log once, as its manifests
+say, on a disk and on an object store. And the repair of what two could leave behind before."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton import cli
+from sexton.log.archive import lineages, write_segment
+from sexton.log.create import create_whole
+from sexton.log.manifest import Lineage
+from sexton.log.repair import repair
+from sexton.log.verify import verify
+from sexton.settings import environment
+from sexton.stages.source import filesystem
+from tests.faults.racing import grown
+from tests.faults.stores import s3_server
+from tests.kafka.fake_cluster import FakeCluster
+
+POINTS = ("snapshot.looked", "segment.before", "segment.half", "segment.after", "manifest.half", "origin.half")
+
+
+@pytest.fixture(scope="module")
+def query() -> Iterator[str]:
+    with s3_server() as query:
+        yield query
+
+
+def store(kind: str, tmp_path: Path, query: str, name: str) -> str:
+    """A URI where an archive can be made."""
+    if kind == "disk":
+        return str(tmp_path / "archive")
+    uri = f"s3://key:secret@{name}/keep?{query}"
+    filesystem(uri)[0].create_dir(name)
+    return uri
+
+
+def start(uri: str, folder: Path, point: str, hidden: int) -> "subprocess.Popen[str]":
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.faults.racing", uri, str(folder), point, str(hidden)]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+def held(uri: str) -> dict[int, bytes]:
+    """What the archive answers with, by log partition; each has one lineage."""
+    fs, root = filesystem(uri)
+    (topic,) = [name for name in _names(fs, f"{root}/fake") if name != "facts"]
+    found = {}
+    for part, histories in lineages(fs, root, cluster_id="fake", topic_id=topic).items():
+        (history,) = histories
+        assert not history.unlinked
+        data = b""
+        for link in history.chain:
+            with fs.open_input_stream(link.segment_path) as file:
+                data += file.read()
+        found[part] = data
+    return found
+
+
+def _names(fs: pafs.FileSystem, folder: str) -> list[str]:
+    return [info.base_name for info in fs.get_file_info(pafs.FileSelector(folder))]
+
+
+@pytest.mark.parametrize(
+    "kind, point, hidden",
+    [
+        *(("disk", point, 3) for point in POINTS),
+        ("disk", "segment.after", 0),
+        *(("s3", point, 3) for point in ("segment.before", "segment.after", "manifest.half")),
+    ],
+)
+def test_two_snapshots_at_once(kind: str, point: str, hidden: int, tmp_path: Path, query: str) -> None:
+    """The first stops at a point until the second is done. It has seen `hidden` batches less; then they are there."""
+    uri = store(kind, tmp_path, query, f"race-{POINTS.index(point)}")
+    first = start(uri, tmp_path / "first", point, hidden)
+    until = time.monotonic() + 120
+    while not (tmp_path / "first" / "reached").exists():
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    second = end(start(uri, tmp_path / "second", "none", 0))
+    (tmp_path / "first" / "go").touch()
+    told = end(first)
+    assert (told["warnings"], second["warnings"]) == ([], [])
+    fs, root = filesystem(uri)
+    assert verify(fs, root).findings == []
+    assert held(uri) == {log.log_partition: b"".join(log.batches) for log in grown().logs}
+    if kind == "disk":
+        assert not [path for path in (tmp_path / "archive").rglob("*") if path.name.endswith(".part")]
+
+
+@pytest.mark.parametrize("kind", ["disk", "s3"])
+def test_a_file_is_made_once(kind: str, tmp_path: Path, query: str) -> None:
+    fs, root = filesystem(store(kind, tmp_path, query, "once"))
+    assert create_whole(fs, f"{root}/a/file", b"first")
+    assert not create_whole(fs, f"{root}/a/file", b"second")
+    with fs.open_input_stream(f"{root}/a/file") as file:
+        assert file.read() == b"first"
+    assert _names(fs, f"{root}/a") == ["file"]
+
+
+def test_where_no_file_can_be_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sexton.log.create._OPEN_FILES", tmp_path / "none")
+    fs, path = pafs.LocalFileSystem(), str(tmp_path / "file")
+    assert create_whole(fs, path, b"first")
+    assert not create_whole(fs, path, b"second")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("file", b"first")]
+
+
+# --- what a dead writer has left, and the repair
+
+LINEAGE = Lineage(ordinal=0, start_log_offset=0)
+PLACE = {"cluster_id": "fake", "topic_id": "topic", "log_partition": 0, "lineage": LINEAGE}
+TOLD = {"taken_at_ms": 1, "high_watermark": 1_000, "last_stable_offset": 1_000}
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return grown()
+
+
+def archived(folder: Path, batches: list[bytes], stop: int) -> Path:
+    """Archive batches from 0 on; where the segment is."""
+    write_segment(
+        pafs.LocalFileSystem(), str(folder), batches, **PLACE, **TOLD, first_log_offset=0, end_log_offset=stop
+    )
+    return folder / "fake" / "topic" / "0" / LINEAGE.name / f"{0:020d}.log"
+
+
+def base(batch: bytes) -> int:
+    return int.from_bytes(batch[:8], "big")
+
+
+@pytest.mark.parametrize("left", [5, 15, 0], ids=["the beginning", "more", "nothing"])
+def test_a_segment_that_a_dead_writer_left_is_taken_over(tmp_path: Path, cluster: FakeCluster, left: int) -> None:
+    log, ours = cluster.logs[0].batches, 10
+    segment = archived(tmp_path, log[:left], 1_000)
+    next(segment.parent.glob("*.json")).unlink()
+    archived(tmp_path, log[:ours], base(log[ours]))
+    assert verify(pafs.LocalFileSystem(), str(tmp_path)).findings == []
+    assert segment.read_bytes() == b"".join(log[: left or ours])
+    (manifest,) = segment.parent.glob("*.json")
+    assert int(manifest.name.split("-")[1]) == base(log[left or ours])
+    kept = [path.read_bytes() for path in segment.parent.glob("aside/*")]
+    assert kept == ([] if left else [b""])
+
+
+def test_a_segment_that_the_log_has_left_is_kept_aside(tmp_path: Path, cluster: FakeCluster) -> None:
+    log = cluster.logs[0].batches
+    other = cluster.logs[1].batches
+    segment = archived(tmp_path, other[:4], base(other[4]))
+    next(segment.parent.glob("*.json")).unlink()
+    archived(tmp_path, log[:10], base(log[10]))
+    assert segment.read_bytes() == b"".join(log[:10])
+    assert [path.read_bytes() for path in segment.parent.glob("aside/*")] == [b"".join(other[:4])]
+    assert verify(pafs.LocalFileSystem(), str(tmp_path)).findings == []
+
+
+@pytest.mark.parametrize(
+    "held_batches, has_more, becomes",
+    [(12, False, 12), (12, True, 10), (6, False, 6), (6, True, 6)],
+    ids=["more", "more than fits before the next", "less", "less before the next"],
+)
+def test_repair_describes_whole_batches(
+    tmp_path: Path,
+    cluster: FakeCluster,
+    capsys: pytest.CaptureFixture[str],
+    held_batches: int,
+    has_more: bool,
+    becomes: int,
+) -> None:
+    log = cluster.logs[0].batches
+    segment = archived(tmp_path, log[:10], base(log[10]))
+    if has_more:
+        told = {**PLACE, **TOLD, "first_log_offset": base(log[10]), "end_log_offset": base(log[15])}
+        write_segment(pafs.LocalFileSystem(), str(tmp_path), log[10:15], **told)
+    before = b"".join(log[:held_batches])
+    segment.write_bytes(before)
+    assert cli.main(["archive", "verify", "--archive", str(tmp_path)]) == 3
+    assert "archive verify --repair" in capsys.readouterr().err
+    code = cli.main(["archive", "verify", "--archive", str(tmp_path), "--repair"])
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert "has a manifest of its own now" in out
+    assert segment.read_bytes() == b"".join(log[:becomes])
+    assert before in {segment.read_bytes(), *(path.read_bytes() for path in segment.parent.glob("aside/*"))}
+    assert repair(pafs.LocalFileSystem(), str(tmp_path)) == []
+
+
+def test_repair_moves_aside_what_is_not_what_was_put_in(tmp_path: Path, cluster: FakeCluster) -> None:
+    log = cluster.logs[0].batches
+    segment = archived(tmp_path, log[:10], base(log[10]))
+    rotten = bytearray(segment.read_bytes())
+    rotten[15] ^= 1  # the leader epoch, which no CRC covers
+    segment.write_bytes(rotten)
+    fs = pafs.LocalFileSystem()
+    assert len(repair(fs, str(tmp_path))) == 2
+    assert not segment.exists()
+    assert bytes(rotten) in {path.read_bytes() for path in segment.parent.glob("aside/*")}
+    archived(tmp_path, log[:10], base(log[10]))  # as the next snapshot does
+    assert verify(fs, str(tmp_path)).findings == []
+
+
+def test_repair_takes_the_manifest_away_that_is_wrong(tmp_path: Path, cluster: FakeCluster) -> None:
+    log = cluster.logs[0].batches
+    segment = archived(tmp_path, log[:10], base(log[10]))
+    (manifest,) = segment.parent.glob("*.json")
+    told = json.loads(manifest.read_text())
+    wrong = {**told, "next_log_offset": base(log[4]), "size_bytes": 17}
+    manifest.with_name(f"{0:020d}-{wrong['next_log_offset']:020d}-17.json").write_text(json.dumps(wrong))
+    fs = pafs.LocalFileSystem()
+    assert verify(fs, str(tmp_path)).findings
+    assert len(repair(fs, str(tmp_path))) == 1
+    assert verify(fs, str(tmp_path)).findings == []
+    assert manifest.exists()

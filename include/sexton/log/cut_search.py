@@ -13,7 +13,7 @@ from pyarrow import fs as pafs
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
-from sexton.log.lineage import ArchivedLineage, read_link
+from sexton.log.lineage import ArchivedLineage, Link, read_link
 from sexton.log.place import Place
 from sexton.log.segment import Segment, file_bytes
 
@@ -39,7 +39,7 @@ def find_cut(fs: pafs.FileSystem, history: ArchivedLineage, start: Place, *, end
             continue
         future_ms = manifest.taken_at_ms + FUTURE_MS
         from_byte = start.position if link.first_log_offset == start.segment else 0
-        for batches in _batches(file_bytes(fs, link.segment_path, link.size_bytes), floor_offset=link.first_log_offset):
+        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
             is_cut = (batches.max_timestamp_ms >= as_of_ms) & (batches.max_timestamp_ms <= future_ms)
             is_cut &= (batches.position >= from_byte) & (batches.base_offset < end)
             if len(hits := np.flatnonzero(is_cut)):
@@ -59,7 +59,7 @@ def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> Place:
     if across is None:
         return Place(lineage=lineage, cut=end, segment=end, position=0)
     position = across.size_bytes
-    data = file_bytes(fs, across.segment_path, across.size_bytes)
+    data = _bytes(fs, across)
     for batches in _batches(data, floor_offset=across.first_log_offset):
         if len(behind := np.flatnonzero(batches.base_offset >= end)):
             position = int(batches.position[behind[0]])
@@ -73,7 +73,7 @@ def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int
     for link in history.chain:
         if link.next_log_offset <= start or link.first_log_offset >= end:
             continue
-        for batches in _batches(file_bytes(fs, link.segment_path, link.size_bytes), floor_offset=link.first_log_offset):
+        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
             inside = (batches.base_offset >= start) & (batches.base_offset < end)
             base, after = batches.base_offset[inside], batches.next_offset[inside]
             expected = np.concatenate([[reached], after])[: len(base)]
@@ -102,6 +102,10 @@ def segments_between(history: ArchivedLineage, place: Place, *, after: Place | N
             )
         )
     return found
+
+
+def _bytes(fs: pafs.FileSystem, link: Link) -> U8Array:
+    return file_bytes(fs, link.segment_path, link.size_bytes, is_archived=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

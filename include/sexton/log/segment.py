@@ -13,12 +13,16 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
 
 _LOG_FOLDER = re.compile(r"__consumer_offsets-(\d{1,9})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
+_MOST_LOG_OFFSET = 1 << 62
+"""A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
+_READ_BYTES = 8 * 1024 * 1024
 _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs"
 
 
@@ -97,9 +101,22 @@ def _segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[S
     segments = [
         Segment(log_partition=log_partition, path=file.path, size_bytes=file.size, base_offset=int(name[1]))
         for file in fs.get_file_info(pafs.FileSelector(folder))
-        if file.type == pafs.FileType.File and (name := _SEGMENT_FILE.fullmatch(file.base_name))
+        if file.type == pafs.FileType.File
+        and (name := _SEGMENT_FILE.fullmatch(file.base_name))
+        and int(name[1]) < _MOST_LOG_OFFSET
     ]
     return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
+    """Paths of files named as segments that begin at a log_offset that there cannot be: no part of a log."""
+    return sorted(
+        file.path
+        for entry in fs.get_file_info(pafs.FileSelector(root))
+        if entry.type == pafs.FileType.Directory and _LOG_FOLDER.fullmatch(entry.base_name)
+        for file in fs.get_file_info(pafs.FileSelector(entry.path))
+        if (name := _SEGMENT_FILE.fullmatch(file.base_name)) and int(name[1]) >= _MOST_LOG_OFFSET
+    )
 
 
 def plan_chunks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[Chunk]:
@@ -178,11 +195,43 @@ def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> s
     return None
 
 
-def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int) -> npt.NDArray[np.uint8]:
-    """The first `size_bytes` of a file: mapped where it is local, else read once."""
+def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: bool = False) -> npt.NDArray[np.uint8]:
+    """The first `size_bytes` of a file; UsageError when there are fewer.
+
+    A file of an archive is mapped where it is local: nobody changes it. Any other is read, because its broker may cut
+    it off or delete it meanwhile, and a process that reads a map beyond the end of its file is ended (SIGBUS).
+    """
     if size_bytes == 0:
         return np.zeros(0, np.uint8)
-    if isinstance(fs, pafs.LocalFileSystem):
+    if is_archived and isinstance(fs, pafs.LocalFileSystem):
         return np.memmap(path, dtype=np.uint8, mode="r", shape=(size_bytes,)).view(np.ndarray)
-    with fs.open_input_file(path) as file:
-        return np.frombuffer(file.read_at(size_bytes, 0), np.uint8)
+    try:
+        with fs.open_input_file(path) as file:
+            if not isinstance(fs, pafs.LocalFileSystem):
+                data = np.frombuffer(file.read_at(size_bytes, 0), np.uint8)
+                read = len(data)
+            else:
+                data = np.empty(size_bytes, np.uint8)
+                read = _read_into(file, data)
+    except FileNotFoundError:
+        raise UsageError("the file was deleted before it was read", place=path, fix=_WHILE_READ) from None
+    if read < size_bytes:
+        what = f"the file has become shorter while it was read: {read} of {size_bytes} bytes are left"
+        raise UsageError(what, place=path, fix=_WHILE_READ)
+    return data
+
+
+def piece_bytes(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
+    """The bytes of the whole file of a piece, as `file_bytes` has them."""
+    return file_bytes(fs, piece.path, piece.size_bytes, is_archived=piece.manifest_path is not None)
+
+
+_WHILE_READ = "read a copy of the disk, or while its broker is stopped"
+
+
+def _read_into(file: pa.NativeFile, data: npt.NDArray[np.uint8]) -> int:
+    """How many bytes were read, slice by slice: until the array is full, or the file ends."""
+    at = 0
+    while at < len(data) and (count := file.readinto(data[at : at + _READ_BYTES])):
+        at += count
+    return at

@@ -16,8 +16,9 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, UsageError
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.scan import T_TORN
 from sexton.log.manifest import Manifest
-from sexton.log.segment import Chunk, Piece, Segment, file_bytes, plan_chunks
+from sexton.log.segment import Chunk, Piece, Segment, piece_bytes, plan_chunks
 from sexton.log.store import read_json
 from sexton.settings import settings
 from sexton.stages.checkpoint import Base, StartFold
@@ -48,6 +49,8 @@ class Merged:
     bytes: int
     largest_batch_bytes: int
     evidence: Evidence
+    damage: str | None
+    """What is the first that could not be read, and how much could not; None where all could."""
     fold: PartialFold | None = None
     """The fold itself, where all of the work is done in this process: it need not be read again."""
 
@@ -155,7 +158,7 @@ def _fold(work: _FoldWork, onto: PartialFold | None = None) -> PartialFold:
     fs, _ = filesystem(work.uri)
     pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
     return fold_chunk(
-        (file_bytes(fs, piece.path, piece.size_bytes) for piece in pieces),
+        (piece_bytes(fs, piece) for piece in pieces),
         chunk=replace(work.chunk, pieces=pieces),
         cap_bytes=work.cap_bytes,
         as_of_ms=work.as_of_ms,
@@ -206,6 +209,15 @@ def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:
     return replace(work.base.read(profile_of(work.profile), beside=beside), cut=None)
 
 
+def _damage(fold: PartialFold) -> str | None:
+    torn = int(fold.tally[T_TORN])
+    if not fold.undecodable:
+        return f"{torn} bytes of half a batch" if torn else None
+    first = min(fold.undecodable, key=lambda item: item[0])[1]
+    more = len(fold.undecodable) - 1 + bool(torn)
+    return f"{first}; and {more} more" if more else str(first)
+
+
 def _merge(work: _MergeWork) -> Merged:
     fold = _fold_here(work) if work.is_here else _merge_written(work)
     if work.cut is not None:
@@ -223,5 +235,6 @@ def _merge(work: _MergeWork) -> Merged:
         bytes=fold.counters["bytes"],
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
         evidence=Evidence.of(fold),
+        damage=_damage(fold),
         fold=fold if work.is_here else None,
     )

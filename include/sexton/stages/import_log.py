@@ -7,6 +7,7 @@ is copied, unless it is wanted as a lineage of its own. Taking the same disk in 
 Not here: whether the records are good (a replay tells; what was damaged on the disk is damaged in the archive).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +34,7 @@ from sexton.log.archive import (
 )
 from sexton.log.disk import TOPIC, DiskLog, batch_at, disk_logs, last_batch_below, pieces_from, read_pieces
 from sexton.log.lineage import GAP, IMPORTED
-from sexton.log.segment import disk_identity
+from sexton.log.segment import disk_identity, odd_files
 from sexton.stages.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.stages.snapshot_log import SEGMENT_BYTES
 from sexton.stages.source import filesystem
@@ -41,6 +42,7 @@ from sexton.stages.source import filesystem
 UNKNOWN = "unknown"
 NOT_TOLD = -1
 _SHOWN = 3
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
     topics = topics_from_file(request.topics_file) if request.topics_file else None
     own = _own_row(topics, request.topics_file)
     cluster_id = request.cluster_id or found_cluster or UNKNOWN
-    topic_id = request.topic_id or found_topic or (own or {}).get("id") or UNKNOWN
+    topic_id = _checked(request.topic_id) or found_topic or (own or {}).get("id") or UNKNOWN
     count = len(own["partitions"]) if own else None
     if count is not None and max(logs) >= count:
         wrong = f"{count} log partitions here, on the disk there is a folder for {max(logs)}"
@@ -122,8 +124,19 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         size_bytes=sum(manifest.size_bytes for manifest in manifests),
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in manifests),
         lineages=sum(item.origin is not None for item in work),
-        warnings=_warnings(logs.values(), topics, cluster_id, topic_id),
+        warnings=[
+            *(f"passed over, no log_offset is so high: {name}" for name in odd_files(disk, folder)),
+            *_warnings(logs.values(), topics, cluster_id, topic_id),
+        ],
     )
+
+
+def _checked(topic_id: str | None) -> str | None:
+    """The topic id that was asked for; UsageError when it is none as Kafka writes them."""
+    if topic_id is not None and not _TOPIC_ID.fullmatch(topic_id):
+        fix = "as Kafka writes it: letters, digits, - and _"
+        raise UsageError(f"no topic id: {topic_id!r}", place="--topic-id", fix=fix)
+    return topic_id
 
 
 def _plan(

@@ -15,6 +15,7 @@ from sexton.stages.run import RunRecord
 from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource
 from sexton.uris import uri_without_login
 
+_TOLD_PARTS = 3
 _AFTER_FAILURE = {
     AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
     AfterFailure.EMPTY.value: "serves an empty cache",
@@ -156,6 +157,14 @@ def _retention(source: LogSource, request: ReplayRequest) -> tuple[int, str]:
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
     """NoCoverage where nothing lies before the instant, or a log without timestamps cannot tell what does."""
+    damage = [f"log partition {part.log_partition}: {part.damage}" for part in merged if part.damage]
+    if damage and not any(part.records for part in merged):
+        more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""
+        raise NoCoverage(
+            f"no record of it could be read: {'; '.join(damage[:_TOLD_PARTS])}{more}",
+            place=source.uri,
+            fix="take another copy of the log",
+        )
     if not any(part.records for part in merged):
         raise NoCoverage(
             f"no record was written before {_text(request.as_of_ms)}",

@@ -15,7 +15,7 @@ from sexton.log.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
 from sexton.log.facts import the_cluster
 from sexton.log.lineage import ArchivedLineage, lineages
 from sexton.log.place import Place
-from sexton.log.segment import Segment, disk_identity, list_segments
+from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
 from sexton.settings import settings
 from sexton.uris import split_login, uri_without_login
 
@@ -103,6 +103,7 @@ def open_segments(root: str, *, topics_file: str | None) -> LogSource:
         partition_count=len(own["partitions"]) if own else None,
         topics=topics,
         sees_all_topics=True if topics_file else None,
+        warnings=[f"passed over, no log_offset is so high: {name}" for name in odd_files(fs, path)],
     )
 
 

@@ -22,7 +22,7 @@ from sexton.kernels.state import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.log.archive import newest_facts, oldest_facts_after
-from sexton.log.segment import file_bytes, plan_chunks
+from sexton.log.segment import piece_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.stages.changes.events import removal_cause
 from sexton.stages.changes.published import changes_between_runs
@@ -120,7 +120,7 @@ class LogSide:
             return PartialFold.empty(profile=self.profile, is_prefix=True)
         (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
         return fold_chunk(
-            (file_bytes(fs, piece.path, piece.size_bytes) for piece in chunk.pieces),
+            (piece_bytes(fs, piece) for piece in chunk.pieces),
             chunk=chunk,
             cap_bytes=settings().inflated_cap_bytes,
             as_of_ms=None if self.source.is_archive else self.as_of_ms,

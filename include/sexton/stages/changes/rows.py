@@ -15,7 +15,7 @@ from sexton.coordinator.profile import Profile
 from sexton.kernels.changes import changes_between
 from sexton.kernels.partial import PartialFold
 from sexton.log.facts import FactsRecord
-from sexton.log.segment import Segment, file_bytes, plan_chunks
+from sexton.log.segment import Segment, piece_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.tables import TABLES
 
@@ -44,7 +44,7 @@ def changes_of(
     pieces = [piece for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG) for piece in chunk.pieces]
     table = changes_between(
         start,
-        (file_bytes(fs, piece.path, piece.size_bytes) for piece in pieces),
+        (piece_bytes(fs, piece) for piece in pieces),
         pieces=pieces,
         cut=cut,
         known=known,

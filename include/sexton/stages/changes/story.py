@@ -25,7 +25,7 @@ from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.log.segment import Piece, Segment, file_bytes, plan_chunks
+from sexton.log.segment import Piece, Segment, piece_bytes, plan_chunks
 from sexton.settings import settings
 from sexton.stages.changes.events import GONE, Event, Reader
 from sexton.stages.changes.scan import batches_about, cut_of
@@ -102,7 +102,7 @@ class Teller:
     def _pieces(self) -> Iterator[tuple[npt.NDArray[np.uint8], Piece]]:
         for chunk in plan_chunks(self.segments, target_bytes=_WHOLE_LOG):
             for piece in chunk.pieces:
-                yield file_bytes(self.fs, piece.path, piece.size_bytes), piece
+                yield piece_bytes(self.fs, piece), piece
 
     def _stop_offset(self) -> int | None:
         if self.as_of_ms is None:

@@ -151,5 +151,6 @@ class LogParts:
         return self._source.segments.get(log_partition, [])
 
     def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
-        """A segment's bytes, or as many as `most_bytes` of them: mapped when it is local, else read once."""
-        return file_bytes(self._fs, segment.path, min(segment.stop_byte, most_bytes))
+        """A segment's bytes, or as many as `most_bytes` of them: mapped when it is an archive's, else read."""
+        size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
+        return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)

@@ -218,10 +218,8 @@ def test_false_beginnings_do_not_make_the_search_quadratic() -> None:
 def rows(log: bytes, start: int, end: int) -> list[tuple[int, ...]]:
     """What `first_place` and `scan` find of a piece."""
     data = as_u8(log)
-    at, floor = framing.first_place(data, start, floor_offset=BASE_OFFSET)
-    return [
-        tuple(row) for block in framing.frames(data, start=at, end=end, floor_offset=floor) for row in block.tolist()
-    ]
+    place = framing.first_place(data, start, floor_offset=BASE_OFFSET)
+    return [tuple(row) for block in framing.frames(data, start=place, end=end) for row in block.tolist()]
 
 
 @quick

@@ -292,8 +292,9 @@ class _Folder:
 
 def _frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
     """Frames of all that begins in the piece, a block at a time."""
-    at, floor = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
-    end, budget = min(piece.end_byte, len(data)), framing.resync_budget(len(data))
+    place = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    at, floor, budget = place.at, place.floor_offset, place.budget
+    end = min(piece.end_byte, len(data))
     count = 64
     while at < end:
         start = at

@@ -10,6 +10,7 @@ the order of records in the log is the order of their log_offsets.
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from sexton.errors import LogError
@@ -36,6 +37,7 @@ from sexton.log.framing import (
     OUT_OF_ORDER,
     TOO_MANY_FALSE_STARTS,
     TORN,
+    beginning,
     frames,
 )
 from sexton.log.varint import BadVarint, read_varint, read_varlong, write_varint
@@ -71,12 +73,13 @@ def read_batches(
 ) -> Iterator[Batch | Damage | TornTail]:
     """All that begins in bytes [start, end) of a segment, in order and without a gap; never raises on what it reads.
 
-    `start` must be where a batch or damage begins (`framing.first_place`). `floor_offset` is the smallest log_offset
-    that may come, as a segment's name tells. Batches with a bad CRC come with `crc_ok` False.
+    `start` must be where a batch or damage begins (`framing.first_place` finds it). `floor_offset` is the smallest
+    log_offset that may come, as a segment's name tells. Batches with a bad CRC come with `crc_ok` False.
     """
     view = as_u8(data)
     whole = view.data
-    for rows in frames(view, start=start, end=end, floor_offset=floor_offset):
+    place = replace(beginning(view, floor_offset=floor_offset), at=start)
+    for rows in frames(view, start=place, end=end):
         for row in rows.tolist():
             yield read_frame(whole, row)
 

@@ -10,6 +10,10 @@ The scan never stops at bad bytes. At each place it decides, in this order:
 - otherwise the next place where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such place: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
+So what a row says depends on all bytes before it and on nothing else, and a batch that lies in the value of another is
+none. A good batch is summed once; every other sum, of what claims to be a batch, is paid from a budget that is linear
+in the size of the segment. Once that is spent, what comes behind the next bytes that are no good batch is not searched.
+
 Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). In compiled functions `data` is a
 pointer to the segment and `size_bytes` its size, except where it is said to be an array.
 """
@@ -18,6 +22,7 @@ pointer to the segment and `size_bytes` its size, except where it is said to be 
 # mypy: disable-error-code="no-untyped-def"
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -38,7 +43,7 @@ _BLOCK_ROWS = 4096
 _HEADER_BYTES = 17  # offset, size, CRC or leader epoch, magic: all formats have the magic byte at 16
 # A real offset never comes near; with the bound, offset arithmetic cannot overflow.
 _MAX_OFFSET = 1 << 62
-# Bytes summed while looking for a good batch, per byte of the segment: false starts cannot make the scan quadratic.
+# Bytes summed besides those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
 _RESYNC_EFFORT = 8
 
 
@@ -81,13 +86,6 @@ def _is_crc_good(data, at, size):
 
 
 @compiled
-def _good_size(data, size_bytes, at):
-    """Size of the batch at `at` when it is whole and its CRC is good, or 0."""
-    size = _whole_size(data, size_bytes, at)
-    return size if size > 0 and _is_crc_good(data, at, size) else 0
-
-
-@compiled
 def _next_offset(data, at):
     """The offset after the good batch at `at`; an entry of v0 or v1 carries its last offset."""
     return be64(data, at) + (max(be32(data, at + 23), 0) if data[at + 16] == 2 else 0) + 1
@@ -112,32 +110,53 @@ def _find_good(data, size_bytes, start, limit, floor, budget):
 
 
 @compiled
-def _is_in_order(data, size_bytes, at, size, floor):
-    """Whether the good batch at `at` goes on from `floor`, and no later good batch shows its base offset wrong."""
-    base_offset = be64(data, at)
-    if base_offset < floor:
-        return False
-    second = at + size
-    second_size = _whole_size(data, size_bytes, second)
-    if second_size == 0 or be64(data, second) >= _next_offset(data, at) or not _is_crc_good(data, second, second_size):
-        return True
-    end, second_base = _next_offset(data, at), be64(data, second)
-    third = second + second_size
-    if _good_size(data, size_bytes, third) == 0:
-        return base_offset == floor or second_base < floor or second_base == base_offset
-    third_base = be64(data, third)
-    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or there is no other place for it
-        return end <= third_base
-    # It is right if there is room for the second between it and the third, and the second is not in its place already.
-    return end < third_base and _next_offset(data, second) != third_base
+def _paid_size(data, size_bytes, at, budget):
+    """Size of the batch at `at` when it is whole and its CRC is good, or 0; and the budget left after its sum."""
+    size = _whole_size(data, size_bytes, at)
+    if size == 0:
+        return 0, budget
+    return (size if _is_crc_good(data, at, size) else 0), budget - size
 
 
 @compiled
-def _fits_in(data, size_bytes, at, size, floor):
-    """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch behind it, if any."""
+def _is_in_order(data, size_bytes, at, size, floor, budget):
+    """Whether the good batch at `at` goes on from `floor`, and no later good batch shows its base offset wrong.
+
+    And the budget left; without one, what comes later is not looked at.
+    """
+    base_offset = be64(data, at)
+    if base_offset < floor:
+        return False, budget
+    second = at + size
+    if budget < 0 or _whole_size(data, size_bytes, second) == 0 or be64(data, second) >= _next_offset(data, at):
+        return True, budget
+    second_size, budget = _paid_size(data, size_bytes, second, budget)
+    if second_size == 0:
+        return True, budget
+    end, second_base = _next_offset(data, at), be64(data, second)
+    third = second + second_size
+    third_size, budget = _paid_size(data, size_bytes, third, budget)
+    if third_size == 0:
+        return base_offset == floor or second_base < floor or second_base == base_offset, budget
+    third_base = be64(data, third)
+    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or there is no other place for it
+        return end <= third_base, budget
+    # It is right if there is room for the second between it and the third, and the second is not in its place already.
+    return end < third_base and _next_offset(data, second) != third_base, budget
+
+
+@compiled
+def _fits_in(data, size_bytes, at, size, floor, budget):
+    """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch behind it, if any.
+
+    And the budget left.
+    """
     base_offset = be64(data, at)
     second = at + size
-    return base_offset >= floor and (_good_size(data, size_bytes, second) == 0 or be64(data, second) > base_offset)
+    if base_offset < floor:
+        return False, budget
+    second_size, budget = _paid_size(data, size_bytes, second, budget)
+    return second_size == 0 or be64(data, second) > base_offset, budget
 
 
 @compiled
@@ -159,13 +178,19 @@ def _step(data, size_bytes, at, floor, budget):
     """Judge the bytes at `at`: (kind, size, why, floor, budget)."""
     size = _whole_size(data, size_bytes, at)
     if size > 0 and _is_crc_good(data, at, size):
-        if _is_in_order(data, size_bytes, at, size, floor):
+        in_order, budget = _is_in_order(data, size_bytes, at, size, floor, budget)
+        if in_order:
             return GOOD, size, 0, _next_offset(data, at), budget
         return DAMAGE, size, OUT_OF_ORDER, floor, budget
-    if size > 0 and _is_shaped(data, at, size) and _fits_in(data, size_bytes, at, size, floor):
-        inside, budget = _find_good(data, size_bytes, at + 1, at + size, floor, budget)
-        if inside == -1:
-            return BAD_CRC, size, 0, be64(data, at) + 1, budget
+    budget -= size
+    if budget < 0:
+        return DAMAGE, size_bytes - at, TOO_MANY_FALSE_STARTS, floor, budget
+    if size > 0 and _is_shaped(data, at, size):
+        fits, budget = _fits_in(data, size_bytes, at, size, floor, budget)
+        if fits:
+            inside, budget = _find_good(data, size_bytes, at + 1, at + size, floor, budget)
+            if inside == -1:
+                return BAD_CRC, size, 0, be64(data, at) + 1, budget
     found, budget = _find_good(data, size_bytes, at + 1, size_bytes - _HEADER_BYTES, floor, budget)
     if found >= 0:
         return DAMAGE, found - at, NO_BATCH, floor, budget
@@ -179,7 +204,7 @@ def scan(data, start, end, floor, budget, rows):
     """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end) of the array `data`.
 
     Returns (rows filled, where to go on, floor, budget); all is told when that place is at or past `end`.
-    `start` must be a place where a batch or damage begins (see `first_place`).
+    `start` must be a place where a batch or damage begins, with the floor and the budget left there (`first_place`).
     """
     bytes_at, size_bytes = pointer(data), len(data)
     at, filled = start, 0
@@ -194,17 +219,28 @@ def scan(data, start, end, floor, budget, rows):
     return filled, at, floor, budget
 
 
-def resync_budget(size_bytes: int) -> int:
-    """The `budget` to give `scan` for bytes of this size."""
-    return _RESYNC_EFFORT * size_bytes + (1 << 20)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A byte of a segment where a batch or damage begins, and how to scan on from there.
+
+    `floor_offset` is the smallest log_offset that may come, `budget` what may still be spent on false beginnings.
+    """
+
+    at: int
+    floor_offset: int
+    budget: int
 
 
-def frames(data: U8Array, *, start: int = 0, end: int | None = None, floor_offset: int = 0) -> Iterator[FrameRows]:
+def frames(
+    data: U8Array, *, start: Place | None = None, end: int | None = None, floor_offset: int = 0
+) -> Iterator[FrameRows]:
     """Blocks of rows (KIND, POSITION, SIZE, WHY) for all that begins in [start, end), in order, without a gap.
 
-    `floor_offset` is the smallest log_offset that may come: a segment's base offset, or 0 when unknown.
+    `start` is what `first_place` gives, by default the beginning, where `floor_offset` is the smallest log_offset that
+    may come: a segment's base offset, or 0 when unknown.
     """
-    at, floor, budget = start, floor_offset, resync_budget(len(data))
+    place = start or beginning(data, floor_offset=floor_offset)
+    at, floor, budget = place.at, place.floor_offset, place.budget
     stop = len(data) if end is None else min(end, len(data))
     while at < stop:
         rows = np.empty((_BLOCK_ROWS, 4), dtype=np.int64)
@@ -212,38 +248,21 @@ def frames(data: U8Array, *, start: int = 0, end: int | None = None, floor_offse
         yield rows[:filled]
 
 
-@compiled
-def _hop(data, start, floor):
-    """First boundary at or after `start` going by the headers in the array `data`, and its floor; -1 in doubt."""
-    bytes_at, size_bytes = pointer(data), len(data)
-    at = 0
-    while at < start:
-        size = _whole_size(bytes_at, size_bytes, at)
-        if size == 0 or not _is_shaped(bytes_at, at, size) or be64(bytes_at, at) < floor:
-            return -1, floor
-        if at + size >= start and not (
-            _is_crc_good(bytes_at, at, size) and _is_in_order(bytes_at, size_bytes, at, size, floor)
-        ):
-            return -1, floor
-        floor = _next_offset(bytes_at, at)
-        at += size
-    return at, floor
+def beginning(data: U8Array, *, floor_offset: int = 0) -> Place:
+    """The first byte of a segment."""
+    return Place(0, floor_offset, _RESYNC_EFFORT * len(data) + (1 << 20))
 
 
-def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> tuple[int, int]:
-    """Where the first batch (or damage) begins at or after `start`, and the floor to scan on with from there.
+def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> Place:
+    """Where the first batch (or damage) begins at or after `start`.
 
-    The same for every reader of the segment, so that readers of neighbouring pieces miss nothing and share nothing.
-    Headers are hopped over, which touches one page a batch; only a doubt before `start` makes it read everything.
+    The same for every reader of the segment, so that readers of neighbouring pieces miss nothing and share nothing. All
+    before it is summed: a damaged header may lead into the value of a record, where anything can lie.
     """
-    if start <= 0:
-        return 0, floor_offset
+    place = beginning(data, floor_offset=floor_offset)
+    at, floor, budget = place.at, place.floor_offset, place.budget
     stop = min(start, len(data))
-    at, floor = _hop(data, stop, floor_offset)
-    if at >= 0:
-        return int(at), int(floor)
     rows = np.empty((_BLOCK_ROWS, 4), dtype=np.int64)
-    at, floor, budget = 0, floor_offset, resync_budget(len(data))
     while at < stop:
         _, at, floor, budget = scan(data, at, stop, floor, budget, rows)
-    return int(at), int(floor)
+    return Place(int(at), int(floor), int(budget))

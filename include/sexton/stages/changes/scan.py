@@ -34,8 +34,8 @@ def batches_about(
     """
     name = group_id.encode()
     needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
-    at, floor = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
-    for rows in frames(data, start=at, end=piece.end_byte, floor_offset=floor):
+    place = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    for rows in frames(data, start=place, end=piece.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         if stop_offset is not None:
             rows = rows[_numbers(data, rows, 0) < stop_offset]
@@ -52,14 +52,14 @@ def cut_of(data: U8Array, piece: Piece, *, as_of_ms: int, future_ms: int) -> int
 
     Batches stamped later than `future_ms` are passed over, as by `coordinator.loading`.
     """
-    at, floor = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
-    for rows in frames(data, start=at, end=piece.end_byte, floor_offset=floor):
+    place = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    for rows in frames(data, start=place, end=piece.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         stamps = np.full(len(rows), -1, np.int64)
         magic = data[rows[:, POSITION] + 16]
-        for number, place in enumerate(_MAX_TIMESTAMP_AT):
-            if place is not None:
-                stamps[magic == number] = _numbers(data, rows[magic == number], place)
+        for number, stamp_at in enumerate(_MAX_TIMESTAMP_AT):
+            if stamp_at is not None:
+                stamps[magic == number] = _numbers(data, rows[magic == number], stamp_at)
         reached = np.flatnonzero((stamps >= as_of_ms) & (stamps <= future_ms))
         if len(reached):
             return int(_numbers(data, rows[reached[:1]], 0)[0])

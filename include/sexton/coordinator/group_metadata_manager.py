@@ -31,8 +31,11 @@ class ScalaOffsets(Offsets):
             self._last_tombstones[key] = log_offset
             return
         self.pending.get(only_of, {}).pop(key, None)
-        for read in self._unmarked.get(only_of, ()):
-            read.is_cancelled |= read.key == key
+        self._holders.get(key, set()).discard(only_of)
+        for read in reversed(self._unmarked.get(only_of, {}).get(key, [])):
+            if read.is_cancelled:  # and so are those before it
+                break
+            read.is_cancelled = True
 
     def _fate(self, key: OffsetKey, read: Read, unreachable: set[OffsetKey]) -> str:
         if read.marker == "ABORT":

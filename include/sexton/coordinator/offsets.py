@@ -92,8 +92,11 @@ class Offsets:
     committed: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, StoredOffset]] = field(default_factory=dict)
     open_transactions: dict[int, OpenTransaction] = field(default_factory=dict)
+    _holders: dict[OffsetKey, set[int]] = field(default_factory=dict)
+    """The producers with a pending value, by key."""
     _history: dict[OffsetKey, list[Read]] = field(default_factory=dict)
-    _unmarked: dict[int, list[Read]] = field(default_factory=dict)
+    _unmarked: dict[int, dict[OffsetKey, list[Read]]] = field(default_factory=dict)
+    """What each producer has written since its last marker, by key."""
     _last_tombstones: dict[OffsetKey, int] = field(default_factory=dict)
 
     def put(
@@ -115,7 +118,8 @@ class Offsets:
             self.committed[key] = stored
             return
         self.pending.setdefault(producer_id, {})[key] = stored
-        self._unmarked.setdefault(producer_id, []).append(read)
+        self._holders.setdefault(key, set()).add(producer_id)
+        self._unmarked.setdefault(producer_id, {}).setdefault(key, []).append(read)
         transaction = self.open_transactions.setdefault(
             producer_id,
             OpenTransaction(
@@ -134,8 +138,8 @@ class Offsets:
         `only_of` is the producer of a tombstone that waits like a value does, which matters to other coordinators.
         """
         self.committed.pop(key, None)
-        for entries in self.pending.values():
-            entries.pop(key, None)
+        for producer_id in self._holders.pop(key, ()):
+            self.pending[producer_id].pop(key, None)
         self._last_tombstones[key] = log_offset
 
     def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
@@ -143,11 +147,13 @@ class Offsets:
 
         COMMIT stores an entry unless what is stored came later in the log.
         """
-        for read in self._unmarked.pop(producer_id, ()):
-            read.marker = marker
-            read.settled_at = log_offset if marker == "COMMIT" else None
+        for reads in self._unmarked.pop(producer_id, {}).values():
+            for read in reads:
+                read.marker = marker
+                read.settled_at = log_offset if marker == "COMMIT" else None
         self.open_transactions.pop(producer_id, None)
         for key, entry in self.pending.pop(producer_id, {}).items():
+            self._holders[key].discard(producer_id)
             stored = self.committed.get(key)
             if marker == "COMMIT" and (stored is None or entry.log_offset > stored.log_offset):
                 self.committed[key] = entry

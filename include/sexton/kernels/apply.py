@@ -28,6 +28,7 @@ from sexton.kernels.table import (
     MARKER_COMMIT,
     NEXT_OF_KEY,
     NEXT_OF_PRODUCER,
+    NEXT_OF_SLOT,
     NONE,
     P_CANCELLED,
     P_EPOCH,
@@ -56,8 +57,13 @@ from sexton.kernels.table import (
     W_PRODUCER,
     W_TIMESTAMP,
     WAITING,
+    WAITING_MASK,
     View,
+    find_leak,
+    find_producer,
+    find_waiting,
     producer_row,
+    waiting_place,
 )
 
 
@@ -108,36 +114,53 @@ def remove_stored(state: View, key: int, log_offset: int) -> None:
 @compiled
 def cancel_own(state: View, key: int, producer_id: int) -> None:
     """Cancel the undecided value of one producer; the stored one stays."""
-    row = state.keys[key, KEY_WAITING]
-    while row >= 0:
-        if state.producers[state.waiting[row, W_PRODUCER], P_ID] == producer_id:
-            cancel_waiting(state, row)
-            return
-        row = state.waiting[row, NEXT_OF_KEY]
+    producer = find_producer(state, producer_id)
+    row = find_waiting(state, key, producer) if producer >= 0 else np.int64(-1)
+    if row >= 0:
+        cancel_waiting(state, row)
 
 
 @compiled
 def cancel_waiting(state: View, row: int) -> None:
-    """An undecided value will never be stored; where transactions leak, its row stays behind as a trace."""
+    """An undecided value will never be stored; where transactions leak, its row may stay behind as a trace."""
     waiting = state.waiting
-    state.producers[waiting[row, W_PRODUCER], P_CANCELLED] += max(waiting[row, W_COUNT], 0)
+    producer, group = waiting[row, W_PRODUCER], state.keys[waiting[row, W_KEY], KEY_GROUP]
+    state.producers[producer, P_CANCELLED] += waiting[row, W_COUNT]
     drop_text(state, waiting, row)
-    if state.counts[LEAKS_TRANSACTIONS]:
+    if state.counts[LEAKS_TRANSACTIONS] and find_leak(state, group, producer) < 0:
+        unlink(state, row)
         waiting[row, W_COUNT] = LEAKED
+        _link_slot(state, row)
     else:
         remove_waiting(state, row)
 
 
 @compiled
+def keep_leaks(state: View) -> None:
+    """Take rows that were restored as LEAKED for what they are: they were linked as values."""
+    waiting = state.waiting
+    for row in range(state.counts[WAITING]):
+        if waiting[row, W_COUNT] == LEAKED:
+            waiting[row, W_COUNT] = 1
+            unlink(state, row)
+            if find_leak(state, state.keys[waiting[row, W_KEY], KEY_GROUP], waiting[row, W_PRODUCER]) < 0:
+                waiting[row, W_COUNT] = LEAKED
+                _link_slot(state, row)
+            else:
+                _free(state, row)
+
+
+@compiled
 def waiting_row(state: View, key: int, producer: int) -> int:
     """Row of the undecided value of a producer and key, appended with a count of 0 when there is none."""
-    waiting, keys, producers = state.waiting, state.keys, state.producers
-    row = keys[key, KEY_WAITING]
-    while row >= 0:
-        if waiting[row, W_PRODUCER] == producer:
-            return row
-        row = waiting[row, NEXT_OF_KEY]
-    counts = state.counts
+    row = find_waiting(state, key, producer)
+    return row if row >= 0 else add_waiting(state, key, producer)
+
+
+@compiled
+def add_waiting(state: View, key: int, producer: int) -> int:
+    """A new row for the undecided value of a producer and key, with a count of 0."""
+    waiting, keys, producers, counts = state.waiting, state.keys, state.producers, state.counts
     row = counts[FREE_WAITING]
     if row >= 0:
         counts[FREE_WAITING] = waiting[row, NEXT_OF_PRODUCER]
@@ -159,12 +182,51 @@ def waiting_row(state: View, key: int, producer: int) -> int:
         waiting[after_producer, PREV_OF_PRODUCER] = row
     keys[key, KEY_WAITING] = row
     producers[producer, P_WAITING] = row
+    _link_slot(state, row)
     return row
+
+
+@compiled
+def _link_slot(state: View, row: int) -> None:
+    """Let a row be found (see `table.waiting_place`)."""
+    place = waiting_place(state, row) & state.counts[WAITING_MASK]
+    state.waiting[row, NEXT_OF_SLOT] = state.waiting_slots[place] - 1
+    state.waiting_slots[place] = row + 1
+
+
+@compiled
+def _unlink_slot(state: View, row: int) -> None:
+    """Let a row be found no more; the rows of a slot are few."""
+    waiting, slots = state.waiting, state.waiting_slots
+    place = waiting_place(state, row) & state.counts[WAITING_MASK]
+    if slots[place] - 1 == row:
+        slots[place] = waiting[row, NEXT_OF_SLOT] + 1
+        return
+    before = slots[place] - 1
+    while waiting[before, NEXT_OF_SLOT] != row:
+        before = waiting[before, NEXT_OF_SLOT]
+    waiting[before, NEXT_OF_SLOT] = waiting[row, NEXT_OF_SLOT]
 
 
 @compiled
 def remove_waiting(state: View, row: int) -> None:
     """Unlink a row of `waiting` and keep it for the next value; its metadata is the caller's to move or drop."""
+    unlink(state, row)
+    _free(state, row)
+
+
+@compiled
+def _free(state: View, row: int) -> None:
+    """Keep a row that is not linked any more for the next value."""
+    state.waiting[row, W_COUNT] = 0
+    state.waiting[row, NEXT_OF_PRODUCER] = state.counts[FREE_WAITING]
+    state.counts[FREE_WAITING] = row
+
+
+@compiled
+def unlink(state: View, row: int) -> None:
+    """Take a value's row out of the rows of its key, of its producer and of its slot."""
+    _unlink_slot(state, row)
     waiting = state.waiting
     before, after = waiting[row, PREV_OF_KEY], waiting[row, NEXT_OF_KEY]
     if before >= 0:
@@ -180,9 +242,6 @@ def remove_waiting(state: View, row: int) -> None:
         state.producers[waiting[row, W_PRODUCER], P_WAITING] = after
     if after >= 0:
         waiting[after, PREV_OF_PRODUCER] = before
-    waiting[row, W_COUNT] = 0
-    waiting[row, NEXT_OF_PRODUCER] = state.counts[FREE_WAITING]
-    state.counts[FREE_WAITING] = row
 
 
 @compiled
@@ -203,7 +262,7 @@ def put_waiting(state: View, key: int, producer_id: int, epoch: int, log_offset:
     note_open(state, producer, epoch, log_offset, timestamp_ms)
     row = waiting_row(state, key, producer)
     waiting = state.waiting
-    waiting[row, W_COUNT] = max(waiting[row, W_COUNT], 0) + 1
+    waiting[row, W_COUNT] += 1
     waiting[row, W_LOG_OFFSET] = log_offset
     waiting[row, W_TIMESTAMP] = timestamp_ms
     waiting[row, W_EPOCH] = epoch
@@ -219,14 +278,11 @@ def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> N
     if producers[producer, P_MARKER] < 0:
         producers[producer, P_MARKER] = marker
         producers[producer, P_MARKER_AT] = log_offset
-    if state.counts[LEAKS_TRANSACTIONS]:
-        forget_leaks(state, producer)
     row = producers[producer, P_WAITING]
     while row >= 0:
         after = state.waiting[row, NEXT_OF_PRODUCER]
-        if state.waiting[row, W_COUNT] == LEAKED:
-            row = after
-            continue
+        if state.counts[LEAKS_TRANSACTIONS]:
+            forget_leak(state, state.keys[state.waiting[row, W_KEY], KEY_GROUP], producer)
         if marker == MARKER_COMMIT:
             commit_waiting(state, row)
         else:
@@ -237,20 +293,12 @@ def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> N
 
 
 @compiled
-def forget_leaks(state: View, producer: int) -> None:
+def forget_leak(state: View, group: int, producer: int) -> None:
     """A marker closes the transactions of those groups alone of which a value is still undecided (Kafka 4.0.0)."""
-    waiting, keys = state.waiting, state.keys
-    leak = state.producers[producer, P_WAITING]
-    while leak >= 0:
-        after = waiting[leak, NEXT_OF_PRODUCER]
-        row = state.producers[producer, P_WAITING] if waiting[leak, W_COUNT] == LEAKED else np.int64(-1)
-        while row >= 0:
-            same_group = keys[waiting[row, W_KEY], KEY_GROUP] == keys[waiting[leak, W_KEY], KEY_GROUP]
-            if same_group and waiting[row, W_COUNT] > 0:
-                remove_waiting(state, leak)
-                break
-            row = waiting[row, NEXT_OF_PRODUCER]
-        leak = after
+    row = find_leak(state, group, producer)
+    if row >= 0:
+        _unlink_slot(state, row)
+        _free(state, row)
 
 
 @compiled

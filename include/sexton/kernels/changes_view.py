@@ -23,7 +23,7 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import hash_bytes, pointer, same_bytes
+from sexton.kernels.memory import pointer, same_bytes
 from sexton.kernels.table import (
     COMMIT_MS,
     COMMITTED,
@@ -58,6 +58,7 @@ from sexton.kernels.table import (
     WAITING,
     Int64s,
     State,
+    hash_span,
     view_of,
 )
 from sexton.log.batch import Record
@@ -137,7 +138,7 @@ def group_name(state: State, group: int) -> str:
 @compiled
 def _find_group(arrays: State, name: Any, size: int) -> int:
     state, data = view_of(arrays), pointer(name)
-    hashed = hash_bytes(data, 0, size)
+    hashed = hash_span(state, data, 0, size)
     slots, groups, mask = state.group_slots, state.groups, state.counts[GROUP_MASK]
     place = hashed & mask
     while slots[place] != 0:

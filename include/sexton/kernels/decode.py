@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sexton.kernels.compiled import compiled, inlined
-from sexton.kernels.memory import be16, be32, be64, hash_bytes, prefetch
+from sexton.kernels.memory import be16, be32, be64, prefetch
 from sexton.kernels.table import (
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
@@ -26,6 +26,7 @@ from sexton.kernels.table import (
     SEEN_RECORDS,
     SKIPS_UNKNOWN,
     View,
+    hash_span,
 )
 
 # columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches; TOLD_OFFSET
@@ -264,7 +265,7 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
     size = group_size + topic_size + 8
     if topic_size < 0 or start + size > end:
         return False
-    hashed = hash_bytes(data, start, size)
+    hashed = hash_span(state, data, start, size)
     prefetch(state.key_slots, hashed & state.counts[KEY_MASK])
     queue[row, Q_GROUP_SIZE] = group_size
     queue[row, Q_TOPIC_SIZE] = topic_size

@@ -30,7 +30,7 @@ __all__ = [
     "be64",
     "copy_bytes",
     "hash_bytes",
-    "hash_number",
+    "hash_pair",
     "is_ascii",
     "pointer",
     "prefetch",
@@ -39,7 +39,6 @@ __all__ = [
     "word64",
 ]
 
-_MULTIPLIER = -7046029254386353131  # 2^64 / golden ratio, odd: the step of Fibonacci hashing
 _HIGH_BITS = 0x8080808080808080 - (1 << 64)
 
 
@@ -154,32 +153,46 @@ def copy_bytes(_typing: Any, target: Any, _to: Any, source: Any, _at: Any, _size
     return types.void(target, types.intp, source, types.intp, types.intp), codegen
 
 
+@intrinsic
+def folded(_typing: Any, _left: Any, _right: Any) -> Any:
+    """The upper half of the product of two words, XORed with the lower half."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        word, double = cgutils.ir.IntType(64), cgutils.ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], double), builder.zext(args[1], double))
+        upper = builder.trunc(builder.lshr(product, double(64)), word)
+        return builder.xor(upper, builder.trunc(product, word))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
 @inlined
-def hash_bytes(data: Any, start: int, size: int) -> int:
-    """Hash `size` bytes by words of eight; the last word may overlap the one before it."""
-    state = np.int64(size) * _MULTIPLIER
-    pos = start
-    last = start + size - 8
-    while pos < last:
-        state = (state ^ word64(data, pos)) * _MULTIPLIER
-        state ^= state >> 32
-        pos += 8
-    if size >= 8:
-        tail = word64(data, last)
+def hash_bytes(first_key: int, second_key: int, data: Any, start: int, size: int) -> int:
+    """Hash `size` bytes by two words of eight at a time; the last two may overlap those before them.
+
+    With secret keys nobody can choose bytes that collide: a difference comes out of a product with an unknown number.
+    """
+    state = first_key ^ np.int64(size)
+    if size >= 16:
+        pos = start
+        last = start + size - 16
+        while pos < last:
+            state = folded(state ^ word64(data, pos), second_key ^ word64(data, pos + 8))
+            pos += 16
+        left, right = word64(data, last), word64(data, last + 8)
+    elif size >= 8:
+        left, right = word64(data, start), word64(data, start + size - 8)
     else:
-        tail = np.int64(0)
+        left, right = np.int64(0), np.int64(0)
         for i in range(start, start + size):
-            tail = (tail << 8) | np.int64(data[i])
-    state = (state ^ tail) * _MULTIPLIER
-    state = (state ^ (state >> 32)) * _MULTIPLIER  # once more: the last byte, a partition number, has to reach all bits
-    return state ^ (state >> 32)
+            left = (left << 8) | np.int64(data[i])
+    return folded(folded(state ^ left, second_key ^ right), second_key)
 
 
-@compiled
-def hash_number(number: int) -> int:
-    """Hash one integer, such as a producer id."""
-    state = np.int64(number) * _MULTIPLIER
-    return state ^ (state >> 32)
+@inlined
+def hash_pair(first_key: int, second_key: int, left: int, right: int) -> int:
+    """Hash two integers."""
+    return folded(folded(first_key ^ np.int64(left), second_key ^ np.int64(right)), second_key)
 
 
 @inlined

@@ -20,7 +20,7 @@ from sexton.kernels.apply import (
     waiting_row,
 )
 from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import copy_bytes, hash_bytes, pointer
+from sexton.kernels.memory import copy_bytes, pointer
 from sexton.kernels.rules import copy_rules
 from sexton.kernels.table import (
     ABORTED,
@@ -80,6 +80,7 @@ from sexton.kernels.table import (
     add_group,
     add_key,
     find_key,
+    hash_span,
     key_group_size,
     key_size,
     new_state,
@@ -196,7 +197,7 @@ def _join_groups(left: View, right: View) -> None:
 def _same_key(left: View, right: View, key: int) -> int:
     """Row in `left` of a key of `right`, appended when it is new."""
     at, size, group_size = right.keys[key, KEY_AT], key_size(right, key), key_group_size(right, key)
-    hashed = hash_bytes(right.key_bytes, at, size)
+    hashed = hash_span(left, right.key_bytes, at, size)
     row = find_key(left, hashed, right.key_bytes, at, size, group_size)
     return row if row >= 0 else add_key(left, right.key_bytes, at, group_size, size - group_size - 8)
 

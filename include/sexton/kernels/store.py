@@ -30,10 +30,10 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.errors import DamagedFold, UsageError
 from sexton.kernels import columns as cols
-from sexton.kernels.apply import store_text, waiting_row
+from sexton.kernels.apply import add_waiting, keep_leaks, store_text
 from sexton.kernels.compiled import compiled
 from sexton.kernels.fold_checks import check_log_offsets, check_tables
-from sexton.kernels.memory import be16, be32, copy_bytes, hash_bytes, pointer, same_bytes
+from sexton.kernels.memory import be16, be32, copy_bytes, pointer, same_bytes
 from sexton.kernels.parquet import write_table
 from sexton.kernels.rules import new_state_of, roles_of
 from sexton.kernels.scan import T_COUNTS, T_FIRST, T_NEXT, T_SIZE
@@ -103,6 +103,8 @@ from sexton.kernels.table import (
     add_group,
     add_key,
     find_key,
+    find_waiting,
+    hash_span,
     producer_row,
     reserve,
     room_for,
@@ -341,6 +343,7 @@ def from_tables(
         "a value that is there twice, or of a producer that has nothing open",
     )
     _fill(state.waiting, tables["undecided"], _UNDECIDED_COLUMNS)
+    _restore_leaks(state)
     _restore_records(state, tables["group_records"])
     _refuse("group_records", _odd_record(state, roles_of(profile)), "no record of its group")
     for at, number in numbers.items():
@@ -477,7 +480,7 @@ def _restore_keys(
         copy_bytes(span, at + 2, topic_data, topic_at, topic_size)
         for i in range(4):
             span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
-        is_new = find_key(state, hash_bytes(span, 0, size), span, 0, size, group_size) < 0
+        is_new = find_key(state, hash_span(state, span, 0, size), span, 0, size, group_size) < 0
         key = add_key(state, span, 0, group_size, topic_size) if is_new else np.int64(-1)
         span_array[0] = out[0]  # the array has to outlive its pointer
         if key != row or state.counts[GROUPS] != known:
@@ -510,10 +513,11 @@ def _restore_undecided(
         if value_counts[row] == LEAKED:
             is_known = state.counts[LEAKS_TRANSACTIONS] != 0
         else:
-            is_known = state.producers[producer, P_FIRST] != NONE
-        to = waiting_row(state, keys[row], producer)
+            is_known = state.producers[producer, P_FIRST] != NONE and find_waiting(state, keys[row], producer) < 0
+        to = add_waiting(state, keys[row], producer)
         if to != row or not is_known:
             return row
+        state.waiting[to, W_COUNT] = value_counts[row]
         store_text(state, state.waiting, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
     return -1
 
@@ -542,6 +546,11 @@ def _odd_record(arrays: State, roles: Any) -> int:
         if not is_own:
             return row
     return -1
+
+
+@compiled
+def _restore_leaks(arrays: State) -> None:
+    keep_leaks(view_of(arrays))
 
 
 def _restore_records(state: State, table: pa.Table) -> None:

@@ -1,8 +1,11 @@
-"""The growing state of a fold: flat arrays that compiled code can read, and the three hash tables over them.
+"""The growing state of a fold: flat arrays that compiled code can read, and the four hash tables over them.
 
 Rows are int64 columns side by side, because a record touches most fields of one row and few rows. Strings lie in
 arenas: `key_bytes` only grows, `text_bytes` (metadata) is compacted when most of it is garbage. A hash slot holds the
 upper half of the hash and the row number plus one; 0 is empty. Nothing here knows what a record means: `apply` does.
+
+Names and producer ids come from whoever may commit offsets, so the hash has a key that is drawn anew in every process:
+nobody can choose names that share a slot. No order of rows depends on it, and it is never written.
 
 A key's identity is the canonical form of its bytes behind the record type: group, topic, partition as
 OffsetCommitKey writes them. Bytes that are found in the table are canonical, so only a miss has to look at UTF-8.
@@ -11,6 +14,7 @@ OffsetCommitKey writes them. Bytes that are found in the table are canonical, so
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.kernels.compiled import compiled, inlined
-from sexton.kernels.memory import copy_bytes, hash_bytes, hash_number, pointer, rows, same_bytes
+from sexton.kernels.memory import copy_bytes, hash_bytes, hash_pair, pointer, rows, same_bytes
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 Int64s = npt.NDArray[np.int64]
@@ -68,8 +72,11 @@ NONE = -(1 << 63)
     KEY_MASK,
     GROUP_MASK,
     PRODUCER_MASK,
+    WAITING_MASK,
+    FIRST_HASH_KEY,
+    SECOND_HASH_KEY,
     COUNTS,
-) = range(40)
+) = range(43)
 FIRST_RULE, RULES_END = WAITS, READS_TOPIC_IDS + 1
 """What a profile decides (`rules`); a highest version of -1 is that of a type that is not read."""
 WAITS_NEVER, WAITS_FOR_PRODUCER, WAITS_FOR_TRANSACTION = range(3)
@@ -83,13 +90,15 @@ COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH
 VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
-# waiting: the newest undecided value of one producer and key; rows are linked per producer and per key. A W_COUNT of
-# LEAKED is no value: a transaction that Kafka 4.0.0 takes for open because tombstones have cancelled all it had here
+# waiting: the newest undecided value of one producer and key; rows are linked per producer, per key, and per slot of
+# `waiting_slots`, where they are found by both. A W_COUNT of LEAKED is no value: a producer's transaction that Kafka
+# 4.0.0 takes for open for the group of the key, because a tombstone has cancelled what it had. There is one for each
+# producer and group, found by these alone
 W_KEY, W_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
 W_LOG_OFFSET, W_COUNT = range(6, 8)
 LEAKED = -1
-W_TIMESTAMP, W_EPOCH = range(VALUE_END, VALUE_END + 2)
-WAITING_COLUMNS = VALUE_END + 2
+W_TIMESTAMP, W_EPOCH, NEXT_OF_SLOT = range(VALUE_END, VALUE_END + 3)
+WAITING_COLUMNS = VALUE_END + 3
 
 # groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind, COMMITS counts its
 # offset values and their tombstones
@@ -111,6 +120,9 @@ ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECO
 """Where `counts` keeps how much of each is used."""
 
 
+_HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
+
+
 class State(NamedTuple):
     """All arrays of one fold; compiled functions take it whole."""
 
@@ -123,6 +135,7 @@ class State(NamedTuple):
     groups: Int64s
     producer_slots: Int64s
     producers: Int64s
+    waiting_slots: Int64s
     waiting: Int64s
     records: Int64s
     record_bytes: Bytes
@@ -142,6 +155,7 @@ class View(NamedTuple):
     groups: Any
     producer_slots: Any
     producers: Any
+    waiting_slots: Any
     waiting: Any
     records: Any
     record_bytes: Any
@@ -161,6 +175,7 @@ def view_of(state: State) -> View:
         rows(state.groups, GROUP_COLUMNS),
         pointer(state.producer_slots),
         rows(state.producers, PRODUCER_COLUMNS),
+        pointer(state.waiting_slots),
         rows(state.waiting, WAITING_COLUMNS),
         rows(state.records, RECORD_COLUMNS),
         pointer(state.record_bytes),
@@ -180,6 +195,7 @@ def new_state(*, keys: int = 1024) -> State:
         groups=np.empty((256, GROUP_COLUMNS), np.int64),
         producer_slots=np.zeros(_slots_for(64), np.int64),
         producers=np.empty((64, PRODUCER_COLUMNS), np.int64),
+        waiting_slots=np.zeros(_slots_for(64), np.int64),
         waiting=np.empty((64, WAITING_COLUMNS), np.int64),
         records=np.empty((64, RECORD_COLUMNS), np.int64),
         record_bytes=np.empty(4096, np.uint8),
@@ -187,6 +203,7 @@ def new_state(*, keys: int = 1024) -> State:
     )
     state.counts[FREE_WAITING] = -1
     state.counts[MAX_COMMIT_MS] = NONE
+    state.counts[[FIRST_HASH_KEY, SECOND_HASH_KEY]] = _HASH_KEYS
     _note_limits(state)
     return state
 
@@ -222,10 +239,10 @@ def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) 
         if filled + more > len(arena):
             bigger[name] = _resized(arena, max(2 * len(arena), filled + more), filled)
     state = state._replace(**bigger)
-    for name, slots in (("keys", "key_slots"), ("groups", "group_slots"), ("producers", "producer_slots")):
+    for name, (slots, fill) in _SLOTS.items():
         if name in bigger:
             state = state._replace(**{slots: _no_slots(bigger[name])})
-            _FILLERS[name](state)
+            fill(state)
     _note_limits(state)
     return state
 
@@ -242,7 +259,7 @@ def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
 
 
 def _note_limits(state: State) -> None:
-    state.counts[KEY_LIMIT : PRODUCER_MASK + 1] = [
+    state.counts[KEY_LIMIT : WAITING_MASK + 1] = [
         len(state.keys),
         len(state.key_bytes),
         len(state.text_bytes),
@@ -254,6 +271,7 @@ def _note_limits(state: State) -> None:
         len(state.key_slots) - 1,
         len(state.group_slots) - 1,
         len(state.producer_slots) - 1,
+        len(state.waiting_slots) - 1,
     ]
 
 
@@ -287,7 +305,7 @@ def fill_key_slots(arrays: State) -> None:
     state = view_of(arrays)
     mask = len(arrays.key_slots) - 1
     for row in range(state.counts[KEYS]):
-        hashed = hash_bytes(state.key_bytes, state.keys[row, KEY_AT], key_size(state, row))
+        hashed = hash_span(state, state.key_bytes, state.keys[row, KEY_AT], key_size(state, row))
         _put(state.key_slots, mask, hashed, row)
 
 
@@ -296,7 +314,7 @@ def fill_group_slots(arrays: State) -> None:
     state = view_of(arrays)
     mask = len(arrays.group_slots) - 1
     for row in range(state.counts[GROUPS]):
-        hashed = hash_bytes(state.key_bytes, state.groups[row, GROUP_AT], state.groups[row, GROUP_LENGTH])
+        hashed = hash_span(state, state.key_bytes, state.groups[row, GROUP_AT], state.groups[row, GROUP_LENGTH])
         _put(state.group_slots, mask, hashed, row)
 
 
@@ -305,10 +323,72 @@ def fill_producer_slots(arrays: State) -> None:
     state = view_of(arrays)
     mask = len(arrays.producer_slots) - 1
     for row in range(state.counts[PRODUCERS]):
-        _put(state.producer_slots, mask, hash_number(state.producers[row, P_ID]), row)
+        _put(state.producer_slots, mask, hash_numbers(state, state.producers[row, P_ID], 0), row)
 
 
-_FILLERS = {"keys": fill_key_slots, "groups": fill_group_slots, "producers": fill_producer_slots}
+@compiled
+def fill_waiting_slots(arrays: State) -> None:
+    state = view_of(arrays)
+    mask, waiting = len(arrays.waiting_slots) - 1, state.waiting
+    for row in range(state.counts[WAITING]):
+        if waiting[row, W_COUNT] != 0:
+            place = waiting_place(state, row) & mask
+            waiting[row, NEXT_OF_SLOT] = state.waiting_slots[place] - 1
+            state.waiting_slots[place] = row + 1
+
+
+_SLOTS = {
+    "keys": ("key_slots", fill_key_slots),
+    "groups": ("group_slots", fill_group_slots),
+    "producers": ("producer_slots", fill_producer_slots),
+    "waiting": ("waiting_slots", fill_waiting_slots),
+}
+
+
+@inlined
+def hash_span(state: View, data: Any, start: int, size: int) -> int:
+    """The hash of a span of bytes under the keys of this state."""
+    return hash_bytes(state.counts[FIRST_HASH_KEY], state.counts[SECOND_HASH_KEY], data, start, size)
+
+
+@inlined
+def hash_numbers(state: View, left: int, right: int) -> int:
+    """The hash of two integers under the keys of this state."""
+    return hash_pair(state.counts[FIRST_HASH_KEY], state.counts[SECOND_HASH_KEY], left, right)
+
+
+@compiled
+def waiting_place(state: View, row: int) -> int:
+    """The hash by which a row of `waiting` is found: of producer and key, or group where it is LEAKED."""
+    key, producer = state.waiting[row, W_KEY], state.waiting[row, W_PRODUCER]
+    if state.waiting[row, W_COUNT] == LEAKED:
+        return hash_numbers(state, -1 - state.keys[key, KEY_GROUP], producer)
+    return hash_numbers(state, key, producer)
+
+
+@compiled
+def find_waiting(state: View, key: int, producer: int) -> int:
+    """Row of the undecided value of a producer and key, or -1."""
+    waiting = state.waiting
+    row = state.waiting_slots[hash_numbers(state, key, producer) & state.counts[WAITING_MASK]] - 1
+    while row >= 0:
+        if waiting[row, W_KEY] == key and waiting[row, W_PRODUCER] == producer and waiting[row, W_COUNT] != LEAKED:
+            return row
+        row = waiting[row, NEXT_OF_SLOT]
+    return -1
+
+
+@compiled
+def find_leak(state: View, group: int, producer: int) -> int:
+    """Row of the transaction that a producer has leaked for a group, or -1."""
+    waiting = state.waiting
+    row = state.waiting_slots[hash_numbers(state, -1 - group, producer) & state.counts[WAITING_MASK]] - 1
+    while row >= 0:
+        is_leak = waiting[row, W_COUNT] == LEAKED and waiting[row, W_PRODUCER] == producer
+        if is_leak and state.keys[waiting[row, W_KEY], KEY_GROUP] == group:
+            return row
+        row = waiting[row, NEXT_OF_SLOT]
+    return -1
 
 
 @compiled
@@ -400,14 +480,14 @@ def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int
         end = at + 4 + group_bytes + topic_bytes
         copy_bytes(out, end, data, start + size - 4, 4)
         size = end + 4 - at
-        hashed = hash_bytes(out, at, size)
+        hashed = hash_span(state, out, at, size)
         row = find_key(state, hashed, out, at, size, group_bytes)
         if row >= 0:
             return row
     row = counts[KEYS]
     counts[KEYS] += 1
     counts[KEY_BYTES] = at + size
-    _put(state.key_slots, counts[KEY_MASK], hash_bytes(out, at, size), row)
+    _put(state.key_slots, counts[KEY_MASK], hash_span(state, out, at, size), row)
     state.keys[row, KEY_AT] = at
     state.keys[row, KEY_SIZES] = group_bytes << 32 | size
     state.keys[row, KEY_GROUP] = group_row(state, at + 2, group_bytes)
@@ -431,7 +511,7 @@ def _put_size(out: Any, at: int, size: int) -> None:
 @compiled
 def group_row(state: View, at: int, size: int) -> int:
     """Row of the group whose canonical id is the span of `key_bytes`, appended when it is new."""
-    hashed = hash_bytes(state.key_bytes, at, size)
+    hashed = hash_span(state, state.key_bytes, at, size)
     slots, groups, mask = state.group_slots, state.groups, state.counts[GROUP_MASK]
     place = hashed & mask
     while slots[place] != 0:
@@ -469,9 +549,22 @@ def add_group(state: View, data: Any, start: int, size: int) -> int:
 
 
 @compiled
+def find_producer(state: View, producer_id: int) -> int:
+    """Row of a producer, or -1."""
+    slots, producers, mask = state.producer_slots, state.producers, state.counts[PRODUCER_MASK]
+    place = hash_numbers(state, producer_id, 0) & mask
+    while slots[place] != 0:
+        row = (slots[place] & 0xFFFFFFFF) - 1
+        if producers[row, P_ID] == producer_id:
+            return row
+        place = (place + 1) & mask
+    return -1
+
+
+@compiled
 def producer_row(state: View, producer_id: int) -> int:
     """Row of a producer, appended when it is new."""
-    hashed = hash_number(producer_id)
+    hashed = hash_numbers(state, producer_id, 0)
     slots, producers, mask = state.producer_slots, state.producers, state.counts[PRODUCER_MASK]
     place = hashed & mask
     while slots[place] != 0:

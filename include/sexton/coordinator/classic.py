@@ -11,7 +11,7 @@ from typing import Any
 from sexton.coordinator.group import Fields, Group, GroupTombstone, assignment_text
 from sexton.coordinator.profile import Profile, Subscriptions
 from sexton.errors import TransitionError
-from sexton.records import MalformedRecord, decode_subscription, decode_utf8
+from sexton.records import MOST_ITEMS, MalformedRecord, decode_subscription, decode_utf8
 
 CONSUMER = "consumer"
 _METADATA_TYPE = 2
@@ -119,8 +119,8 @@ class ClassicGroup(Group):
             # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
             # of a hash map; here a malformed one ends the load wherever it stands.
             return decode_subscription(subscription)
-        except MalformedRecord:
-            if rule is Subscriptions.FAIL:
+        except MalformedRecord as error:
+            if rule is Subscriptions.FAIL or error.reason == "too_many_items":
                 raise
             return None
 
@@ -128,12 +128,12 @@ class ClassicGroup(Group):
         """ClassicGroup.computeSubscribedTopics: known for consumers only, and only when every member's is."""
         if self._protocol_type != CONSUMER:
             return None
-        topics = frozenset[str]()
+        topics = set[str]()
         for member in self.members.values():
             if member.subscribed_topics is None:
                 return None
             topics |= member.subscribed_topics
-        return topics
+        return frozenset(topics)
 
     @property
     def state(self) -> str:
@@ -204,8 +204,12 @@ class ClassicGroup(Group):
 
 
 def _read_assignment(data: bytes) -> list[str] | None:
-    """The partitions in a ConsumerProtocolAssignment, which the coordinator itself never opens; None when malformed."""
+    """The partitions in a ConsumerProtocolAssignment, which the coordinator itself never opens.
+
+    None when it is malformed, or has more partitions than are decoded of one record (records.MOST_ITEMS).
+    """
     assigned: dict[str, list[int]] = {}
+    total = 0
     try:
         _, topic_count = struct.unpack_from(">hi", data)
         pos = 6
@@ -214,6 +218,9 @@ def _read_assignment(data: bytes) -> list[str] | None:
             topic = decode_utf8(data[pos + 2 : pos + 2 + size])
             (count,) = struct.unpack_from(">i", data, pos + 2 + size)
             pos += 6 + size
+            total += count
+            if total > MOST_ITEMS:
+                return None
             assigned[topic] = list(struct.unpack_from(f">{count}i", data, pos))
             pos += 4 * count
     except struct.error:

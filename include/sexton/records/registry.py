@@ -70,7 +70,7 @@ def decode_value(record_type: int, value: bytes, *, release: Release | None = No
     With a `release` in the layout that its coordinator knows, else in the newest: a field that came later has its
     absent value, and its bytes are an unknown tag or no part of the message. Coordinators up to 4.0 accept under type 0
     what is legal under type 1: decode it as type 1 to follow them. Raises UnknownRecordType, or MalformedRecord with
-    reason malformed_value or unknown_value_version.
+    reason malformed_value, unknown_value_version or too_many_items.
     """
     declared = _record_type(record_type)
     try:
@@ -82,9 +82,11 @@ def decode_value(record_type: int, value: bytes, *, release: Release | None = No
             "unknown_value_version", f"Found an unknown record version {version} for {record_type} type"
         )
     try:
-        fields, _ = declared.value.reader(version, release)(value, pos)
+        fields, _ = declared.value.reader(version, release)(wire.measured(value), pos)
     except wire.Unreadable as error:
         raise MalformedRecord("malformed_value", _could_not_read(version, "value", error)) from error
+    except wire.TooManyItems as error:
+        raise MalformedRecord("too_many_items", str(error)) from error
     return version, fields
 
 
@@ -113,9 +115,11 @@ def decode_subscription(data: bytes) -> list[str] | None:
     coordinator's load fails; from 4.2.2, 4.3.2 and 4.4.0 on it takes this, too, as not known (KAFKA-20570).
     """
     try:
-        return read_subscription(data)
+        return read_subscription(wire.measured(data))
     except wire.Unreadable as error:
         raise MalformedRecord("malformed_subscription", str(error)) from error
+    except wire.TooManyItems as error:
+        raise MalformedRecord("too_many_items", str(error)) from error
 
 
 def _record_type(number: int) -> RecordType:

@@ -98,6 +98,7 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         ),
         "unknown_types": loaded.unknown_types.total(),
         "future_batches": counters["future_batches"],
+        "undecodable_records": counters["undecodable_records"],
         "predicted_load_ms": loaded.predicted_load_ms,
         "read_values": counters["read_values"],
         **{fate: fates[fate] for fate in FATES},

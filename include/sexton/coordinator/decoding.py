@@ -5,20 +5,28 @@ GroupCoordinatorRecordSerde and CoordinatorRecordSerde.
 """
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import BadRecord, Batch, Damage, Record
+from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
 from sexton.records import MalformedRecord, decode_key, decode_value
 
 OFFSET_TYPES = frozenset({0, 1})
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD = "bad_crc", "torn_segment", "unread_record"
+TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
 _GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
+_HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS)
+
+MOST_UNDECODABLE = 10_000
+"""Rows of undecodable_records of a log partition; what comes behind them is counted."""
+_MOST_WHOLE, _MOST_SHORTENED_BYTES = 16, 1 << 12
+"""So many of these rows keep up to MOST_RAW_BYTES of a key and of a value, the others a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +60,12 @@ class Undecodable:
 
     @property
     def fails_load(self) -> bool:
-        """Whether a coordinator would fail its load here: it checks no CRC, goes on with the next segment, and up to
-        3.9 reads the first record of a control batch alone."""
-        return self.reason not in (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD)
+        """Whether a coordinator would fail its load here.
+
+        It checks no CRC, goes on with the next segment, takes items as long as its heap has room for them, and up to
+        3.9 reads the first record of a control batch alone.
+        """
+        return self.reason not in _HARMLESS
 
     @property
     def is_offset_value(self) -> bool:
@@ -75,6 +86,46 @@ class Undecodable:
         place = "" if self.log_offset is None else f"log_offset {self.log_offset}: "
         batch = f"batch {self.base_offset}: " if self.log_offset is None and self.base_offset is not None else ""
         return f"{place}{batch}{self.reason}: {self.detail}"
+
+
+def is_kept(row: Undecodable, kept: Iterable[Undecodable], *, count: int) -> bool:
+    """Whether `row` is kept behind the `count` rows of `kept`: up to MOST_UNDECODABLE, and the first failure."""
+    if count < MOST_UNDECODABLE:
+        return True
+    return count == MOST_UNDECODABLE and row.fails_load and not any(other.fails_load for other in kept)
+
+
+def shortened(row: Undecodable, place: int) -> Undecodable:
+    """The row as it is kept behind `place` others."""
+    most = MOST_RAW_BYTES if place < _MOST_WHOLE else _MOST_SHORTENED_BYTES
+    if max(len(row.key or b""), len(row.value or b"")) <= most:
+        return row
+    return replace(
+        row,
+        key=None if row.key is None else row.key[:most],
+        value=None if row.value is None else row.value[:most],
+    )
+
+
+def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
+    """Whether a row counts towards the MOST_BAD_RECORDS of its batch: any but that of a record about a group."""
+    kind = row.record_type
+    return kind is None or kind in OFFSET_TYPES or not profile.reads(kind)
+
+
+def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
+    """The row for the records of a batch from `index` on, which nobody looks at after MOST_BAD_RECORDS bad ones."""
+    rest = f"the rest of the batch ({batch.record_count - index:,} records by its header)"
+    return Undecodable(
+        base_offset=batch.base_offset,
+        log_offset=None,
+        record_type=None,
+        reason=UNREAD_RECORD if is_unread else "malformed_record",
+        detail=f"{rest if batch.record_count > index else 'the rest of the batch'} is not looked at after "
+        f"{MOST_BAD_RECORDS} bad records",
+        key=None,
+        value=None,
+    )
 
 
 def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | UnknownType | Undecodable:

@@ -19,7 +19,7 @@ from sexton.coordinator.profile import Profile, Waits
 from sexton.coordinator.share import ShareGroup
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
-from sexton.log.entry import NO_PRODUCER_ID
+from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
 
 FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
@@ -43,7 +43,9 @@ class Loaded:
     groups: Groups
     state: Offsets
     undecodable: list[Undecodable] = field(default_factory=list)
+    """As many as are kept (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
     failures: list[str] = field(default_factory=list)
+    """Up to decoding.MOST_UNDECODABLE."""
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
@@ -105,7 +107,7 @@ class Loaded:
         """How many offset values ended in each of offsets.FATES; they add up to counters["read_values"]."""
         unreachable = self.unreachable(log_partition=log_partition, partition_count=partition_count)
         fates = self.state.fates(set(unreachable))
-        fates["undecodable"] += sum(row.is_offset_value for row in self.undecodable)
+        fates["undecodable"] += self.counters["undecodable_values"]
         return fates
 
     @property
@@ -214,24 +216,30 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
         return
     if batch.is_control and batch.record_count == 0 and loaded.profile.empty_control_batch_fails:
         _note(loaded, decoding.empty_control_batch(batch))
+    bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if stops_at_failure and loaded.failures:
+            return
+        if bad == MOST_BAD_RECORDS:
+            is_unread = decoding.is_unread(batch, index, loaded.profile)
+            _note(loaded, decoding.rest_of_batch(batch, index=index, is_unread=is_unread))
             return
         if isinstance(record, BadRecord):
             is_unread = decoding.is_unread(batch, index, loaded.profile)
             _note(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
+            bad += 1
             continue
         counters["records"] += 1
         if batch.is_control:
             counters["control_records"] += 1
             if index == 0 or loaded.profile.waits is Waits.FOR_PRODUCER:  # Scala looks at the first one alone
-                _replay_marker(loaded, batch, record)
+                bad += _replay_marker(loaded, batch, record)
         else:
-            _replay_record(loaded, batch, record)
+            bad += _replay_record(loaded, batch, record)
 
 
-def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> None:
-    """End the transaction of the batch's producer.
+def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
+    """End the transaction of the batch's producer; whether the record is bad.
 
     Control records of other kinds mean nothing to a 4.x coordinator; before it, any but COMMIT ends like ABORT.
     """
@@ -239,14 +247,16 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> None:
         marker = marker_of(record)
     except LogError as error:
         _note(loaded, decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset))
-        return
+        return True
     if marker is None and loaded.profile.waits is Waits.FOR_TRANSACTION:
         marker = "ABORT"
     if marker is not None:
         loaded.state.end_transaction(batch.producer_id, marker, log_offset=record.log_offset)
+    return False
 
 
-def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> None:
+def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
+    """Replay a record of a data batch; whether it is a bad one that counts."""
     found = decoding.decode(record, base_offset=batch.base_offset, profile=loaded.profile)
     match found:
         case UnknownType():
@@ -254,12 +264,14 @@ def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> None:
         case Undecodable():
             loaded.counters["read_values"] += found.is_offset_value
             _note(loaded, found)
+            return decoding.counts_in_batch(found, loaded.profile)
         case Decoded():
             loaded.counters["tombstones"] += found.value is None
             if found.record_type in OFFSET_TYPES:
                 _replay_offset(loaded, batch, record, found)
             else:
                 _replay_group(loaded, batch, record, found)
+    return False
 
 
 def _waits(profile: Profile, batch: Batch) -> bool:
@@ -294,7 +306,7 @@ def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded
     try:
         loaded.groups.replay(decoded.record_type, decoded.key, decoded.value, log_offset=decoded.log_offset)
     except TransitionError as error:
-        loaded.failures.append(f"log_offset {decoded.log_offset}: {error}")
+        _fail(loaded, f"log_offset {decoded.log_offset}: {error}")
     except LogError as error:
         record_type = decoded.record_type
         _note(
@@ -308,6 +320,14 @@ def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded
 
 
 def _note(loaded: Loaded, row: Undecodable) -> None:
-    loaded.undecodable.append(row)
+    loaded.counters["undecodable_records"] += 1
+    loaded.counters["undecodable_values"] += row.is_offset_value
+    if decoding.is_kept(row, loaded.undecodable, count=len(loaded.undecodable)):
+        loaded.undecodable.append(decoding.shortened(row, len(loaded.undecodable)))
     if row.fails_load:
-        loaded.failures.append(str(row))
+        _fail(loaded, str(row))
+
+
+def _fail(loaded: Loaded, what: str) -> None:
+    if len(loaded.failures) < decoding.MOST_UNDECODABLE:
+        loaded.failures.append(what)

@@ -21,7 +21,7 @@ from sexton.kernels.changes_marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_
 from sexton.kernels.changes_set import SCHEMA, set_rows
 from sexton.kernels.changes_view import StateView
 from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
-from sexton.kernels.fold import NO_INSTANT, PartialFold, _Folder, _frames_of, _read_only
+from sexton.kernels.fold import NO_INSTANT, PartialFold, _Folder, _frames_of, _read_only, tell
 from sexton.kernels.reread import reread
 from sexton.kernels.rules import new_state_of
 from sexton.kernels.table import SEEN_RECORDS, Bytes, Int64s
@@ -185,7 +185,7 @@ class _Changer(_Folder):
             self.state.counts[SEEN_RECORDS] += part.unfolded_records
             for number in part.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            self.undecodable += part.undecodable
+            tell(self.undecodable, self.tally, part.undecodable)
             table, arena = part.rows()
             self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
 

@@ -22,7 +22,7 @@ from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
-from sexton.kernels.reread import UNKNOWN_PLACE, place_before, reread
+from sexton.kernels.reread import UNKNOWN_PLACE, Found, keep, place_before, reread
 from sexton.kernels.rules import roles_of
 from sexton.kernels.table import (
     KEYS,
@@ -110,18 +110,27 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
         state = _pruned(state)
     start = place_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
     if left.tally[scan.T_TORN] and (right.tally[scan.T_BATCHES] or right.undecodable or right.cut is not None):
-        left.undecodable.append((start, decoding.torn_segment(int(left.tally[scan.T_TORN]))))
+        tell(left.undecodable, left.tally, [(start, decoding.torn_segment(int(left.tally[scan.T_TORN])))])
         left.tally[scan.T_TORN] = 0
     after = [(start if place == UNKNOWN_PLACE else place, row) for place, row in right.undecodable]
+    tell(left.undecodable, left.tally, after)
     scan.add_tally(left.tally, right.tally)
     return PartialFold(
         state=state,
         tally=left.tally,
         profile=left.profile,
-        undecodable=left.undecodable + after,
+        undecodable=left.undecodable,
         cut=right.cut,
         is_prefix=left.is_prefix,
     )
+
+
+def tell(found: Found, tally: Int64s, more: Found) -> None:
+    """Add what could not be decoded behind what was found before; what is too much is counted."""
+    for place, row in more:
+        if not keep(found, place, row):
+            tally[scan.T_LEFT_OUT] += 1
+            tally[scan.T_LEFT_OUT_VALUES] += row.is_offset_value
 
 
 def _pruned(state: State) -> State:
@@ -147,7 +156,7 @@ class _Folder:
     is_prefix: bool
     state: State
     tally: Int64s = field(default_factory=scan.new_tally)
-    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
+    undecodable: Found = field(default_factory=list)
     cut: int | None = None
     _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
     _queue: Int64s = field(default_factory=new_queue)
@@ -207,8 +216,11 @@ class _Folder:
         torn = int(self.tally[scan.T_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
             row = decoding.torn_segment(torn)
-            self.undecodable.append((place_before(int(self.tally[scan.T_REACHED])), row))
+            self._tell(int(self.tally[scan.T_REACHED]), row)
             self.tally[scan.T_TORN] = 0
+
+    def _tell(self, log_offset: int, row: Undecodable) -> None:
+        tell(self.undecodable, self.tally, [(place_before(log_offset), row)])
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
@@ -247,7 +259,7 @@ class _Folder:
             self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
             for number in found.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            self.undecodable += found.undecodable
+            tell(self.undecodable, self.tally, found.undecodable)
             rows, arena = found.rows()
             self._loop_again(rows, arena)
 
@@ -269,7 +281,7 @@ class _Folder:
                 self.tally[scan.T_TORN] = found.size_bytes
             return True
         if isinstance(found, Damage):
-            self.undecodable.append((place_before(int(self.tally[scan.T_REACHED])), decoding.damage(found)))
+            self._tell(int(self.tally[scan.T_REACHED]), decoding.damage(found))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
@@ -280,9 +292,9 @@ class _Folder:
         )
         if not found.crc_ok:
             self.tally[scan.T_REACHED] = found.base_offset + 1
-            self.undecodable.append((place_before(found.base_offset), decoding.bad_crc(found)))
+            self._tell(found.base_offset, decoding.bad_crc(found))
         if found.magic > self.profile.newest_format:
-            self.undecodable.append((place_before(found.base_offset), decoding.unread_format(found)))
+            self._tell(found.base_offset, decoding.unread_format(found))
             return True
         if found.magic < _COMPILED_FORMAT:
             self.tally[scan.T_MAGIC_1 if found.magic else scan.T_MAGIC_0] += 1

@@ -12,7 +12,7 @@ from sexton.coordinator.groups import Groups
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
-from sexton.kernels.reread import place_of
+from sexton.kernels.reread import Found, keep, place_of
 from sexton.kernels.table import (
     GROUP_AT,
     GROUP_LENGTH,
@@ -39,7 +39,9 @@ class GroupRecords:
     groups: Groups
     rows_of: dict[str, int] = field(default_factory=dict)
     """Row in the fold's `groups` of every group with a record of its own, there or removed."""
-    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
+    undecodable: Found = field(default_factory=list)
+    undecodable_count: int = 0
+    """With those that have no row."""
     failures: list[tuple[int, str]] = field(default_factory=list)
     live_records: dict[bytes, bool] = field(default_factory=dict)
     tombstones: int = 0
@@ -82,19 +84,25 @@ def _replay_record(replay: GroupRecords, state: State, row: list[int]) -> None:
     record = Record(log_offset=log_offset, timestamp_ms=-1, key=key, value=value)
     judged = decoding.decode(record, base_offset=base_offset, profile=replay.profile)
     if isinstance(judged, Undecodable):
-        replay.undecodable.append((place_of(log_offset), judged))
+        _tell(replay, log_offset, judged)
         return
     assert isinstance(judged, Decoded), "the loop keeps known types alone"
     replay.tombstones += value is None
     try:
         replay.groups.replay(judged.record_type, judged.key, judged.value, log_offset=log_offset)
     except TransitionError as error:
-        replay.failures.append((place_of(log_offset), f"log_offset {log_offset}: {error}"))
+        if len(replay.failures) < decoding.MOST_UNDECODABLE:
+            replay.failures.append((place_of(log_offset), f"log_offset {log_offset}: {error}"))
     except LogError as error:
         (record_type,) = struct.unpack_from(">h", key)
         refused = decoding.undecodable(
             record, error.reason, error.detail, base_offset=base_offset, record_type=record_type
         )
-        replay.undecodable.append((place_of(log_offset), refused))
+        _tell(replay, log_offset, refused)
     else:
         replay.live_records[key] = value is not None
+
+
+def _tell(replay: GroupRecords, log_offset: int, row: Undecodable) -> None:
+    replay.undecodable_count += 1
+    keep(replay.undecodable, place_of(log_offset), row)

@@ -13,6 +13,7 @@ from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS, LOADED
 from sexton.coordinator.offsets import FATES
 from sexton.kernels import columns as cols
+from sexton.kernels import scan
 from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.sorted_rows import SortedRows
@@ -68,6 +69,7 @@ def load_profile(
         "load_outcome": fold.profile.after_failure.value if failures else LOADED,
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
+        "undecodable_records": len(fold.undecodable) + int(fold.tally[scan.T_LEFT_OUT]) + replay.undecodable_count,
         **_hot_groups(fold.state),
         "first_unstable_log_offset": _first_unstable(fold.state),
         "read_values": counters["offset_values"],

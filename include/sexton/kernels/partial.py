@@ -51,7 +51,7 @@ class PartialFold:
     tally: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
-    """Each with its place in the order of the log (`reread.place_of`)."""
+    """Each with its place in the order of the log (`reread.place_of`); those without a row are in the tally."""
     cut: int | None = None
     is_prefix: bool = False
 
@@ -126,7 +126,8 @@ class PartialFold:
     @property
     def undecodable_values(self) -> int:
         """Offset values that could not be decoded."""
-        return sum(row.is_offset_value for _, row in self.undecodable)
+        left_out = int(self.tally[scan.T_LEFT_OUT_VALUES])
+        return left_out + sum(row.is_offset_value for _, row in self.undecodable)
 
     @property
     def format_batches(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from sexton.errors import LogError
 from sexton.kernels import decode
 from sexton.kernels.table import Bytes, Int64s
 from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_records
-from sexton.log.entry import CONTROL_BIT
+from sexton.log.entry import CONTROL_BIT, MOST_BAD_RECORDS
 from sexton.log.varint import write_varint
 
 _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
@@ -27,6 +27,16 @@ MOST_RECORDS = 4096
 """So many good records are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_PLACE = -1
 NOWHERE = -1
+Found = list[tuple[int, Undecodable]]
+"""What could not be decoded, each with its place in the log, as `place_of` counts."""
+
+
+def keep(found: Found, place: int, row: Undecodable) -> bool:
+    """Add a row behind those found before it; False where it is one too many, and only counted."""
+    if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
+        return False
+    found.append((place, decoding.shortened(row, len(found))))
+    return True
 
 
 def place_of(log_offset: int) -> int:
@@ -44,8 +54,7 @@ class Reread:
     """What a reader made of the rest of a batch, or of a part of it."""
 
     profile: Profile
-    undecodable: list[tuple[int, Undecodable]] = field(default_factory=list)
-    """Each with its place in the log, as `place_of` counts."""
+    undecodable: Found = field(default_factory=list)
     unknown_types: list[int] = field(default_factory=list)
     unfolded_records: int = 0
     """Records that count as read and that the loop will not see."""
@@ -87,52 +96,64 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> It
     after = batch.base_offset
     if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:
         found.undecodable.append((place_before(after), decoding.empty_control_batch(batch)))
+    bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
+        if bad == MOST_BAD_RECORDS:
+            is_unread = decoding.is_unread(batch, index, profile)
+            rest = decoding.rest_of_batch(batch, index=index, is_unread=is_unread)
+            found.undecodable.append((place_before(after), rest))
+            break
         place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
         after = found.reached = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
             is_unread = decoding.is_unread(batch, index, profile)
             row = decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread)
             found.undecodable.append((place, row))
+            bad += 1
         elif folded > 0:
             folded -= 1
         elif batch.is_control:
-            _judge_marker(found, batch, record, is_first=index == 0)
+            bad += _judge_marker(found, batch, record, is_first=index == 0)
         else:
-            _judge(found, batch, record)
+            bad += _judge(found, batch, record)
         if len(found.batches) == MOST_RECORDS:
             yield found
             found = Reread(profile)
     yield found
 
 
-def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool) -> None:
+def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool) -> bool:
+    """Take a control record or tell of it; whether it is bad."""
     if not (is_first or found.profile.waits is Waits.FOR_PRODUCER):
         found.unfolded_records += 1
-        return
+        return False
     try:
         marker = marker_of(record)
     except LogError as error:
         row = decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset)
         found.undecodable.append((place_of(record.log_offset), row))
-        marker = None
-    else:
-        if marker is None and found.profile.waits is Waits.FOR_TRANSACTION:
-            marker = "ABORT"
+        found.unfolded_records += 1
+        return True
+    if marker is None and found.profile.waits is Waits.FOR_TRANSACTION:
+        marker = "ABORT"
     if marker is None:
         found.unfolded_records += 1
     else:
         found.take(batch, record, _MARKER_KEYS[marker])
+    return False
 
 
-def _judge(found: Reread, batch: Batch, record: Record) -> None:
+def _judge(found: Reread, batch: Batch, record: Record) -> bool:
+    """Take a record or tell of it; whether it is a bad one that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
         found.undecodable.append((place_of(record.log_offset), judged))
         found.unfolded_records += 1
-    elif isinstance(judged, UnknownType):
+        return decoding.counts_in_batch(judged, found.profile)
+    if isinstance(judged, UnknownType):
         found.unknown_types.append(judged.record_type)
         found.unfolded_records += 1
     else:
         assert record.key is not None, "a decoded record has a key"
         found.take(batch, record, record.key)
+    return False

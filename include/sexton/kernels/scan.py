@@ -35,7 +35,8 @@ HEADER_BYTES = 61
 
 # tally: what the frames alone tell of a log partition
 # T_NEXT is the log_offset after the last batch as it says itself, T_REACHED as far as it can be believed; T_TORN counts
-# the bytes of half a batch at the end
+# the bytes of half a batch at the end, T_LEFT_OUT the undecodable records that have no row, and T_LEFT_OUT_VALUES those
+# of them that are offset values
 (
     T_BYTES,
     T_BATCHES,
@@ -48,10 +49,12 @@ HEADER_BYTES = 61
     T_FUTURE,
     T_MAGIC_0,
     T_MAGIC_1,
+    T_LEFT_OUT,
+    T_LEFT_OUT_VALUES,
     T_SIZE,
-) = range(12)
+) = range(14)
 
-T_COUNTS = [T_BYTES, T_BATCHES, T_LARGEST, T_TORN, T_FUTURE, T_MAGIC_0, T_MAGIC_1]
+T_COUNTS = [T_BYTES, T_BATCHES, T_LARGEST, T_TORN, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_LEFT_OUT, T_LEFT_OUT_VALUES]
 """What is never below 0."""
 
 TOLD, STOPPED_AT_CUT, ODD_FRAME = range(3)
@@ -121,7 +124,7 @@ def new_tally() -> Any:
 
 def add_tally(left: Any, right: Any) -> None:
     """Add what follows in the log to `left`."""
-    for count in (T_BYTES, T_BATCHES, T_FUTURE, T_MAGIC_0, T_MAGIC_1):
+    for count in (T_BYTES, T_BATCHES, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_LEFT_OUT, T_LEFT_OUT_VALUES):
         left[count] += right[count]
     for largest in (T_LARGEST, T_MAX_MS):
         left[largest] = max(left[largest], right[largest])

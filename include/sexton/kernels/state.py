@@ -19,6 +19,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels.group_records import GroupRecords, replay_group_records
 from sexton.kernels.load_profile import load_profile
 from sexton.kernels.partial import PartialFold
+from sexton.kernels.reread import Found, keep
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
 from sexton.kernels.store import key_columns
 from sexton.kernels.table import (
@@ -155,7 +156,9 @@ def finish(
         partition_count=partition_count,
         held_elsewhere=held_elsewhere,
     )
-    undecodable = sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0])
+    undecodable: Found = []
+    for place, row in sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0]):
+        keep(undecodable, place, row)
     tables = {
         "committed_offsets": _offsets_table(state, found.committed),
         "unreachable_offsets": _offsets_table(state, found.unreachable).append_column("reason", _reasons(found)),

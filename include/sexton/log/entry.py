@@ -14,8 +14,9 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 MOST_RAW_BYTES = 1 << 20
 """Bytes that are kept of what is no record: about the largest batch that a broker takes (message.max.bytes)."""
-MOST_BAD_RECORDS = 1_000
-"""Bad records that are told of one batch: a few kilobytes can inflate to tens of millions of them."""
+MOST_BAD_RECORDS = 100
+"""Records that cannot be read or decoded, of one batch, before the rest of it is not looked at: a few kilobytes can
+inflate to tens of millions of them, and a coordinator ends its load at the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,8 +71,9 @@ def summarize(root: Path | str) -> Summary:
     checks = _checks(tables.read("dq_results", ["table", "expectation", "severity", "success", "observed"]))
     odd = oddities(verdicts, sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
+    log_partitions = _log_partitions(tables, run)
     code, reason = outcome(
-        undecodable=bad.num_rows,
+        undecodable=sum(part.undecodable for part in log_partitions),
         checks=len(checks),
         failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
     )
@@ -90,9 +91,9 @@ def summarize(root: Path | str) -> Summary:
         losing_groups=_losing_groups(groups, verdicts),
         open_transactions=transactions,
         pinned_groups=pinned,
-        undecodable=_undecodable(bad),
+        undecodable=_undecodable(bad, total=sum(part.undecodable for part in log_partitions)),
         undecodable_by_reason=_counts(bad, "reason"),
-        log_partitions=_log_partitions(tables, bad, run),
+        log_partitions=log_partitions,
         fates=_fates(tables),
         checks=checks,
         orphans=orphaned_topics(verdicts) if run.has_topics else None,
@@ -322,20 +323,20 @@ def _age_ms(first_timestamp_ms: int | None, as_of_ms: int) -> int | None:
     return None if first_timestamp_ms is None or first_timestamp_ms < 0 else as_of_ms - first_timestamp_ms
 
 
-def _undecodable(bad: pa.Table) -> Listing[Undecodable]:
+def _undecodable(bad: pa.Table, *, total: int) -> Listing[Undecodable]:
     order = [("log_partition", "ascending"), ("base_offset", "ascending"), ("log_offset", "ascending")]
     rows = [Undecodable(**{**row, "detail": row["detail"] or ""}) for row in _top(bad, order)]
-    return Listing(rows=rows, total=bad.num_rows)
+    return Listing(rows=rows, total=total)
 
 
-def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
+def _log_partitions(tables: _Tables, run: RunRecord) -> list[LogPartition]:
     columns = [name for name in LogPartition.model_fields if name not in ("undecodable", "blocked")]
-    undecodable = _counts(bad, "log_partition")
+    columns.append("undecodable_records")
     rows = _rows(tables.read("load_profile", columns).sort_by("log_partition"))
     return [
         LogPartition(
+            undecodable=row.pop("undecodable_records"),
             **row,
-            undecodable=undecodable.get(row["log_partition"], 0),
             blocked=run.blocked.get(row["log_partition"]),
         )
         for row in rows

@@ -51,6 +51,7 @@ UNDECODABLE_REASONS: Mapping[str, str] = {
     "malformed_value": "a value that does not fit its type and version",
     "unknown_value_version": "a value of a version that no known Kafka writes",
     "malformed_subscription": "a member's subscription that cannot be read",
+    "too_many_items": "a value of more items than are decoded, which a coordinator may well load",
 }
 
 FATES: Mapping[str, str] = {

@@ -254,7 +254,7 @@ def _finish(
     return Finished(
         log_partition=log_partition,
         counts=counts,
-        undecodable=counts["undecodable_records"],
+        undecodable=profile["undecodable_records"],
         load_failure=profile["load_failure"],
         load_outcome=profile["load_outcome"],
         unknown_types=profile["unknown_types"],

@@ -137,6 +137,11 @@ LOAD_PROFILE = Table(
         _count("cancelled", "fate: its transaction is open, but a tombstone of its key came"),
         _count("unreachable", "fate: in the log, but no client can fetch it"),
         _count("undecodable", "fate: could not be decoded"),
+        _count(
+            "undecodable_records",
+            "records, batches and stretches of bytes that could not be decoded, also those that have no row in "
+            "undecodable_records, which keeps the first 10,000",
+        ),
         _count("unknown_types", "records of types that nobody knows, skipped as the coordinator does"),
         _count("future_batches", "batches stamped over an hour after the snapshot, passed over in finding the cut"),
     ),

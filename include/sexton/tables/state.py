@@ -45,6 +45,7 @@ REASON_CODES = (
     "unknown_record_type",
     "unknown_magic",
     "empty_control_batch",
+    "too_many_items",
 )
 
 COMMITTED_OFFSETS = Table(
@@ -202,6 +203,9 @@ UNDECODABLE_RECORDS = Table(
     name="undecodable_records",
     grain="a record, batch or stretch of bytes that could not be decoded",
     key=(),
+    doc="The first 10,000 of a log partition, and the first that would fail a load; `load_profile` counts all. Behind "
+    "100 bad records the rest of a batch is not looked at, and a row says so. From the 17th row on no more than 4 KiB "
+    "are kept of a key and of a value, before it 1 MiB.",
     columns=(
         LOG_PARTITION,
         Column(name="base_offset", type=pa.int64(), doc="of the batch that holds it", nullable=True),

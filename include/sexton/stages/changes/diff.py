@@ -107,7 +107,7 @@ class LogSide:
         future_ms = self.taken_at_ms + FUTURE_MS
         for chunk in plan_chunks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
             for piece in chunk.pieces:
-                data = file_bytes(fs, piece.path, piece.size_bytes)
+                data = piece_bytes(fs, piece)
                 found = cut_of(data, piece, as_of_ms=self.as_of_ms, future_ms=future_ms)
                 if found is not None:
                     return found

@@ -88,7 +88,7 @@ class LogParts:
         return Part(
             held=PlainHeld(loaded),
             load_failure=loaded.failures[0] if loaded.failures else None,
-            undecodable=len(loaded.undecodable),
+            undecodable=loaded.counters["undecodable_records"],
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
             next_log_offset=loaded.next_log_offset,
             sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
@@ -133,7 +133,7 @@ class LogParts:
         return Part(
             held=TablesHeld(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
-            undecodable=tables["undecodable_records"].num_rows,
+            undecodable=tables["load_profile"]["undecodable_records"][0].as_py(),
             is_covered=not self._is_cut or fold.first_log_offset is not None,
             next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,
             sweep_block=lambda retention_ms, now_ms: block_of(

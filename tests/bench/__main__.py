@@ -6,6 +6,8 @@ For every log (see `sets`), one at a time, in a scratch folder that is removed:
 - the compiled kernels replay it on one core, loaded before (see `kernel`),
 - `sexton audit` runs on it, its start, checks and report included.
 
+`--hostile` measures logs that cost more than they are long instead (see `hostile`; `--sets` picks some of them).
+
 One log is archived, too, and replayed in full and from a checkpoint on (see `increment`; `--increment` for that alone).
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
@@ -48,6 +50,7 @@ from tests.bench.figures import (
     this_machine,
 )
 from tests.bench.generate import Shape, write
+from tests.bench.hostile import LOGS, measure_hostile
 from tests.bench.increment import measure_increment
 from tests.bench.segments import Written
 from tests.bench.sets import LOG_PARTITIONS, QUICK_RECORDS, SETS, LogSet
@@ -154,6 +157,7 @@ def main() -> None:
     parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
     parser.add_argument("--increment", action="store_true", help="nothing but a delta of 1 %% of a log")
+    parser.add_argument("--hostile", action="store_true", help="nothing but logs that cost more than they are long")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
     parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
     parser.add_argument("--render", action="store_true", help="measure nothing: draw what docs/bench/figures.json says")
@@ -165,6 +169,10 @@ def main() -> None:
     is_partial = bool(options.sets or options.records or options.quick or options.increment)
     out = options.out or (settings().var / "bench" if is_partial else DOCS)
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    if options.hostile:
+        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
+            names = options.sets.split(",") if options.sets else list(LOGS)
+            raise SystemExit(0 if measure_hostile(names, Path(scratch), console) else 1)
     if options.increment:
         measure_only_increment(options, console)
         return

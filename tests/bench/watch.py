@@ -30,8 +30,11 @@ class Watched:
     task_bytes: int
 
 
-def run_watched(command: Sequence[str], *, keeps_output: bool = True) -> Watched:
-    """Run `command` to its end; RuntimeError with what it said when it fails. Ctrl-C ends everything it started."""
+def run_watched(command: Sequence[str], *, keeps_output: bool = True, codes: Sequence[int] = (0,)) -> Watched:
+    """Run `command` to its end; RuntimeError with what it said when it ends with another code than one of `codes`.
+
+    Ctrl-C ends everything it started.
+    """
     start = time.perf_counter()
     # Its own session, so that all of it can be ended together.
     process = subprocess.Popen(
@@ -55,7 +58,7 @@ def run_watched(command: Sequence[str], *, keeps_output: bool = True) -> Watched
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         watcher.join()
-    if process.returncode:
+    if process.returncode not in codes:
         raise RuntimeError(f"{command[0]} ended with code {process.returncode}: {said or output}")
     return Watched(output=output or "", seconds=seconds, tree_bytes=peaks[0], task_bytes=peaks[1])
 

@@ -12,7 +12,7 @@ it loads, *judge* each committed offset, *plan* the tombstones of the next sweep
 | `as_of` | the instant to describe, ISO 8601 or epoch milliseconds | end of the data interval |
 | `since` | tell what changed from this instant on | start of the data interval |
 | `retention_minutes` | judge with this retention; its plan is to look at only | what the broker says |
-| `profile` | whose rules | `group_coordinator` (Kafka 4.x) |
+| `profile` | whose rules | `auto`: the recorded broker's |
 | `policy` | judge by this policy, a file beside that of `SEXTON_POLICY` | that of `SEXTON_POLICY`, if any |
 | `full` | read the whole log, from no checkpoint on | no: only what is new since the nearest one |
 

@@ -26,10 +26,10 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--as-of", type=int, metavar="MS", help="instant that it describes (default: the log's end)")
     parser.add_argument("--since", type=int, metavar="MS", help="tell what changed from here to --as-of, too")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")
-    parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: what the broker said, else 10080")
+    parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: the broker's, else Kafka's")
     parser.add_argument(
         "--profile",
-        default=NAMES[0],
+        default=AUTO,
         metavar="NAME[:RELEASE]",
         help=f"whose rules: {', '.join(NAMES)} or {AUTO} (default: %(default)s)",
     )

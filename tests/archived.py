@@ -31,6 +31,7 @@ class Archive:
     partitions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     topics: Sequence[dict[str, Any]] = ()
+    broker_version: str | None = "4.3"
     current: dict[int, tuple[Lineage, int]] = field(default_factory=dict)
 
     @property
@@ -94,7 +95,7 @@ class Archive:
         return FactsRecord(
             taken_at_ms=taken_at_ms,
             cluster_id=self.cluster_id,
-            broker_version=None,
+            broker_version=self.broker_version,
             settings=dict(self.settings),
             offsets_topic={"topic_id": self.topic_id, "partitions": self.partitions},
             topics=list(self.topics),

@@ -68,6 +68,13 @@ def test_other_releases_are_not(text, is_proven):
         ("group_metadata_manager:3.4", "skips_unknown_types", True),
         ("group_metadata_manager:0.10", "newest_format", 1),
         ("offset_manager:0.8.2.2", "after_failure", AfterFailure.PREFIX),
+        ("offset_manager:0.8.2", "default_retention_minutes", 1_440),
+        ("offset_manager:0.10.0", "default_retention_minutes", 1_440),
+        ("group_metadata_manager:0.10.1", "default_retention_minutes", 1_440),
+        ("group_metadata_manager:1.1.1", "default_retention_minutes", 1_440),
+        ("group_metadata_manager:2.0.0", "default_retention_minutes", 10_080),
+        ("group_metadata_manager", "default_retention_minutes", 10_080),
+        ("group_coordinator", "default_retention_minutes", 10_080),
     ],
 )
 def test_a_release_has_all_that_came_before_it(text, field, value):

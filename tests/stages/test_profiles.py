@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.coordinator import profiles
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
@@ -12,11 +13,15 @@ from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.stages.audit import AuditRequest, run_audit
 from sexton.stages.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
+from sexton.stages.questions.log_parts import LogParts
+from sexton.stages.questions.log_profile import choice_of
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunRecord
+from sexton.stages.source import open_segments
 from sexton.stages.spark import Engine
 from tests.archived import Archive
 from tests.kernels.compare import fold_bytes
+from tests.stages.questions.worlds import write_log
 from tests.strategies import BASE_MS, classic_fields, commit, group_entry, offset_key, offset_value, tombstone
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -70,7 +75,8 @@ def test_auto_decides_on_proof_only(log: bytes, profile: str, told_by: str) -> N
     assert choice.profile.name == profile.partition(":")[0]
     assert choice.profile.release[:2] == profile_of(profile).release[:2]
     assert choice.told_by.startswith(told_by)
-    assert bool(choice.warnings) == (told_by == AMBIGUOUS or not choice.profile.is_proven)
+    is_open = told_by == AMBIGUOUS or profile == "group_metadata_manager:3.9"
+    assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,74 @@ def test_a_recorded_broker_s_version_decides(version: str, name: str) -> None:
     choice = of_version(version)
     assert choice.profile.text == f"{name}:{version}"
     assert version in choice.told_by
+
+
+def test_a_broker_that_shows_its_minor_release_alone_has_the_default_of_that_line() -> None:
+    assert of_version("4.3").profile == profile_of("group_coordinator")
+    assert of_version("3.9").profile == profile_of("group_metadata_manager")
+    assert of_version("4.1").profile == profile_of("group_coordinator:4.1")
+
+
+CONTRADICTIONS = [
+    pytest.param("offset_manager", batch(commit("g", version=1)), "record format 2", id="a format that came later"),
+    pytest.param("offset_manager:0.8.2", messages(commit("g", version=1), magic=1), "record format 1", id="format 1"),
+    pytest.param("group_metadata_manager", batch(NEW_TYPE), "type 3", id="a type of KIP-848"),
+    pytest.param("group_metadata_manager:2.8", batch(NEW_TYPE), "type 3", id="a type that ends the load"),
+    pytest.param("group_metadata_manager", batch(commit("g", version=4)), "from 4.1 on", id="a value of version 4"),
+    pytest.param("group_coordinator:4.0", batch(commit("g", version=4)), "from 4.1 on", id="of 4.1 in 4.0"),
+    pytest.param("group_coordinator", messages(commit("g", version=1), magic=1), "shows group_metadata", id="1 in 4.x"),
+    pytest.param("group_coordinator", messages(LEGACY, magic=0), "shows offset_manager", id="a log of 0.8.2 in 4.x"),
+    pytest.param("group_metadata_manager", batch(commit("g", version=3)), None, id="what 3.9 writes"),
+    pytest.param("group_coordinator", batch(commit("g", version=3)), None, id="what 4.0 writes"),
+    pytest.param("offset_manager:0.10.0", messages(commit("g", version=1), magic=1), None, id="what 0.10.0 writes"),
+    pytest.param("offset_manager", messages(LEGACY, magic=0), None, id="what 0.8.2 left to 0.9"),
+    pytest.param("offset_manager", b"", None, id="nothing"),
+]
+
+
+@pytest.mark.parametrize("profile, log, doubt", CONTRADICTIONS)
+def test_a_log_contradicts_the_profile_that_was_asked_for(profile: str, log: bytes, doubt: str | None) -> None:
+    fold = fold_bytes(log, profile=profile_of(profile))
+    choice = choose(profile).held_against([Evidence.of(fold)])
+    assert choice.profile == profile_of(profile)
+    assert len(choice.doubts) == (doubt is not None)
+    assert all(str(doubt) in text and "contradicts" in text and text in choice.warnings for text in choice.doubts)
+
+
+@pytest.mark.parametrize("profile, log, doubt", CONTRADICTIONS)
+def test_the_heads_of_a_log_show_the_same(profile: str, log: bytes, doubt: str | None, tmp_path: Path) -> None:
+    """Questions read the head of each log partition where an audit has folded all."""
+    source = open_segments(str(write_log(tmp_path, {0: log})), topics_file=None)
+    parts = LogParts(source, profile=profiles.NEWEST, as_of_ms=None, taken_at_ms=BASE_MS)
+    choice = choice_of(source, profile, parts)
+    assert [str(doubt) in text for text in choice.doubts] == [True] * (doubt is not None)
+    whole = of_evidence([Evidence.of(fold_bytes(log))])
+    assert choice_of(source, None, parts).profile == whole.profile
+
+
+def test_a_recorded_broker_contradicts_a_profile_of_other_rules() -> None:
+    asked = choose("group_metadata_manager:2.8")
+    assert asked.held_against([], "2.8.2").doubts == []
+    assert "Kafka 4.3 follows group_coordinator:4.3.1" in asked.held_against([], "4.3").doubts[0]
+
+
+def test_the_default_retention_follows_the_release(engine: Engine, tmp_path: Path) -> None:
+    """KIP-186: 24 hours before 2.0. A log of 0.8.2 that spans 27.8 hours has lost all that was committed first."""
+    old_ms = BASE_MS - 27 * 3_600_000 - 48 * 60_000
+    entries = [(offset_key("g", partition=n, record_type=0), offset_value(n, version=0, commit_timestamp_ms=old_ms))
+               for n in range(61)]  # fmt: skip
+    newest = (offset_key("h", record_type=0), offset_value(1, version=0, commit_timestamp_ms=BASE_MS))
+    log = write_log(tmp_path / "log", {0: messages(*entries, newest, magic=0)})
+
+    record = audit(engine, tmp_path / "auto", log, AUTO)
+    assert (record.profile, record.retention_ms) == ("offset_manager:0.8.2", 86_400_000)
+    assert (record.retention_source, record.profile_doubts) == ("Kafka's default in 0.8.2", [])
+    assert len(rows(tmp_path / "auto", "tombstones")) == 61
+    asked = audit(engine, tmp_path / "asked", log, AUTO, retention_minutes=10_080)
+    assert (asked.retention_ms, asked.counts["tombstones"]) == (604_800_000, 0)
+    newer = audit(engine, tmp_path / "newer", log, "group_coordinator")
+    assert (newer.retention_ms, newer.counts["tombstones"]) == (604_800_000, 0)
+    assert ["contradicts" in text for text in newer.profile_doubts] == [True]
 
 
 def test_an_unproven_release_is_told() -> None:

@@ -129,12 +129,13 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
             section="How to judge",
         ),
         "profile": Param(
-            "group_coordinator",
+            "auto",
             type="string",
             pattern=r"^(auto|(group_coordinator|group_metadata_manager|offset_manager)(:\d+(\.\d+)*)?)$",
             title="Profile",
             description="Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or "
-            "offset_manager (0.8.2 to 0.10.0), each with `:RELEASE` or without; auto: what something proves.",
+            "offset_manager (0.8.2 to 0.10.0), each with `:RELEASE` or without; auto: that of the recorded "
+            "broker, else what the log proves, else the newest.",
             section="How to judge",
         ),
         "policy": Param(

@@ -56,7 +56,7 @@ Profile = Annotated[
     typer.Option(
         metavar="NAME[:RELEASE]",
         rich_help_panel=_RULES,
-        help=f"{PROFILE_HELP} Default: group_coordinator; of a run, its own.",
+        help=f"{PROFILE_HELP} Default: auto; of a run, its own.",
         autocompletion=complete_profile,
     ),
 ]
@@ -96,6 +96,7 @@ def desk_of(
 
 def tell_json(desk: "Desk", operation: str, answer: dict[str, Any]) -> None:
     """Print an answer for machines, with the operation that it follows and whose rules."""
+    tell_doubts(desk.doubts)
     profile = desk.coordinator.profile
     told = {
         "operation": operation,
@@ -147,6 +148,12 @@ def tell_line(text: str) -> None:
 def tell_aside(text: str) -> None:
     """Say on stderr what is not part of the answer."""
     sys.stderr.write(harmless(text) + "\n")
+
+
+def tell_doubts(doubts: Iterable[str]) -> None:
+    """Say on stderr what speaks against the profile that a log is read by."""
+    for doubt in doubts:
+        tell_aside(f"! {doubt}")
 
 
 def tell_notes(desk: "Desk") -> None:

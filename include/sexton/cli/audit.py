@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.cli.asking import tell_doubts
 from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,
@@ -97,7 +98,7 @@ def audit(
             metavar="N",
             min=1,
             rich_help_panel=_RULES,
-            help="offsets.retention.minutes. Default: the broker's where it was recorded, else 10080.",
+            help="offsets.retention.minutes. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
         ),
     ] = None,
     profile: Annotated[
@@ -167,7 +168,8 @@ def audit(
             cluster_id=cluster_id,
             is_full=full,
         )
-        run_audit(engine, AuditRequest(replay=request, out=out, policy=rules), validate=checker.validate)
+        record = run_audit(engine, AuditRequest(replay=request, out=out, policy=rules), validate=checker.validate)
+    tell_doubts(record.profile_doubts)
     summary = write_report(out)
     if json:
         sys.stdout.write(summary_json(summary))

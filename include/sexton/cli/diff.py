@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.asking import UNDECODABLE, Archive, Profile, Segments, TopicsFile, tell_aside, tell_line, tell_table
-from sexton.cli.options import AUTO_PROFILE, DEFAULT_PROFILE, Debug, Json, check_profile, parse_instant
+from sexton.cli.asking import (
+    UNDECODABLE,
+    Archive,
+    Profile,
+    Segments,
+    TopicsFile,
+    tell_aside,
+    tell_doubts,
+    tell_line,
+    tell_table,
+)
+from sexton.cli.options import Debug, Json, check_profile, parse_instant
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
@@ -63,6 +73,7 @@ def diff(
     sides = [
         _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
     ]
+    tell_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
         found = difference(*sides)
     for text, side in zip((before, after), sides, strict=True):
@@ -88,7 +99,7 @@ def diff(
 
 def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
     """What an argument names; UsageError for what is neither an instant nor a run folder."""
-    from sexton.coordinator.profiles import profile_of
+    from sexton.coordinator.profiles import NEWEST
     from sexton.stages.changes.diff import LogSide, PublishedSide, RunSide
     from sexton.stages.run import RunFolder
 
@@ -101,7 +112,8 @@ def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path
 
         lake = open_lake()
         return PublishedSide(lake, published_at(lake, at_ms))
-    from sexton.stages.choose_profile import of_version
+    from sexton.stages.questions.log_parts import LogParts
+    from sexton.stages.questions.log_profile import choice_of
     from sexton.stages.source import open_archive, open_segments
 
     topics_file = None if topics is None else str(topics)
@@ -109,11 +121,10 @@ def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path
         source = open_segments(str(segments), topics_file=topics_file)
     else:
         source = open_archive(str(archive), as_of_ms=at_ms, topics_file=topics_file)
-    if profile == AUTO_PROFILE:
-        if source.broker_version is None:
-            raise UsageError("nothing recorded says which", place="--profile auto", fix="name the profile")
-        profile = of_version(source.broker_version).profile.text
-    return LogSide(source, profile_of(profile or DEFAULT_PROFILE), at_ms, time.time_ns() // 1_000_000)
+    taken_at_ms = time.time_ns() // 1_000_000
+    parts = LogParts(source, profile=NEWEST, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
+    choice = choice_of(source, profile, parts)
+    return LogSide(source, choice.profile, at_ms, taken_at_ms, doubts=choice.doubts)
 
 
 def _print(found: "Difference", limit: int) -> None:

@@ -50,7 +50,6 @@ sexton explain my-group
 OPERATION = "explain"
 EVENT_COLUMNS = ("WHEN", "LOG-OFFSET", "WHAT", "DETAIL")
 NEXT_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "REASON")
-DEFAULT_RETENTION_MINUTES = 10_080
 MINUTE_MS = 60_000
 _RULES = "Rules"
 _QUESTION = "Question"
@@ -74,7 +73,7 @@ def explain(
             metavar="N",
             min=1,
             rich_help_panel=_RULES,
-            help="offsets.retention.minutes. Default: as archived beside the log; to judge what is next, else 10080.",
+            help="offsets.retention.minutes. Default: as archived with the log; to judge what is next, else Kafka's.",
         ),
     ] = None,
     segments: Segments = None,
@@ -105,7 +104,8 @@ def explain(
         return _tell(json, desk, group, home, "", [], [])
     is_there = held.group(group) is not None
     known_ms = teller.known.retentions_ms
-    retention_ms = known_ms[-1] if known_ms else DEFAULT_RETENTION_MINUTES * MINUTE_MS
+    default_ms = desk.coordinator.profile.default_retention_minutes * MINUTE_MS
+    retention_ms = known_ms[-1] if known_ms else default_ms
     now_ms = desk.as_of_ms or story.last_timestamp_ms + 1
     block = None if home is None else desk.parts.read[home].sweep_block(retention_ms, now_ms)
     upcoming = what_is_next(

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
 
 PIPE_COLUMNS = 120
-DEFAULT_PROFILE = profiles.NAMES[0]
 AUTO_PROFILE = "auto"
+DEFAULT_PROFILE = AUTO_PROFILE
 PROFILE_HELP = (
     "Whose rules to replay by: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9), offset_manager "
     "(0.8.2 to 0.10.0), each at a RELEASE or, alone, at "
     f"{', '.join(profiles.profile_of(name).text.partition(':')[2] for name in profiles.NAMES)}; "
-    "auto takes what the log or the archive "
-    f"proves. Compared with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; "
+    "auto takes what the log or the archive proves, and where nothing does the newest. "
+    f"Compared with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; "
     "other releases are unproven: they follow Kafka's sources."
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import Archive, Segments, TopicsFile, tell_aside, tell_line, tell_table
+from sexton.cli.asking import Archive, Segments, TopicsFile, tell_aside, tell_doubts, tell_line, tell_table
 from sexton.cli.audit import check_replay, claim, policy_from
 from sexton.cli.options import (
     DEFAULT_PROFILE,
@@ -62,7 +62,7 @@ RetentionMinutes = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=_RULES,
-        help="offsets.retention.minutes. Default: the broker's where it was recorded, else 10080.",
+        help="offsets.retention.minutes. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
     ),
 ]
 PolicyFile = Annotated[
@@ -129,6 +129,7 @@ def plan(
         made = make_plan(
             engine, PlanRequest(replay=request, policy=rules, out=out), page=render_plan, validate=checker.validate
         )
+    tell_doubts(made.record.profile_doubts)
     if json:
         sys.stdout.write(jsonlib.dumps(_fields(made, out), ensure_ascii=True, indent=2) + "\n")
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sexton.cli.asking import tell_doubts
 from sexton.cli.options import DEFAULT_PROFILE, parse_instant
 from sexton.cli.plan import replay_request, scratch
 from sexton.errors import NoCoverage, UsageError
@@ -70,7 +71,10 @@ def replayed(
 
     with scratch() as place, engine_here(f"sexton {asked.name}", quiet=quiet) as engine:
         folder = RunFolder(place)
-        yield folder, judged_run(engine, folder, request, policy)
+        record = judged_run(engine, folder, request, policy)
+        if quiet:  # else they are among the warnings that the answer ends with
+            tell_doubts(record.profile_doubts)
+        yield folder, record
 
 
 def published(asked: Asked) -> "tuple[Lake, PublishedRun]":

@@ -73,7 +73,7 @@ def what_if(
             metavar="N",
             min=1,
             rich_help_panel=_AGAINST,
-            help="The retention in force. Default: the broker's where it was recorded, else 10080.",
+            help="The retention in force. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
         ),
     ] = None,
     against_policy: Annotated[

@@ -80,6 +80,7 @@ CHANGES: Changes = (
             "tombstones_cancel_pending": False,
             "offsets_hold_groups": True,
             "one_cache": True,
+            "default_retention_minutes": 1_440,
             "expiry": Expiry.OWN_STAMP,
             "pending_blocks_expiry": False,
             "deletes_generation_0": False,
@@ -103,6 +104,7 @@ CHANGES: Changes = (
         },
     ),
     ((1, 0, 1), {"forgets_protocol_type": False}),
+    ((2, 0), {"default_retention_minutes": 10_080}),
     ((2, 0, 1), {"grows_load_buffer": True, "empty_control_batch_fails": False}),
     (
         (2, 1),

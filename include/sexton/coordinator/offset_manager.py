@@ -33,6 +33,7 @@ CHANGES: Changes = (
             "loads_groups_stable": True,
             "lists_simple_groups": False,
             "one_cache": True,
+            "default_retention_minutes": 1_440,
             "expiry": Expiry.OWN_STAMP,
             "pending_blocks_expiry": False,
             "deletes_groups": False,

@@ -138,6 +138,8 @@ class Profile:
     """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
 
     # expiry
+    default_retention_minutes: int = 10_080
+    """Kafka's default of offsets.retention.minutes: 7 days, 24 hours before 2.0 (KIP-186)."""
     expiry: Expiry = Expiry.UNSUBSCRIBED
     pending_blocks_expiry: bool = True
     deletes_generation_0: bool = True

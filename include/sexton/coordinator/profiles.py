@@ -64,10 +64,14 @@ def _release(text: str, release: str) -> Release:
 
 
 def of_broker(release: str) -> Profile:
-    """The profile of the coordinator that a broker of `release` runs."""
+    """The profile of the coordinator that a broker of `release` runs.
+
+    A broker shows its minor release alone: where that is the line of a profile's default, the default is taken.
+    """
     parts = _release(release, release)
     name = next(name for name in NAMES if _MODULES[name].CHANGES[0][0] <= parts or name == NAMES[-1])
-    return profile_of(f"{name}:{release}")
+    is_default = _MODULES[name].DEFAULT_RELEASE[: len(parts)] == parts
+    return profile_of(name if is_default else f"{name}:{release}")
 
 
 NEWEST = profile_of(group_coordinator.NAME)

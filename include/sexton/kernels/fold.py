@@ -293,11 +293,11 @@ class _Folder:
         if not found.crc_ok:
             self.tally[scan.T_REACHED] = found.base_offset + 1
             self._tell(found.base_offset, decoding.bad_crc(found))
+        if found.magic < _COMPILED_FORMAT:
+            self.tally[scan.T_MAGIC_1 if found.magic else scan.T_MAGIC_0] += 1
         if found.magic > self.profile.newest_format:
             self._tell(found.base_offset, decoding.unread_format(found))
             return True
-        if found.magic < _COMPILED_FORMAT:
-            self.tally[scan.T_MAGIC_1 if found.magic else scan.T_MAGIC_0] += 1
         self._reread(found, folded=0)
         return True
 

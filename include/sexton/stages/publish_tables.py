@@ -15,6 +15,7 @@ from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
 from sexton.stages.checkpoint import publish_checkpoint
+from sexton.stages.choose_profile import AMBIGUOUS
 from sexton.stages.plans.files import Plan, keep_plan, own_plan
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.spark import Engine
@@ -48,8 +49,11 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
 
 
 def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
-    """The plan of a run of the archive, checked; None where it is empty. SextonError when it is that of another run."""
-    if not record.places:
+    """The plan of a run of the archive, checked; SextonError when it is that of another run.
+
+    None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
+    """
+    if not record.places or record.profile_source == AMBIGUOUS:
         return None
     plan = own_plan(folder)
     if plan.record.plan_id != record.plan_id:

@@ -65,11 +65,14 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     folder.reset()
     reach("replay.settled")
     merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
+    evidence = [part.evidence for part in merged]
     if request.profile == AUTO and source.broker_version is None:
-        proven = of_evidence([part.evidence for part in merged])
+        proven = of_evidence(evidence)
         if proven.profile != choice.profile:
             merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
         choice = proven
+    else:
+        choice = choice.held_against(evidence, source.broker_version)
     require_coverage(source, request, merged)
     record = describe(source, request, choice, merged)
     record = record.model_copy(

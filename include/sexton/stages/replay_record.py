@@ -9,10 +9,10 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.settings import settings
-from sexton.stages.choose_profile import Choice
+from sexton.stages.choose_profile import AUTO, Choice
 from sexton.stages.fold_log import Merged
 from sexton.stages.run import RunRecord
-from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource
+from sexton.stages.source import LogSource
 from sexton.uris import uri_without_login
 
 _TOLD_PARTS = 3
@@ -38,7 +38,7 @@ class ReplayRequest:
     as_of_ms: int | None = None
     taken_at_ms: int
     retention_minutes: int | None = None
-    profile: str = "group_coordinator"
+    profile: str = AUTO
     topics_file: str | None = None
     cluster_id: str | None = None
     settle_ms: int | None = None
@@ -82,7 +82,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
             fix="is the topics file of this cluster?",
         )
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
-    minutes, told_by = _retention(source, request)
+    minutes, told_by = _retention(source, request, choice.profile)
     coverage = _coverage(source, merged, missing)
     return RunRecord(
         run_id=request.run_id,
@@ -92,6 +92,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         taken_at_ms=source.taken_at_ms or request.taken_at_ms,
         profile=choice.profile.text,
         profile_source=choice.told_by,
+        profile_doubts=choice.doubts,
         retention_ms=minutes * 60_000,
         retention_source=told_by,
         broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
@@ -147,12 +148,12 @@ def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_a
     return found
 
 
-def _retention(source: LogSource, request: ReplayRequest) -> tuple[int, str]:
+def _retention(source: LogSource, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
     if request.retention_minutes is not None:
         return request.retention_minutes, "asked for"
     if source.retention_minutes is not None:
         return source.retention_minutes, "offsets.retention.minutes of the broker"
-    return DEFAULT_RETENTION_MINUTES, "Kafka's default"
+    return profile.default_retention_minutes, f"Kafka's default in {'.'.join(map(str, profile.release))}"
 
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:

@@ -43,6 +43,8 @@ class RunRecord(BaseModel):
     taken_at_ms: int
     profile: str
     profile_source: str = "asked for"
+    profile_doubts: list[str] = Field(default_factory=list)
+    """What speaks against the profile; `warnings` has it too."""
     retention_ms: int
     retention_source: str
     broker_retention_ms: int | None = Field(default=None, description="the broker's own, where it was recorded")

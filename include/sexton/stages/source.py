@@ -20,7 +20,6 @@ from sexton.settings import settings
 from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
-DEFAULT_RETENTION_MINUTES = 10_080
 DEFAULT_LOAD_BUFFER_BYTES = 5 * 1024 * 1024
 FACTS_SLACK_MS = 3_600_000
 """How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is

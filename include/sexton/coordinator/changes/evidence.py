@@ -21,7 +21,8 @@ def evidence_of(case: Case, told: Sequence[Kind], scene: Scene, *, fits: bool) -
     if write.producer_id != NO_PRODUCER_ID:
         parts.append(f"written by producer {write.producer_id}: no coordinator writes tombstones so")
     elif not fits:
-        parts.append("no operation of the coordinator writes that: a producer wrote past it")
+        release = scene.profile.text
+        parts.append(f"no operation of {release} writes that: another release did (--profile), or a producer past it")
     elif not write.is_whole:
         parts.append("records are missing before it, so that little can be ruled out")
     parts.append(_dueness(case, scene))

@@ -60,6 +60,8 @@ class LogSide:
     as_of_ms: int | None
     taken_at_ms: int
     undecodable_count: int = 0
+    doubts: list[str] = field(default_factory=list)
+    """What speaks against the profile."""
     is_covered: bool = False
     """Whether anything was read, of those log partitions that were asked for."""
     _finished: dict[int, dict[str, pa.Table]] = field(default_factory=dict)

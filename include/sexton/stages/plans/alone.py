@@ -10,6 +10,7 @@ from pathlib import Path
 from sexton.policy import Policy
 from sexton.quality import Validate, validate
 from sexton.stages import find_expired, plan_tombstones, replay_groups, validate_tables
+from sexton.stages.choose_profile import AMBIGUOUS
 from sexton.stages.plans.files import Page, Plan, keep_plan, own_plan, plan_folder
 from sexton.stages.replay_groups import ReplayRequest
 from sexton.stages.run import RunFolder, RunRecord
@@ -71,6 +72,8 @@ def failed_critical(folder: RunFolder) -> int:
 def _why_not(record: RunRecord, plan: Plan, failed: int) -> str | None:
     if not record.places:
         return "it is not of an archive"
+    if record.profile_source == AMBIGUOUS:
+        return "nothing proves whose rules it has to follow: name the --profile"
     if failed:
         return f"{failed} critical checks failed"
     return "it is empty" if plan.record.is_empty else None

@@ -105,7 +105,8 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
 
 def _warnings(record: RunRecord) -> list[str]:
     """What a reader of the plan must know of its run, and only what any run of the same instant would say."""
-    told = [f"nothing is planned for log partition {part}: {reason}" for part, reason in sorted(record.blocked.items())]
+    blocked = sorted(record.blocked.items())
+    told = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
     if record.coverage != "complete":
         told.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is not whole'}")
     return told

@@ -23,7 +23,7 @@ class DeskRequest:
     as_of_ms: int | None = None
     taken_at_ms: int
     profile: str | None = None
-    """A profile's name, AUTO, or None for the newest or the run's own."""
+    """A profile's name; AUTO or None for the one that something proves; of a run, None or AUTO for its own."""
     topics_file: str | None = None
 
 
@@ -44,6 +44,8 @@ class Desk:
     coordinator: Coordinator
     topics: Topics
     parts: Parts
+    doubts: list[str] = field(default_factory=list)
+    """What speaks against the profile."""
     warnings: list[str] = field(default_factory=list)
 
     def check_coverage(self, group_ids: Iterable[str]) -> None:
@@ -78,7 +80,7 @@ class Desk:
 
     def notes(self) -> list[str]:
         """What there is to say of the rules, and of the log partitions that were read."""
-        profile, told = self.coordinator.profile, []
+        profile, told = self.coordinator.profile, [*self.doubts]
         if not profile.is_proven:
             told.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
         for number, part in sorted(self.parts.read.items()):

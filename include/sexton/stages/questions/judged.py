@@ -21,7 +21,7 @@ from sexton.policy.facts import last_active_ms
 from sexton.stages.changes.story import Teller
 from sexton.stages.questions.desk import Desk
 from sexton.stages.run import RunFolder
-from sexton.stages.source import DEFAULT_RETENTION_MINUTES, LogSource, filesystem
+from sexton.stages.source import LogSource, filesystem
 
 _MINUTE_MS = 60_000
 
@@ -79,7 +79,7 @@ def judged_in_log(
 ) -> JudgedGroup | None:
     """A group of a log or an archive, judged at `now_ms`; None where there is no such group.
 
-    Without `retention_minutes`, the broker's as archived beside the log counts, else Kafka's default.
+    Without `retention_minutes`, the broker's as archived with the log counts, else the default of the release.
     """
     found = _held(desk, group_id)
     group = None if found is None else _group_of(desk, source, found[0], group_id, now_ms=now_ms)
@@ -87,7 +87,7 @@ def judged_in_log(
         return None
     _, held, row = found
     home = found[0]
-    minutes = retention_minutes or source.retention_minutes or DEFAULT_RETENTION_MINUTES
+    minutes = retention_minutes or source.retention_minutes or desk.coordinator.profile.default_retention_minutes
     topics = _known_topics(source)
     pending = held.pending(group_id)
     block = desk.parts.read[home].sweep_block(minutes * _MINUTE_MS, now_ms)

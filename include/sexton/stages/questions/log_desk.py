@@ -1,21 +1,18 @@
 """The desk of a log, which is folded as far as questions need it: whose rules, and how many log partitions."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from sexton.coordinator.partitioner import infer_partition_count
-from sexton.coordinator.profiles import NEWEST, profile_of
+from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.topics import Topics
 from sexton.errors import UsageError
-from sexton.stages.questions.desk import AUTO, Desk, DeskRequest, doubts_of
+from sexton.stages.questions.desk import Desk, DeskRequest, doubts_of
 from sexton.stages.questions.log_parts import LogParts
+from sexton.stages.questions.log_profile import choice_of
 from sexton.stages.questions.part import LazyShards
 from sexton.stages.source import LogSource, open_archive, open_segments
 from sexton.uris import uri_without_login
-
-if TYPE_CHECKING:
-    from sexton.stages.choose_profile import Choice
 
 _TELLING_GROUPS = 50
 """So many groups tell the number of log partitions as well as all of them do."""
@@ -26,15 +23,12 @@ def desk_of_log(request: DeskRequest) -> Desk:
     source = _source(request)
     parts = LogParts(
         source,
-        profile=profile_of(request.profile) if request.profile not in (None, AUTO) else NEWEST,
+        profile=NEWEST,
         as_of_ms=request.as_of_ms,
         taken_at_ms=request.taken_at_ms,
     )
-    warnings = [*source.warnings]
-    if request.profile == AUTO:
-        choice = _choice(source, parts)
-        parts.profile = choice.profile
-        warnings += choice.warnings
+    choice = choice_of(source, request.profile, parts)
+    parts.profile = choice.profile
     here = {*source.segments, *(range(source.partition_count or 0) if source.is_archive else ())}
     shards = LazyShards(sorted(here), parts.shard)
     count = _partition_count(source, parts, shards)
@@ -45,17 +39,9 @@ def desk_of_log(request: DeskRequest) -> Desk:
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
-        warnings=[*warnings, *doubts_of(count, missing)],
+        doubts=choice.doubts,
+        warnings=[*source.warnings, *choice.open_points, *doubts_of(count, missing)],
     )
-
-
-def _choice(source: LogSource, parts: LogParts) -> "Choice":
-    """What the archive or the log itself proves, as for an audit; the latter takes a fold of everything."""
-    from sexton.stages.choose_profile import Evidence, of_evidence, of_version
-
-    if source.broker_version is not None:
-        return of_version(source.broker_version)
-    return of_evidence(Evidence.of(parts.fold(log_partition)) for log_partition in source.segments)
 
 
 def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> int | None:

@@ -46,7 +46,7 @@ class LogParts:
         self._as_of_ms = None if source.is_archive else as_of_ms  # an archive's segments end where the cut is
         self._taken_at_ms = source.taken_at_ms or taken_at_ms
         self._fs, _ = filesystem(source.uri)
-        self._cap_bytes = settings().inflated_cap_bytes
+        self.cap_bytes = settings().inflated_cap_bytes
 
     def shard(self, log_partition: int) -> Shard:
         """Read a log partition as its coordinator would load it."""
@@ -71,10 +71,17 @@ class LogParts:
                     return found
         return found
 
+    def batches_at_heads(self, log_partition: int) -> Iterator[Batch]:
+        """The batches at the head of the last segment, and at that of the first."""
+        segments = self._segments(log_partition)
+        for segment in dict.fromkeys((*segments[-1:], *segments[:1])):
+            data = self._bytes(segment, _HEAD_BYTES).tobytes()
+            yield from (found for found in read_batches(data) if isinstance(found, Batch))
+
     def _data_records(self, data: bytes) -> Iterator[Record]:
         for batch in read_batches(data):
             if isinstance(batch, Batch) and not batch.is_control:
-                found = read_records(batch, cap_bytes=self._cap_bytes)
+                found = read_records(batch, cap_bytes=self.cap_bytes)
                 yield from (record for record in found if isinstance(record, Record))
 
     def _part(self, log_partition: int) -> Part:
@@ -98,7 +105,7 @@ class LogParts:
     def _load(self, log_partition: int, *, stops_at_failure: bool = False) -> Loaded:
         return load(
             (self._bytes(segment).tobytes() for segment in self._segments(log_partition)),
-            cap_bytes=self._cap_bytes,
+            cap_bytes=self.cap_bytes,
             profile=self.profile,
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,
@@ -116,7 +123,7 @@ class LogParts:
         return fold_chunk(
             (self._bytes(segment) for segment in segments),
             chunk=chunk,
-            cap_bytes=self._cap_bytes,
+            cap_bytes=self.cap_bytes,
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,
             profile=self.profile,

@@ -30,6 +30,7 @@ def desk_of_run(request: DeskRequest, root: str) -> Desk:
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),
         parts=parts,
+        doubts=record.profile_doubts,
         warnings=doubts_of(record.partition_count, record.missing_log_partitions),
     )
 

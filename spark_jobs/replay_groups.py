@@ -73,13 +73,15 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         if arguments.check:
             return asdict(_check(engine, arguments, request))
         record = replay_groups.run(engine, RunFolder(arguments.run_dir), request)
-    undecodable = record.counts["undecodable_records"]
+    is_unread = record.counts["undecodable_records"] or record.endless
+    ends = [f"log partition {part}: {record.blocked[part]}" for part in record.endless]
     return {
         **record.counts,
         "coverage": record.coverage,
         "base_as_of_ms": record.base_as_of_ms,
         "warnings": record.warnings,
-        "exit_code": 5 if undecodable else 0,
+        "alerts": ends,
+        "exit_code": 5 if is_unread else 0,
     }
 
 

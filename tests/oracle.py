@@ -88,7 +88,7 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         "next_log_offset": loaded.next_log_offset,
         "stray_groups": stray,
         "load_would_fail": loaded.load_would_fail,
-        "load_failure": loaded.failures[0] if loaded.failures else None,
+        "load_failure": loaded.load_failure,
         "load_outcome": loaded.load_outcome,
         "garbage_share": 1 - loaded.live_record_count / counters["records"] if counters["records"] else None,
         "hot_groups": loaded.hot_groups,

@@ -143,7 +143,7 @@ def test_compressed_logs(asked, tmp_path, codec, story):
 
 
 def test_the_story_is_printed(run, story):
-    code, out, err = run("explain", "g", "--retention-minutes", 10, *story)
+    code, out, err = run("explain", "g", "--retention-minutes", 10, *story, "--profile", "group_coordinator")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "g (log partition 0): simple group, Empty"

@@ -86,6 +86,7 @@ def series(world: WrittenLake) -> Series:
         ("log_records", {}, 14),
         ("log_partitions", {"load": "fine"}, 1),
         ("log_partitions", {"load": "would_fail"}, 1),
+        ("log_partitions", {"load": "never_ends"}, 0),
         ("failed_expectations", {"severity": "critical"}, 0),
         ("failed_expectations", {"severity": "warning"}, min(NAMES, 4)),
     ],

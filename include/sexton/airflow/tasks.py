@@ -194,7 +194,11 @@ class SparkStage(SparkSubmitOperator):
         code = outcome.get("exit_code") or self._exit_code()
         line = str(outcome.get("error") or f"spark-submit ended with {code}")
         if code == UndecodableInput.exit_code:
-            raise_alert(context, severity="warning", message="some bytes could not be decoded: see undecodable_records")
+            raise_alert(
+                context,
+                severity="warning",
+                message="some bytes could not be read: see undecodable_records and load_profile",
+            )
         elif code == NoCoverage.exit_code:
             raise AirflowSkipException(f"no coverage: {line}") from None
         elif code in NEVER_RETRIED:

@@ -70,10 +70,13 @@ def desk_of(
     topics: Path | None,
     as_of: str | None,
     profile: str | None,
+    load_buffer_bytes: int | None = None,
 ) -> "Desk":
     """Open what the options name."""
     if profile is not None:
         check_profile(profile)
+    if run is not None and load_buffer_bytes is not None:
+        raise UsageError("a run has its own", place="--load-buffer-bytes", fix="ask the segments or the archive")
     if topics is not None and not topics.is_file():
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
@@ -90,6 +93,7 @@ def desk_of(
             taken_at_ms=time.time_ns() // 1_000_000,
             profile=profile,
             topics_file=None if topics is None else str(topics),
+            load_buffer_bytes=load_buffer_bytes,
         )
     )
 

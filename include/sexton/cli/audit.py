@@ -16,6 +16,7 @@ from sexton.cli.options import (
     Debug,
     Full,
     Json,
+    LoadBuffer,
     check_profile,
     complete_profile,
     output,
@@ -107,6 +108,7 @@ def audit(
             metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP, autocompletion=complete_profile
         ),
     ] = DEFAULT_PROFILE,
+    load_buffer_bytes: LoadBuffer = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -164,6 +166,7 @@ def audit(
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
             retention_minutes=retention_minutes,
             profile=profile,
+            load_buffer_bytes=load_buffer_bytes,
             topics_file=None if topics is None else str(topics),
             cluster_id=cluster_id,
             is_full=full,

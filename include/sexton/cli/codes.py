@@ -11,7 +11,7 @@ CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
         2: ("usage", "An option, a setting or an input is wrong or missing; nothing was done."),
         3: ("data quality", "A critical check failed, an archive has lost something, a policy's test did not pass."),
         4: ("no coverage", "Nothing is known of that instant, or of that group's log partition."),
-        5: ("undecodable input", "All output is written, but some bytes could not be read."),
+        5: ("undecodable input", "All output is written, but some bytes could not be read, or a load never ends."),
         6: ("refused", "A guard said no, and nothing was touched."),
         1: ("anything else", "Trying again may help."),
         INTERRUPTED: ("interrupted", "Ctrl-C."),

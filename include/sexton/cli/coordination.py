@@ -19,7 +19,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.options import Debug, Json
+from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 
@@ -90,6 +90,7 @@ def unload(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -99,7 +100,9 @@ def unload(
     """
     from sexton.coordinator.questions.unloading import unload as unloaded
 
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     if log_partition not in desk.coordinator.shards:
         raise UsageError(f"log partition {log_partition} is not here", place=desk.place)
     with working("Reading the log", is_quiet=json):

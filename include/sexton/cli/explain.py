@@ -23,7 +23,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.options import Debug, Json, parse_instant
+from sexton.cli.options import Debug, Json, LoadBuffer, parse_instant
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures
@@ -81,6 +81,7 @@ def explain(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -95,7 +96,9 @@ def explain(
     from sexton.stages.changes.events import describe
     from sexton.stages.changes.story import what_is_next
 
-    desk = desk_of(segments, archive, None, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, None, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
         home, story, teller = _read(desk, group, topic, partition, segments, archive, retention_minutes)

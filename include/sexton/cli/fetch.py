@@ -21,7 +21,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.options import Debug, Json
+from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
@@ -89,6 +89,7 @@ def fetch(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -104,7 +105,9 @@ def fetch(
 
     from sexton.coordinator.questions import fetch as questions
 
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
     partitions = _partitions(desk, group, asked, topic_id) if asked or topic_id is not None else None

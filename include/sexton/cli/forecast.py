@@ -13,7 +13,7 @@ from sexton.cli.asking import tell_aside as aside
 from sexton.cli.asking import tell_line as line
 from sexton.cli.asking import tell_table as table
 from sexton.cli.audit import policy_from
-from sexton.cli.options import ClusterId, Debug, Json
+from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
 from sexton.cli.plan import PolicyFile, RetentionMinutes
 from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
@@ -64,6 +64,7 @@ def forecast(
     retention_minutes: RetentionMinutes = None,
     policy: PolicyFile = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -81,6 +82,7 @@ def forecast(
         topics=topics,
         as_of=as_of,
         profile=profile,
+        load_buffer_bytes=load_buffer_bytes,
         name="forecast",
     )
     asked.check()
@@ -99,7 +101,7 @@ def forecast(
             found = forecast_folder(folder, record)
             own = None if group is None else _of_folder(folder, record, group)
             _tell(found, own, record.warnings, limit=limit, json=json)
-            return UNDECODABLE if record.counts["undecodable_records"] else 0
+            return UNDECODABLE if record.counts["undecodable_records"] or record.endless else 0
     if run is not None:
         from sexton.stages.outlook import outlook_of_folder
         from sexton.stages.run import RunFolder

@@ -22,7 +22,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.options import Debug, Json
+from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
@@ -86,13 +86,16 @@ def list_(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
     """List the groups of all log partitions as a broker that leads them would (ListGroups)."""
     from sexton.coordinator.questions.listing import list_groups
 
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         answer = list_groups(desk.coordinator, states=state or (), types=type_ or ())
     desk.check_read()
@@ -108,6 +111,8 @@ def list_(
             for item in answer.groups
         ),
     )  # fmt: skip
+    if answer.error:
+        tell_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
     tell_notes(desk)
     return exit_code(desk)
 
@@ -126,6 +131,7 @@ def describe(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -141,7 +147,9 @@ def describe(
 
     from sexton.coordinator.questions.listing import describe_groups, list_groups
 
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         wanted = groups or [item.group.group_id for item in list_groups(desk.coordinator).groups]
         if all_groups:

@@ -55,6 +55,16 @@ Full = Annotated[
     bool, typer.Option("--full", help="Replay the archive from its beginning, from no published checkpoint on.")
 ]
 
+LoadBuffer = Annotated[
+    int | None,
+    typer.Option(
+        "--load-buffer-bytes",
+        metavar="N",
+        min=1,
+        rich_help_panel="Rules",
+        help="The broker's offsets.load.buffer.size, of matter before 2.0.1. Default: as recorded, else 5242880.",
+    ),
+]
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster, by some of its brokers.")
 ]

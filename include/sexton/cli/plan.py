@@ -20,6 +20,7 @@ from sexton.cli.options import (
     Debug,
     Full,
     Json,
+    LoadBuffer,
     check_profile,
     complete_profile,
     parse_instant,
@@ -92,6 +93,7 @@ def plan(
             metavar="NAME[:RELEASE]", rich_help_panel=_RULES, help=PROFILE_HELP, autocompletion=complete_profile
         ),
     ] = DEFAULT_PROFILE,
+    load_buffer_bytes: LoadBuffer = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -114,6 +116,7 @@ def plan(
         as_of=as_of,
         retention_minutes=retention_minutes,
         profile=profile,
+        load_buffer_bytes=load_buffer_bytes,
         name="plan",
     )
     claim(out, apart_from=None if "://" in str(segments or archive) else Path(str(segments or archive)))
@@ -148,6 +151,7 @@ def replay_request(
     retention_minutes: int | None,
     profile: str,
     name: str,
+    load_buffer_bytes: int | None = None,
 ) -> "ReplayRequest":
     """What the options of a command ask to be replayed; UsageError for what does not go together."""
     check_replay(
@@ -172,6 +176,7 @@ def replay_request(
         taken_at_ms=now_ms(),
         retention_minutes=retention_minutes,
         profile=profile,
+        load_buffer_bytes=load_buffer_bytes,
         topics_file=None if topics is None else str(topics),
         cluster_id=cluster_id,
         is_full=is_full,
@@ -190,7 +195,10 @@ def _exit_code(made: "Planned") -> int:
 
     counts = made.record.counts
     code, reason = outcome(
-        undecodable=counts["undecodable_records"], checks=counts["dq_results"], failed_critical=made.failed_checks
+        undecodable=counts["undecodable_records"],
+        checks=counts["dq_results"],
+        failed_critical=made.failed_checks,
+        endless=len(made.record.endless),
     )
     if code:
         tell_aside(f"error: {reason}")

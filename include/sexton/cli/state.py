@@ -30,6 +30,7 @@ class Asked:
     as_of: str | None
     profile: str | None
     name: str
+    load_buffer_bytes: int | None = None
 
     def check(self) -> None:
         """UsageError for what does not go together."""
@@ -38,8 +39,9 @@ class Asked:
                 "give one of --segments, --archive and --run, or none for the published tables",
                 fix=f"see `sexton {self.name} --help`",
             )
-        if not self.is_log and (self.topics is not None or self.profile is not None):
-            option = "--topics" if self.topics is not None else "--profile"
+        given = {"--topics": self.topics, "--profile": self.profile, "--load-buffer-bytes": self.load_buffer_bytes}
+        option = next((option for option, value in given.items() if value is not None), None)
+        if not self.is_log and option is not None:
             raise UsageError("only of a log that is replayed", place=option, fix="give --segments or --archive")
         if self.run is not None and self.as_of is not None:
             raise UsageError("a run folder is of one instant", place="--as-of", fix="leave it out")
@@ -63,6 +65,7 @@ def replayed(
         as_of=asked.as_of,
         retention_minutes=retention_minutes,
         profile=asked.profile or DEFAULT_PROFILE,
+        load_buffer_bytes=asked.load_buffer_bytes,
         name=asked.name,
     )
     from sexton.stages.plans.alone import judged_run

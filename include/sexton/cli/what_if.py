@@ -21,7 +21,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.audit import check_retention, policy_from
-from sexton.cli.options import ClusterId, Debug, Json
+from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
 from sexton.cli.plan import PolicyFile, scratch
 from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
@@ -90,6 +90,7 @@ def what_if(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -106,6 +107,7 @@ def what_if(
         topics=topics,
         as_of=as_of,
         profile=profile,
+        load_buffer_bytes=load_buffer_bytes,
         name="what-if",
     )
     asked.check()
@@ -121,7 +123,7 @@ def what_if(
         in_force, proposed = _sides(record, retention_minutes, tried, against_minutes, known)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
         _tell(found, record, group, limit=limit, json=json)
-        return UNDECODABLE if record.counts.get("undecodable_records") else 0
+        return UNDECODABLE if record.counts.get("undecodable_records") or record.endless else 0
 
     if asked.is_log:
         with replayed(asked, retention_minutes=None, policy=None, quiet=json) as state:

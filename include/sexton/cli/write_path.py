@@ -22,7 +22,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.fetch import exact_partition
-from sexton.cli.options import Debug, Json
+from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
@@ -138,6 +138,7 @@ def check_commit(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -153,7 +154,9 @@ def check_commit(
     from sexton.coordinator.questions.dry_run import commit_offsets
 
     settings = TopicSettings(codec=_codec(codec), message_format=message_format, max_message_bytes=max_message_bytes)
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
     ids = {topic: topic_id for topic_id, topic in desk.topics.ids.items()}
@@ -218,6 +221,7 @@ def registration(
     topics: TopicsFile = None,
     as_of: AsOf = None,
     profile: Profile = None,
+    load_buffer_bytes: LoadBuffer = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
@@ -231,7 +235,9 @@ def registration(
     from sexton.coordinator.questions.registration import Registration, value_version
 
     settings = TopicSettings(codec=_codec(codec), message_format=message_format)
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    desk = desk_of(
+        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
+    )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
     rules, described = desk.coordinator.profile, describe_group(desk.coordinator, group)

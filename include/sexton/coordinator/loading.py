@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded, Undecodable, UnknownType
+from sexton.coordinator.endless import NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.groups import Groups
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
@@ -46,6 +47,9 @@ class Loaded:
     """As many as are kept (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
     failures: list[str] = field(default_factory=list)
     """Up to decoding.MOST_UNDECODABLE."""
+    load_buffer_bytes: int | None = None
+    endless: Endless | None = None
+    """Where the load stays for ever; None where it ends, be it with a failure before."""
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
@@ -73,7 +77,14 @@ class Loaded:
 
     @property
     def load_would_fail(self) -> bool:
-        return bool(self.failures)
+        return self.endless is not None or bool(self.failures)
+
+    @property
+    def load_failure(self) -> str | None:
+        """Why no load of it comes to a good end."""
+        if self.endless is not None:
+            return self.endless.text(self.counters["largest_batch_bytes"])
+        return self.failures[0] if self.failures else None
 
     def unreachable(
         self,
@@ -112,7 +123,9 @@ class Loaded:
 
     @property
     def load_outcome(self) -> str:
-        """What a coordinator serves after the load: LOADED, or what AfterFailure says."""
+        """What a coordinator serves after the load: LOADED, what AfterFailure says, or NEVER_ENDS."""
+        if self.endless is not None:
+            return NEVER_ENDS
         return self.profile.after_failure.value if self.failures else LOADED
 
     @property
@@ -145,14 +158,21 @@ def load(
     as_of_ms: int | None = None,
     taken_at_ms: int | None = None,
     stops_at_failure: bool = False,
+    load_buffer_bytes: int | None = None,
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
     With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped
     more than an hour after `taken_at_ms` are passed over in that search, and counted. With `stops_at_failure`, it stops
-    at the first failure, as a coordinator does.
+    at the first failure, as a coordinator does. With `load_buffer_bytes`, what an older coordinator could not read with
+    a buffer of that size is told in `endless`; it is replayed all the same.
     """
-    loaded = Loaded(profile=profile, groups=profiles.new_groups(profile), state=profiles.new_offsets(profile))
+    loaded = Loaded(
+        profile=profile,
+        groups=profiles.new_groups(profile),
+        state=profiles.new_offsets(profile),
+        load_buffer_bytes=load_buffer_bytes,
+    )
     loaded.cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure)
     held = {*loaded.offsets, *loaded.state.pending_keys()}
     loaded.groups.complete({group_id for group_id, _, _ in held})
@@ -209,6 +229,7 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
     if loaded.first_log_offset is None:
         loaded.first_log_offset = batch.base_offset
     loaded.next_log_offset = batch.next_offset
+    _watch_size(loaded, batch)
     if not batch.crc_ok:
         _note(loaded, decoding.bad_crc(batch))
     if batch.magic > loaded.profile.newest_format:
@@ -236,6 +257,15 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
                 bad += _replay_marker(loaded, batch, record)
         else:
             bad += _replay_record(loaded, batch, record)
+
+
+def _watch_size(loaded: Loaded, batch: Batch) -> None:
+    """Note the first batch that a load stays at, unless it has failed before."""
+    limit = loaded.load_buffer_bytes
+    is_first = loaded.endless is None and not loaded.failures
+    if is_first and is_too_large(batch.size_bytes, buffer_bytes=limit, profile=loaded.profile):
+        assert limit is not None
+        loaded.endless = Endless(log_offset=batch.base_offset, batch_bytes=batch.size_bytes, buffer_bytes=limit)
 
 
 def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:

@@ -29,6 +29,9 @@ from sexton.kernels.table import (
     State,
 )
 from sexton.log.batch import Record
+from sexton.records import decode_key
+
+_CLASSIC = b"\0\2"
 
 
 @dataclass(slots=True)
@@ -45,6 +48,14 @@ class GroupRecords:
     failures: list[tuple[int, str]] = field(default_factory=list)
     live_records: dict[bytes, bool] = field(default_factory=dict)
     tombstones: int = 0
+
+    def removed_classic(self) -> list[str]:
+        """Classic groups whose last record of their own (type 2) is a tombstone."""
+        return [
+            decode_key(key)[1]["group_id"]
+            for key, is_live in self.live_records.items()
+            if not is_live and key[:2] == _CLASSIC
+        ]
 
 
 def replay_group_records(state: State, profile: Profile) -> GroupRecords:

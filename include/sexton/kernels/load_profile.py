@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.endless import NEVER_ENDS, Endless
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS, LOADED
 from sexton.coordinator.offsets import FATES
@@ -16,6 +17,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels import scan
 from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.partial import PartialFold
+from sexton.kernels.reread import place_before
 from sexton.kernels.sorted_rows import SortedRows
 from sexton.kernels.table import (
     COMMITS,
@@ -43,10 +45,17 @@ def load_profile(
     undecodable: list[tuple[int, Undecodable]],
     *,
     log_partition: int,
+    endless: Endless | None = None,
 ) -> pa.Table:
-    """The one row; `undecodable` has the places and records that could not be decoded, in the order of the log."""
+    """The one row; `undecodable` has the places and records that could not be decoded, in the order of the log.
+
+    `endless` is the first batch that an older coordinator's buffer cannot take: a failure before it ends the load.
+    """
     at_the_end = [(_BEHIND_ALL, reason) for reason in replay.groups.loading_failures()]
     failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
+    failure = min(failures, key=lambda failure: failure[0], default=None)
+    if endless is not None and failure is not None and failure[0] < place_before(endless.log_offset):
+        endless = None
     counters: Mapping[str, int] = fold.counters
     stray = found.group_is_stray
     row = {
@@ -64,9 +73,9 @@ def load_profile(
         "first_log_offset": fold.first_log_offset,
         "next_log_offset": fold.next_log_offset,
         "stray_groups": None if stray is None else int((stray & found.group_exists).sum()),
-        "load_would_fail": bool(failures),
-        "load_failure": min(failures, key=lambda failure: failure[0])[1] if failures else None,
-        "load_outcome": fold.profile.after_failure.value if failures else LOADED,
+        "load_would_fail": endless is not None or failure is not None,
+        "load_failure": failure[1] if failure else None,
+        "load_outcome": fold.profile.after_failure.value if failure else LOADED,
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
         "undecodable_records": len(fold.undecodable) + int(fold.tally[scan.T_LEFT_OUT]) + replay.undecodable_count,
@@ -75,6 +84,8 @@ def load_profile(
         "read_values": counters["offset_values"],
         **_fates(fold, found, fold.undecodable_values),
     }
+    if endless is not None:
+        row |= {"load_failure": endless.text(counters["largest_batch_bytes"]), "load_outcome": NEVER_ENDS}
     records = counters["records"]
     row["predicted_load_ms"] = MODEL.predict_ms(
         records=records, control_records=counters["control_records"], live_records=row["live_records"]

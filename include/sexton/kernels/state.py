@@ -12,9 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.classic import ClassicGroup
+from sexton.coordinator.endless import Endless
 from sexton.coordinator.group import Group
-from sexton.coordinator.loading import GROUP_REMOVED, SHARE_GROUP, STRAY
+from sexton.coordinator.loading import GROUP_REMOVED, LOADED, SHARE_GROUP, STRAY
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.questions.dating import is_since
+from sexton.coordinator.questions.tables import TablesHeld
+from sexton.coordinator.questions.unloading import OFFSETS_EXCUSE, unexpected_unloads
 from sexton.kernels import columns as cols
 from sexton.kernels.group_records import GroupRecords, replay_group_records
 from sexton.kernels.load_profile import load_profile
@@ -140,12 +144,15 @@ def finish(
     log_partition: int,
     partition_count: int | None,
     held_elsewhere: Container[str] = frozenset(),
+    endless: Endless | None = None,
 ) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
     Without `partition_count` no group is known to be stray. Where stray groups are served (Profile.one_cache), those
-    `held_elsewhere` are not: another log partition's copy is. Besides the published tables there is `group_tombstones`:
-    for every group that is not classic the records that delete it, in their order.
+    `held_elsewhere` are not: another log partition's copy is. `endless` is where an older coordinator's load stays
+    (kernels.oversized.endless_of). Besides the published tables there is `group_tombstones`:
+    for every group that is not classic the records that delete it, in their order, and `unexpected_unloads`: the groups
+    over which an older coordinator's load logs an error.
     """
     state = fold.state
     replay = replay_group_records(state, fold.profile)
@@ -165,7 +172,7 @@ def finish(
         "pending_offsets": _pending_table(state, found.pending),
         "groups": _groups_table(state, replay, found),
         "open_transactions": _open_transactions(state, found.pending),
-        "load_profile": load_profile(fold, replay, found, undecodable, log_partition=log_partition),
+        "load_profile": load_profile(fold, replay, found, undecodable, log_partition=log_partition, endless=endless),
     }
     here = pa.scalar(log_partition, pa.int32())
     tables = {
@@ -176,15 +183,33 @@ def finish(
     }
     where = {"log_partition": log_partition}
     groups = [group for _, group in sorted(replay.groups.by_id.items())]
+    members = _from_rows([{**row, **where} for group in groups for row in group.to_member_rows()], _MEMBER_SCHEMA)
+    unloads = _unexpected_unloads({**tables, "members": members}, replay, found)
+    tables["load_profile"] = tables["load_profile"].append_column("unexpected_unloads", pa.array([unloads.num_rows]))
     return {
         **tables,
-        "members": _from_rows([{**row, **where} for group in groups for row in group.to_member_rows()], _MEMBER_SCHEMA),
+        "unexpected_unloads": unloads,
+        "members": members,
         "undecodable_records": _from_rows([{**row.to_row(), **where} for _, row in undecodable], _UNDECODABLE_SCHEMA),
         "group_tombstones": _from_rows(
             [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
             _TOMBSTONE_SCHEMA,
         ),
     }
+
+
+def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> pa.Table:
+    """Groups that a load finds active although their last record removes them; it checks that last, when it succeeds.
+
+    Only groups that are there without an offset that a client can fetch are looked at closely, up to 0.10.1 any.
+    """
+    profile, names = replay.profile, list[str]()
+    if tables["load_profile"]["load_outcome"][0].as_py() == LOADED:
+        removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
+        if is_since(profile, OFFSETS_EXCUSE):
+            removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
+        names = [*unexpected_unloads(TablesHeld(tables), removed=removed, profile=profile)] if removed else []
+    return pa.table({"group_id": pa.array(names, pa.string())})
 
 
 def _from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -76,6 +76,7 @@ def summarize(root: Path | str) -> Summary:
         undecodable=sum(part.undecodable for part in log_partitions),
         checks=len(checks),
         failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
+        endless=len(run.endless),
     )
     return Summary(
         exit_code=code,

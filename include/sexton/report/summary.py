@@ -286,12 +286,16 @@ class Summary(Facts):
         return [check for check in self.checks if not check.success]
 
 
-def outcome(*, undecodable: int, checks: int, failed_critical: int) -> tuple[int, str]:
+def outcome(*, undecodable: int, checks: int, failed_critical: int, endless: int = 0) -> tuple[int, str]:
     """The exit code of a run that came to its end, and why; of several reasons the first of 5, 3 decides."""
     if undecodable:
         rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
         told = "everything else was written, nothing is planned for the log partitions concerned"
         return 5, f"{some(undecodable, 'undecodable record')}: {told}{rest}"
+    if endless:
+        rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
+        told = "no coordinator of this release could load it, everything else was written, nothing is planned for it"
+        return 5, f"{some(endless, 'log partition')} whose load never ends: {told}{rest}"
     if failed_critical:
         return 3, f"{some(failed_critical, 'critical data-quality check')} failed"
     if not checks:

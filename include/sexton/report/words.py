@@ -123,6 +123,7 @@ OUTCOMES = {
     "not_coordinator": "answers NOT_COORDINATOR for its groups",
     "empty_cache": "serves an empty cache: consumers start over",
     "prefix": "serves what it had read before",
+    "never_ends": "loads for ever: every question is answered COORDINATOR_LOAD_IN_PROGRESS",
 }
 
 

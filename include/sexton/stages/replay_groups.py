@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.endless import NEVER_ENDS, Endless
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
@@ -24,6 +25,7 @@ from sexton.settings import settings
 from sexton.stages import checkpoint
 from sexton.stages.checkpoint import Base
 from sexton.stages.choose_profile import AUTO, choose, of_evidence, of_version
+from sexton.stages.endless import endless_load
 from sexton.stages.fold_log import UNPACKED, Merged, fold_log
 from sexton.stages.interval import open_interval, write_changes
 from sexton.stages.replay_record import (
@@ -59,7 +61,7 @@ STATE_TABLES = (
 def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
     choice = choose(request.profile)
-    source = _open(request)
+    source = _open(request).with_buffer(request.load_buffer_bytes)
     if request.profile == AUTO and source.broker_version is not None:
         choice = of_version(source.broker_version)
     folder.reset()
@@ -88,11 +90,21 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     fold_bytes = UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet"))
     if not engine.works_here(fold_bytes):
         folds = {}
+    endless = {
+        part.log_partition: endless_load(
+            source,
+            part.log_partition,
+            largest_batch_bytes=part.largest_batch_bytes,
+            cut=part.cut,
+            profile=choice.profile,
+        )
+        for part in merged
+    }
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
     finished = engine.map(
         "Writing tables",
         record.log_partitions,
-        lambda part: _finish(folder, record, part, mean_bytes, folds.get(part)),
+        lambda part: _finish(folder, record, part, mean_bytes, folds.get(part), endless[part]),
         work_bytes=fold_bytes,
     )
     sources = sources_of((part.log_partition, part.homes) for part in finished)
@@ -113,10 +125,11 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
             "counts": dict(counts),
             "changes_since_ms": None if changes is None else request.since_ms,
             "stray_sources": sources,
+            "endless": [part.log_partition for part in finished if part.load_outcome == NEVER_ENDS],
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
                 *record.warnings,
-                *findings_of(finished),
+                *findings_of(finished, choice.profile),
                 *homeless(finished, record.log_partitions),
                 *oversized(merged, source, choice.profile),
                 *untold,
@@ -215,11 +228,16 @@ def _with_empty(
             "cuts": {**record.cuts, **dict.fromkeys(log_partitions, 0)},
         }
     )
-    return record, [_finish(folder, record, part, 0, nothing) for part in sorted(log_partitions)]
+    return record, [_finish(folder, record, part, 0, nothing, None) for part in sorted(log_partitions)]
 
 
 def _finish(
-    folder: RunFolder, record: RunRecord, log_partition: int, mean_bytes: float, fold: PartialFold | None
+    folder: RunFolder,
+    record: RunRecord,
+    log_partition: int,
+    mean_bytes: float,
+    fold: PartialFold | None,
+    endless: Endless | None,
 ) -> Finished:
     """Write the rows of one log partition; without its fold at hand it is read."""
     if fold is None:
@@ -231,6 +249,7 @@ def _finish(
         log_partition=log_partition,
         partition_count=count,
         held_elsewhere=held_elsewhere(folder, record, log_partition, homes),
+        endless=endless,
     )
     served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
     skew = fold.counters["bytes"] / mean_bytes if mean_bytes else None
@@ -263,6 +282,7 @@ def _finish(
         unknown_types=profile["unknown_types"],
         stray_groups=profile["stray_groups"] or 0,
         undescribable=_undescribable(state["groups"]),
+        unexpected_unloads=state["unexpected_unloads"]["group_id"].to_pylist(),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
         sweep_fails=block is not None and block.is_on(record.as_of_ms),
     )

@@ -4,8 +4,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sexton.coordinator.endless import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.questions.unloading import unexpected_unload_text
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.settings import settings
@@ -16,10 +18,12 @@ from sexton.stages.source import LogSource
 from sexton.uris import uri_without_login
 
 _TOLD_PARTS = 3
+_LOADS = ("a coordinator's load would fail", "no coordinator could load it")
 _AFTER_FAILURE = {
     AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
     AfterFailure.EMPTY.value: "serves an empty cache",
     AfterFailure.PREFIX.value: "serves what it had read before",
+    NEVER_ENDS: "answers every question about its groups with COORDINATOR_LOAD_IN_PROGRESS",
 }
 
 
@@ -29,7 +33,8 @@ class ReplayRequest:
 
     `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
     `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
-    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`.
+    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`. `load_buffer_bytes` is by
+    default what the archive recorded, else Kafka's.
     """
 
     run_id: str
@@ -44,6 +49,7 @@ class ReplayRequest:
     settle_ms: int | None = None
     is_full: bool = False
     since_ms: int | None = None
+    load_buffer_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,7 @@ class Finished:
     load_outcome: str
     unknown_types: int
     stray_groups: int
+    unexpected_unloads: list[str]
     homes: list[int]
     """Log partitions that groups served from this one hash to."""
     undescribable: list[str]
@@ -183,14 +190,13 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
 
 
 def oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> list[str]:
-    """What a coordinator would say of batches that do not fit into its load buffer (offsets.load.buffer.size)."""
+    """What a coordinator would say of batches for which it takes a larger load buffer (offsets.load.buffer.size)."""
     buffer_bytes = source.load_buffer_bytes
-    then = "would warn and load it" if profile.grows_load_buffer else "would never finish loading"
     return [
         f"log partition {part.log_partition}: a batch of {part.largest_batch_bytes} bytes is larger than "
-        f"offsets.load.buffer.size ({buffer_bytes}): a coordinator of {profile.text} {then}"
+        f"{BUFFER} ({buffer_bytes}): a coordinator of {profile.text} would warn and load it"
         for part in merged
-        if part.largest_batch_bytes > buffer_bytes
+        if part.largest_batch_bytes > buffer_bytes and profile.grows_load_buffer
     ]
 
 
@@ -198,16 +204,18 @@ def blocked(part: Finished) -> str | None:
     """Why nothing is planned for a log partition."""
     if part.undecodable:
         return f"{part.undecodable} undecodable records"
+    if part.load_outcome == NEVER_ENDS:
+        return f"no coordinator serves it: {part.load_failure}"
     return f"load would fail: {part.load_failure}" if part.load_failure else None
 
 
-def findings_of(finished: Iterable[Finished]) -> list[str]:
+def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
     """What was found in the log partitions, for people."""
     found = []
     for part in finished:
         if part.load_failure:
             found.append(
-                f"log partition {part.log_partition}: a coordinator's load would fail: {part.load_failure}; "
+                f"log partition {part.log_partition}: {_LOADS[part.load_outcome == NEVER_ENDS]}: {part.load_failure}; "
                 f"it {_AFTER_FAILURE[part.load_outcome]}"
             )
         elif part.undecodable:
@@ -217,6 +225,11 @@ def findings_of(finished: Iterable[Finished]) -> list[str]:
                 f"log partition {part.log_partition}: the broker's sweep fails, and nothing in it expires: "
                 "load_profile.sweep_blocked_by names the group that causes it"
             )
+        if part.unexpected_unloads:
+            first, rest = part.unexpected_unloads[0], len(part.unexpected_unloads) - 1
+            also = f", and of {rest} more" if rest else ""
+            text = unexpected_unload_text(first, part.log_partition, profile)
+            found.append(f"log partition {part.log_partition}: a load logs {text!r}{also}, and serves everything")
         if part.unknown_types:
             found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
         if part.stray_groups:

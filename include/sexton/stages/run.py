@@ -63,6 +63,8 @@ class RunRecord(BaseModel):
         default_factory=dict,
         description="log partition -> others that hold groups which hash to it and are served from there",
     )
+    endless: list[int] = Field(default_factory=list)
+    """Log partitions whose load never ends."""
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyarrow import fs as pafs
 
+from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.archive import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
 from sexton.log.coverage import Coverage
@@ -20,7 +21,6 @@ from sexton.settings import settings
 from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
-DEFAULT_LOAD_BUFFER_BYTES = 5 * 1024 * 1024
 FACTS_SLACK_MS = 3_600_000
 """How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is
 taken after it. Later ones do not: today's cluster never leaks into yesterday's answer."""
@@ -46,7 +46,7 @@ class LogSource:
     """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
     max_message_bytes: int | None = None
-    load_buffer_bytes: int = DEFAULT_LOAD_BUFFER_BYTES
+    load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
     broker_version: str | None = None
     is_archive: bool = False
     taken_at_ms: int | None = None
@@ -54,6 +54,10 @@ class LogSource:
     coverage: Coverage | None = None
     places: dict[int, Place] = field(default_factory=dict)
     histories: dict[int, ArchivedLineage] = field(default_factory=dict)
+
+    def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
+        """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
+        return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
 
     def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
         """What an archive holds behind `places` and before its own; of log partitions without one, all."""
@@ -140,7 +144,7 @@ def open_archive(
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=_retention_minutes(facts),
         max_message_bytes=facts.max_message_bytes if facts else None,
-        load_buffer_bytes=int(told.get("offsets.load.buffer.size") or DEFAULT_LOAD_BUFFER_BYTES),
+        load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
         is_archive=True,
         taken_at_ms=settled.taken_at_ms,

@@ -70,14 +70,15 @@ LOAD_PROFILE = Table(
         Column(name="first_log_offset", type=pa.int64(), doc="first record read", nullable=True, minimum=0),
         Column(name="next_log_offset", type=pa.int64(), doc="log_offset behind the last record read", minimum=0),
         _count("stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True),
-        Column(name="load_would_fail", type=pa.bool_(), doc="whether a coordinator's load of it would fail"),
+        Column(name="load_would_fail", type=pa.bool_(), doc="whether its load would fail or never end"),
         Column(name="load_failure", type=pa.string(), doc="why it would", nullable=True),
         Column(
             name="load_outcome",
             type=pa.string(),
             doc="loaded, or what a coordinator serves after a load that failed: not_coordinator (an error), "
-            "empty_cache (as if there were no offsets), prefix (what came before the failure)",
-            allowed=("loaded", "not_coordinator", "empty_cache", "prefix"),
+            "empty_cache (as if there were no offsets), prefix (what came before the failure); never_ends: the load "
+            "goes on for ever (before 2.0.1), and every answer is COORDINATOR_LOAD_IN_PROGRESS",
+            allowed=("loaded", "not_coordinator", "empty_cache", "prefix", "never_ends"),
         ),
         Column(
             name="sweep_blocked_by",
@@ -141,6 +142,10 @@ LOAD_PROFILE = Table(
             "undecodable_records",
             "records, batches and stretches of bytes that could not be decoded, also those that have no row in "
             "undecodable_records, which keeps the first 10,000",
+        ),
+        _count(
+            "unexpected_unloads",
+            "removed groups over which a load up to 3.9 logs `Unexpected unload of active group`; all is served",
         ),
         _count("unknown_types", "records of types that nobody knows, skipped as the coordinator does"),
         _count("future_batches", "batches stamped over an hour after the snapshot, passed over in finding the cut"),

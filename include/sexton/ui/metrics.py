@@ -164,10 +164,12 @@ class _Run:
         yield "open_transactions", (), self._count("open_transactions")
         yield "undecodable_records", (), self._count("undecodable_records")
         fails = f"sweep_blocked_by IS NOT NULL AND coalesce(sweep_blocked_from_ms <= {self._run.key.as_of_ms}, true)"
-        size, records, slowest_ms, fine, would_fail, sweep_failing = self._all(
+        size, records, slowest_ms, fine, would_fail, never_ends, sweep_failing = self._all(
             "load_profile",
             *("coalesce(sum(bytes), 0)", "coalesce(sum(records), 0)", "coalesce(max(predicted_load_ms), 0)"),
-            *("count(*) FILTER (NOT load_would_fail)", "count(*) FILTER (load_would_fail)"),
+            "count(*) FILTER (NOT load_would_fail)",
+            "count(*) FILTER (load_would_fail AND load_outcome <> 'never_ends')",
+            "count(*) FILTER (load_outcome = 'never_ends')",
             f"count(*) FILTER ({fails})",
         )
         yield "log_size_bytes", (), size
@@ -175,6 +177,7 @@ class _Run:
         yield "log_partitions", ("fine",), fine
         yield "log_partitions", ("would_fail",), would_fail
         yield "log_partitions_sweep_failing", (), sweep_failing
+        yield "log_partitions", ("never_ends",), never_ends
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:

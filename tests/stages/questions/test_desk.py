@@ -90,7 +90,7 @@ def test_one_group_takes_one_log_partition(tmp_path, way):
 
 def test_few_groups_are_all_asked_how_many_log_partitions_there_are(tmp_path):
     logs = {number: data for number, data in logs_of(GROUPS[:45], 50).items() if data}
-    opened = desk(segments=str(write_log(tmp_path, logs)))
+    opened = desk(segments=str(write_log(tmp_path, logs)), profile="group_coordinator")
     assert sorted(opened.parts.read) == sorted(logs)
     assert opened.coordinator.partition_count == 50
     missing = ", ".join(str(number) for number in range(50) if number not in logs)
@@ -112,7 +112,7 @@ def test_a_log_partition_that_is_not_here_is_no_empty_answer(tmp_path):
 def test_a_log_partition_without_a_segment_in_the_archive_is_empty(tmp_path):
     logs = logs_of(GROUPS, 4)
     del logs[2]
-    opened = desk(archive=write_archive(tmp_path, logs, partition_count=4))
+    opened = desk(archive=write_archive(tmp_path, logs, partition_count=4), profile="group_coordinator")
     away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
     opened.check_coverage([away])
     assert (fetch(opened.coordinator, away).error, opened.warnings) == (Error.NONE, [])
@@ -182,17 +182,28 @@ def test_a_load_that_leaves_what_came_before(tmp_path, way):
 
 def test_auto_takes_what_the_log_proves(tmp_path):
     segments = str(write_log(tmp_path, {0: old_log(old_value("g", 1))}))
-    assert desk(segments=segments).coordinator.profile.name == "group_coordinator"
-    proven = desk(segments=segments, profile="auto")
-    assert proven.coordinator.profile.name == "offset_manager"
-    assert rows(fetch(proven.coordinator, "g")) == {"t-0": [1]}
+    for profile in (None, "auto"):
+        proven = desk(segments=segments, profile=profile)
+        assert proven.coordinator.profile.name == "offset_manager"
+        assert rows(fetch(proven.coordinator, "g")) == {"t-0": [1]}
+        assert proven.doubts == []
+    asked = desk(segments=segments, profile="group_coordinator")
+    assert (asked.coordinator.profile.name, len(asked.doubts)) == ("group_coordinator", 1)
+
+
+def test_where_nothing_is_proven_the_newest_rules_are_taken_and_told(tmp_path):
+    opened = desk(segments=str(write_log(tmp_path, {0: log_of(commit("g", 1))})))
+    assert opened.coordinator.profile.name == "group_coordinator"
+    assert ["nothing in the log proves" in text for text in opened.warnings].count(True) == 1
 
 
 def test_auto_takes_the_recorded_broker(tmp_path):
     archive = write_archive(tmp_path, logs_of(FEW, 2), partition_count=2, version="2.8.2")
     assert desk(archive=archive, profile="auto").coordinator.profile.text == "group_metadata_manager:2.8.2"
     unproven = desk(archive=archive, profile="group_metadata_manager:2.5")
-    assert unproven.notes()[0].startswith("group_metadata_manager:2.5 is unproven")
+    doubt, note, *_ = unproven.notes()
+    assert doubt.startswith("the profile group_metadata_manager:2.5 is not that of the recorded broker: Kafka 2.8.2")
+    assert note.startswith("group_metadata_manager:2.5 is unproven")
 
 
 def test_a_stray_group_is_looked_for_in_all_log_partitions_where_one_cache_serves_it(tmp_path, way):

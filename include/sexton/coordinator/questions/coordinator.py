@@ -45,12 +45,14 @@ LOADING = Shard(status=Status.LOADING, held=Nothing())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(held: Held, *, profile: Profile, load_failed: bool) -> Shard:
-    """The shard when its load has ended.
+def shard_after_load(held: Held, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
+    """The shard when its load has ended; LOADING where it never does.
 
     `held` is what was read; after a failure, where the coordinator serves what it had read before
     (AfterFailure.PREFIX), it is to be that, as `load(..., stops_at_failure=True)` gives it.
     """
+    if never_ends:
+        return LOADING
     if not load_failed:
         return Shard(status=Status.ACTIVE, held=held)
     match profile.after_failure:

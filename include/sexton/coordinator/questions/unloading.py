@@ -15,7 +15,7 @@ from sexton.coordinator.questions.dating import is_since
 from sexton.coordinator.questions.held import Held, HeldGroup
 
 _GROUPS_HOLD_OFFSETS: Release = (0, 10, 1)
-_OFFSETS_EXCUSE: Release = (0, 10, 2)
+OFFSETS_EXCUSE: Release = (0, 10, 2)
 _TOPIC_PARTITIONS: Release = (0, 11)
 _UNLOADS_EVERY_GROUP: Release = (0, 9, 0, 0)
 
@@ -110,4 +110,4 @@ def _is_active(held: Held, group_id: str, profile: Profile, cached: Collection[s
         return group_id in cached
     if held.group(group_id) is None and group_id not in cached:
         return False
-    return not is_since(profile, _OFFSETS_EXCUSE) or not held.offsets(group_id)
+    return not is_since(profile, OFFSETS_EXCUSE) or not held.offsets(group_id)

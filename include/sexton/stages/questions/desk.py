@@ -25,6 +25,8 @@ class DeskRequest:
     profile: str | None = None
     """A profile's name; AUTO or None for the one that something proves; of a run, None or AUTO for its own."""
     topics_file: str | None = None
+    load_buffer_bytes: int | None = None
+    """The coordinator's load buffer; None for what the archive recorded, else Kafka's default. Not of a run."""
 
 
 class Parts(Protocol):
@@ -84,7 +86,9 @@ class Desk:
         if not profile.is_proven:
             told.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
         for number, part in sorted(self.parts.read.items()):
-            if part.load_failure is not None:
+            if part.never_ends:
+                told.append(f"log partition {number}: no coordinator could load it: {part.load_failure}")
+            elif part.load_failure is not None:
                 told.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
             elif part.undecodable:
                 told.append(f"log partition {number}: {part.undecodable} undecodable records")

@@ -20,7 +20,7 @@ _TELLING_GROUPS = 50
 
 def desk_of_log(request: DeskRequest) -> Desk:
     """The desk of segments or of an archive."""
-    source = _source(request)
+    source = _source(request).with_buffer(request.load_buffer_bytes)
     parts = LogParts(
         source,
         profile=NEWEST,
@@ -40,7 +40,7 @@ def desk_of_log(request: DeskRequest) -> Desk:
         topics=Topics.from_rows(source.topics),
         parts=parts,
         doubts=choice.doubts,
-        warnings=[*source.warnings, *choice.open_points, *doubts_of(count, missing)],
+        warnings=[*source.warnings, *doubts_of(count, missing), *choice.open_points],
     )
 
 

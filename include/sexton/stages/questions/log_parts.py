@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from sexton.coordinator.endless import NEVER_ENDS
 from sexton.coordinator.expiry import sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
@@ -52,9 +53,9 @@ class LogParts:
         """Read a log partition as its coordinator would load it."""
         part = self.read[log_partition] = self._part(log_partition)
         held, failed = part.held, part.load_failure is not None
-        if failed and self.profile.after_failure is AfterFailure.PREFIX:
+        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
             held = PlainHeld(self._load(log_partition, stops_at_failure=True))
-        return shard_after_load(held, profile=self.profile, load_failed=failed)
+        return shard_after_load(held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
         """Up to `limit` groups of offset records, read from where the log partition begins."""
@@ -94,7 +95,8 @@ class LogParts:
         loaded = self._load(log_partition)
         return Part(
             held=PlainHeld(loaded),
-            load_failure=loaded.failures[0] if loaded.failures else None,
+            load_failure=loaded.load_failure,
+            never_ends=loaded.endless is not None,
             undecodable=loaded.counters["undecodable_records"],
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
             next_log_offset=loaded.next_log_offset,
@@ -110,6 +112,7 @@ class LogParts:
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,
             stops_at_failure=stops_at_failure,
+            load_buffer_bytes=self._source.load_buffer_bytes,
         )
 
     def fold(self, log_partition: int) -> "PartialFold":
@@ -133,13 +136,22 @@ class LogParts:
         from sexton.kernels.state import finish
         from sexton.kernels.sweep import held_offsets
         from sexton.kernels.sweep import sweep_block as block_of
+        from sexton.stages.endless import endless_load
 
         fold = self.fold(log_partition)
-        tables = finish(fold, log_partition=log_partition, partition_count=None)
+        endless = endless_load(
+            self._source,
+            log_partition,
+            largest_batch_bytes=fold.counters["largest_batch_bytes"],
+            cut=fold.end,
+            profile=self.profile,
+        )
+        tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
         return Part(
             held=TablesHeld(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
+            never_ends=tables["load_profile"]["load_outcome"][0].as_py() == NEVER_ENDS,
             undecodable=tables["load_profile"]["undecodable_records"][0].as_py(),
             is_covered=not self._is_cut or fold.first_log_offset is not None,
             next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,

@@ -15,6 +15,8 @@ class Part:
     held: Held
     load_failure: str | None = None
     """Why a coordinator's load of it would fail."""
+    never_ends: bool = False
+    """Whether no load of it ever ends; `load_failure` says why."""
     undecodable: int = 0
     """Records, batches or stretches of bytes that could not be decoded."""
     is_covered: bool = True

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from sexton.coordinator.endless import NEVER_ENDS
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.questions.coordinator import Shard, shard_after_load
@@ -28,14 +29,14 @@ class RunParts:
         """
         part = self.read[log_partition] = self._part(log_partition)
         failed = part.load_failure is not None
-        if failed and self.profile.after_failure is AfterFailure.PREFIX:
+        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
             raise UsageError(
                 f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
                 "which the run does not tell",
                 place=self._folder.root,
                 fix="ask the segments: --segments DIR",
             )
-        return shard_after_load(part.held, profile=self.profile, load_failed=failed)
+        return shard_after_load(part.held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
 
     def _part(self, log_partition: int) -> Part:
         if log_partition not in self._written:
@@ -44,6 +45,7 @@ class RunParts:
         return Part(
             held=TablesHeld({name: self._table(name, log_partition) for name in TABLES}),
             load_failure=(profile["load_failure"] or "no reason told") if profile["load_would_fail"] else None,
+            never_ends=profile.get("load_outcome") == NEVER_ENDS,
             undecodable=self._table("undecodable_records", log_partition).num_rows,
             next_log_offset=profile["next_log_offset"] or 0,
         )

@@ -1,0 +1,134 @@
+"""What commands say of loads that never end, of removed groups that come back, and of a profile that does not fit."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.cli import main
+from tests.archived import Archive
+from tests.coordinator.test_endless import BUFFER, LOG, sizes
+from tests.stages.questions.worlds import write_log
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
+
+Run = Callable[..., tuple[int, str, str]]
+OLD = ("--profile", "group_metadata_manager:2.0.0")
+SMALL_BUFFER = ("--load-buffer-bytes", BUFFER)
+MUCH_LATER = ("--as-of", BASE_MS + 30 * 86_400_000)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*argv: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in argv])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return command
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Path:
+    return write_log(tmp_path / "disk", {0: LOG, 1: encode_log([BatchSpec(entries=(commit("z", version=1),))])})
+
+
+def only_profile_row(out: Path) -> dict[str, object]:
+    (file,) = (out / "load_profile").glob("*.parquet")
+    (row,) = pq.ParquetFile(file).read().to_pylist()
+    return dict(row)
+
+
+def test_an_audit_of_a_load_that_never_ends(run: Run, segments: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, told, err = run("audit", "--segments", segments, *OLD, *SMALL_BUFFER, *MUCH_LATER, "--out", out, "--json")
+    summary = json.loads(told)
+    assert (code, summary["exit_code"]) == (5, 5)
+    assert "1 log partition whose load never ends" in err
+    endless, fine = summary["log_partitions"]
+    assert (endless["load_outcome"], fine["load_outcome"]) == ("never_ends", "loaded")
+    assert f"at least {max(sizes(LOG))}" in endless["load_failure"]
+    assert "KAFKA-7286" in endless["blocked"]
+    planned = pq.ParquetDataset(out / "tombstones").read()["log_partition"].to_pylist()
+    assert set(planned) == {1}
+    assert any("COORDINATOR_LOAD_IN_PROGRESS" in text for text in summary["warnings"])
+    failed = [check for check in summary["checks"] if not check["success"]]
+    assert [(check["table"], check["expectation"]) for check in failed] == [
+        ("load_profile", "a coordinator could load every log partition")
+    ]
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in (out / "report.html").read_text(encoding="utf-8")
+
+    code, told, err = run("fetch", "g", "--run", out, "--json")
+    assert (code, json.loads(told)["error"]) == (0, "COORDINATOR_LOAD_IN_PROGRESS")
+    assert run("fetch", "g", "--run", out, *SMALL_BUFFER)[0] == 2
+
+    large = ("--load-buffer-bytes", max(sizes(LOG)))
+    assert run("audit", "--segments", segments, *OLD, *large, "--out", out)[0] == 0
+
+
+def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:
+    segments = ("--segments", write_log(tmp_path, {0: LOG}), *OLD, *SMALL_BUFFER)
+    questions = (
+        ("fetch", "g"),
+        ("groups", "list"),
+        ("groups", "describe", "g"),
+        ("groups", "check-commit", "g", "t:0"),
+    )
+    for words in questions:
+        code, told, err = run(*words, *segments)
+        assert code == 0, words
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in told + err, words
+        assert f"raise it to at least {max(sizes(LOG))}" in err, words
+    code, told, err = run("fetch", "g", *segments[:4])
+    assert (code, "COORDINATOR_LOAD_IN_PROGRESS" in told + err) == (0, False)
+
+
+def test_the_buffer_that_the_archive_recorded_counts(run: Run, tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "a", settings={"offsets.load.buffer.size": str(BUFFER)}, broker_version="2.0.0")
+    archive.snapshot(BASE_MS, {0: LOG})
+    asked = ("fetch", "g", "--archive", archive.root)
+    code, told, err = run(*asked)
+    assert (code, "COORDINATOR_LOAD_IN_PROGRESS" in told + err) == (0, True)
+    code, told, err = run(*asked, "--load-buffer-bytes", max(sizes(LOG)))
+    assert (code, "COORDINATOR_LOAD_IN_PROGRESS" in told + err) == (0, False)
+
+
+def test_an_unexpected_unload_is_in_the_audit_and_its_table(run: Run, tmp_path: Path) -> None:
+    """A load up to 3.9 logs the error, last of all, and serves everything."""
+    pending = BatchSpec(entries=(commit("g"),), producer_id=1, transactional=True)
+    removed = BatchSpec(entries=(group_entry(2, "g", None),))
+    log = write_log(tmp_path / "disk", {0: encode_log([removed, pending])})
+    for profile, count in (("group_metadata_manager:2.8", 1), ("group_coordinator", 0)):
+        out = tmp_path / f"out{count}"
+        code, told, _ = run("audit", "--segments", log, "--profile", profile, "--out", out, "--json")
+        assert code == 0
+        row = only_profile_row(out)
+        assert (row["unexpected_unloads"], row["load_outcome"]) == (count, "loaded")
+        text = "Unexpected unload of active group g while loading partition __consumer_offsets-0"
+        assert sum(text in warning for warning in json.loads(told)["warnings"]) == count
+
+
+def test_every_command_warns_of_a_profile_that_the_log_contradicts(run: Run, tmp_path: Path) -> None:
+    log = ("--segments", write_log(tmp_path / "disk", {0: encode_log([BatchSpec(entries=(commit("g", version=4),))])}))
+    wrong = ("--profile", "group_metadata_manager")
+    at = str(BASE_MS + 1)
+    commands = (
+        ("audit", *log, "--out", tmp_path / "audit"),
+        ("plan", *log, "--out", tmp_path / "plan"),
+        ("forecast", *log),
+        ("what-if", "--retention-minutes", 1, *log),
+        ("diff", at, at, *log),
+        ("explain", "g", *log),
+        ("fetch", "g", *log),
+        ("groups", "list", *log),
+        ("groups", "describe", "g", *log),
+        ("groups", "coordinator", "g", *log),
+        ("groups", "unload", 0, *log),
+        ("groups", "check-commit", "g", "t:0", *log),
+    )
+    for words in (*commands, (*commands[2], "--json"), (*commands[6], "--json")):
+        _, _, err = run(*words, *wrong)
+        told = [line for line in err.splitlines() if "contradicts the profile group_metadata_manager:3.9" in line]
+        assert len(told) == 1, words
+    assert "contradicts" not in run("fetch", "g", *log)[2]

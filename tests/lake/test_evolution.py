@@ -36,6 +36,8 @@ SINCE = {
     "runs": {"plan_sha256"},
 }
 """By table the columns that the release before had not."""
+NEW = ("expiry_forecast", "expiry_sweeps", "commit_counts")
+"""The tables that it had not."""
 PROPERTY_SINCE = "write.parquet.row-group-size-bytes"
 LEDGER_ROW: dict[str, Any] = {
     "action": "tombstone",
@@ -59,7 +61,7 @@ def evolved(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFa
         patch.setattr(ddl, "_OF_RUNS", {})
         ensure_tables(spark, lake, [TABLES[name] for name in SINCE])
         put(spark, lake, folder, "before", 1)
-    ensure_tables(spark, lake, [TABLES[name] for name in (*SINCE, "expiry_forecast")])
+    ensure_tables(spark, lake, [TABLES[name] for name in (*SINCE, *NEW)])
     put(spark, lake, folder, "after", 2)
     return lake
 
@@ -82,12 +84,12 @@ def put(spark: SparkSession, lake: Lake, folder: Path, run_id: str, hour: int) -
 
 
 def test_every_table_has_all_its_columns(evolved: Lake) -> None:
-    for name in (*SINCE, "expiry_forecast"):
+    for name in (*SINCE, *NEW):
         assert {field.name for field in load(evolved, name).schema().fields} == set(TABLES[name].arrow_schema().names)
 
 
 def test_every_table_has_all_its_properties(evolved: Lake) -> None:
-    for name in (*SINCE, "expiry_forecast"):
+    for name in (*SINCE, *NEW):
         wanted = ddl.properties_of(TABLES[name]).items() - {("format-version", "2")}
         assert wanted <= load(evolved, name).properties.items()
 
@@ -107,7 +109,7 @@ def test_both_runs_are_read_in_the_declared_shape(evolved: Lake) -> None:
         assert (row["group_id"], row["broker_verdict"], row["run_id"]) == ("g", "expire", run.key.run_id)
         some = read_published(evolved, run, "offset_verdicts", ["group_id", "orphan"])
         assert some.to_pylist() == [{"group_id": "g", "orphan": told[0]}]
-    assert read_published(evolved, before, "expiry_forecast").num_rows == 0
+    assert all(read_published(evolved, before, name).num_rows == 0 for name in NEW)
 
 
 def test_a_run_of_then_is_checked_as_one_that_lacks_them(evolved: Lake, spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sexton.quality import CHECKED_TABLES, measure_piece, total_of, validate
 from sexton.quality import expectation as names
 from sexton.quality.suites import EXPECTATIONS, INTERVAL_EXPECTATIONS
-from sexton.tables import TABLES
+from sexton.tables import INTERVAL_TABLES, TABLES
 from tests.quality import world
 
 NOBODY_COUNTS = {
@@ -91,7 +91,8 @@ def test_what_offset_changes_promises_can_be_broken(measure: str) -> None:
 
 def test_offset_changes_that_is_not_there_or_not_as_declared_stops_a_run() -> None:
     """In a run that tells changes; another has no such table, and nothing is expected of it."""
-    tables = world.tables_of({**world.sound(), CHANGES: [changed()]})
+    others = {table.name: [] for table in INTERVAL_TABLES if table.name != CHANGES}
+    tables = world.tables_of({**world.sound(), CHANGES: [changed()], **others})
     for missing, damaged in ((True, {}), (False, {CHANGES: tables[CHANGES].drop_columns(["kind"])})):
         pieces = {name: [table] for name, table in {**tables, **damaged}.items() if not (missing and name == CHANGES)}
         found = measure_piece(pieces, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1))

@@ -33,6 +33,8 @@ CONTRACT = {
     "first_log_offset next_log_offset stray_groups load_would_fail predicted_load_ms",
     "offset_changes": "group_id topic partition old_committed_offset new_committed_offset kind candidates by_plan_id "
     "log_offset timestamp_ms",
+    "expiry_sweeps": "log_partition first_log_offset last_log_offset started_at_ms offsets certain_offsets groups",
+    "commit_counts": "group_id log_partition commits commits_per_second is_whole",
     "topic_partitions": "topic topic_id partition log_start_offset log_end_offset",
     "apply_ledger": "plan_id action log_partition position attempt group_id topic partition intent_at_ms outcome_at_ms "
     "outcome error before written_log_offset window_ms approved_by",
@@ -118,7 +120,13 @@ def test_spark_types(kind: pa.DataType, told: str) -> None:
 
 
 def test_what_a_run_writes_anew() -> None:
-    assert set(TABLES) - {table.name for table in SNAPSHOT_TABLES} == {"offset_changes", "apply_ledger", "runs"}
+    assert set(TABLES) - {table.name for table in SNAPSHOT_TABLES} == {
+        "offset_changes",
+        "expiry_sweeps",
+        "commit_counts",
+        "apply_ledger",
+        "runs",
+    }
 
 
 def test_the_page_is_current() -> None:

@@ -41,6 +41,8 @@ PUBLISHED_TABLES = (
     "undecodable_records",
     "load_profile",
     "offset_changes",
+    "expiry_sweeps",
+    "commit_counts",
     "topic_partitions",
     "dq_results",
     "runs",

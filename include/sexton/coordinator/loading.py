@@ -53,7 +53,7 @@ class Loaded:
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
-    """Offset values and their tombstones by group."""
+    """Offset values by group."""
     first_log_offset: int | None = None
     next_log_offset: int = 0
     max_timestamp_ms: int = -1
@@ -314,10 +314,10 @@ def _waits(profile: Profile, batch: Batch) -> bool:
 def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
     key = (decoded.key["group_id"], decoded.key["topic"], decoded.key["partition"])
     waits = _waits(loaded.profile, batch)
-    loaded.commits[key[0]] += 1
     if decoded.value is None:
         loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if waits else None)
         return
+    loaded.commits[key[0]] += 1
     loaded.counters["read_values"] += 1
     loaded.groups.touch(key[0])
     loaded.state.put(

@@ -196,7 +196,6 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
     producer_id = batches[batch, PRODUCER]
     waits = _waits(state.counts[WAITS], producer_id, batches[batch, ATTRIBUTES])
     state.counts[SEEN_LEGACY] += data[start - 1] == 0
-    state.groups[state.keys[key, KEY_GROUP], COMMITS] += 1
     if queue[record, Q_KIND] != OFFSET:
         state.counts[SEEN_TOMBSTONES] += 1
         if state.counts[SPARES_PENDING] == 0:
@@ -207,6 +206,7 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
             remove_stored(state, key, log_offset)
         return
     state.counts[SEEN_VALUES] += 1
+    state.groups[state.keys[key, KEY_GROUP], COMMITS] += 1
     state.counts[SEEN_V4] += data[queue[record, Q_VALUE] + 1] == 4
     state.counts[MAX_COMMIT_MS] = max(state.counts[MAX_COMMIT_MS], queue[record, Q_COMMIT_MS])
     keys = state.keys

@@ -4,6 +4,7 @@ Both are settled like any other (log.cuts), so that an interval has the same cha
 a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +17,21 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
+from sexton.kernels.commits import read_commits
 from sexton.log.archive import newest_facts, oldest_facts_after
 from sexton.log.cut_search import segments_between
 from sexton.log.segment import Segment
 from sexton.settings import settings
 from sexton.stages import checkpoint
 from sexton.stages.apply.ledger import acts_of
+from sexton.stages.changes.counters import COMMITS, SWEEPS, commits_between, sweeps_of
 from sexton.stages.changes.rows import TABLE, changes_of, known_of
 from sexton.stages.checkpoint import Base, StartFold
 from sexton.stages.fold_log import fold_log
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.stages.source import LogSource, check_files, filesystem, open_archive
 from sexton.stages.spark import Engine
-from sexton.tables import TABLES
+from sexton.tables import INTERVAL_TABLES
 
 _FOLDER = ("internal", "start")
 _MARGIN_MS = 24 * 3_600_000
@@ -53,6 +56,7 @@ class _ChangesWork:
     segments: tuple[Segment, ...]
     start: StartFold | None
     known: Known
+    since_ms: int
     is_told: bool
 
 
@@ -96,8 +100,8 @@ def open_interval(
 
 def write_changes(
     engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, interval: Interval, *, asked_ms: int | None
-) -> int:
-    """Write offset_changes for every log partition of the run; how many rows. `asked_ms` is a retention asked for.
+) -> Counter[str]:
+    """Write INTERVAL_TABLES for every log partition of the run; how many rows. `asked_ms` is a retention asked for.
 
     What Sexton itself removed and put back is told by its ledger. Refused when that was tampered with;
     DamagedCheckpoint when a fold that the interval begins with is none.
@@ -127,12 +131,16 @@ def write_changes(
                 segments=tuple(segments),
                 start=interval.start.fold(part),
                 known=own,
+                since_ms=interval.since_ms,
                 is_told=is_told,
             )
         )
     check_files(fs, [segment for item in work for segment in item.segments])
     size_bytes = sum(segment.stop_byte - segment.start_byte for item in work for segment in item.segments)
-    return sum(engine.map("Telling changes", work, _write, work_bytes=size_bytes))
+    total: Counter[str] = Counter()
+    for counts in engine.map("Telling changes", work, _write, work_bytes=size_bytes):
+        total.update(counts)
+    return total
 
 
 def _nearest(
@@ -178,9 +186,22 @@ def _touches(act: Act, since_ms: int, as_of_ms: int) -> bool:
     return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)
 
 
-def _write(work: _ChangesWork) -> int:
-    rows = TABLES[TABLE].arrow_schema(with_run=False).empty_table() if not work.is_told else _rows(work)
-    return work.folder.write_table(work.record, TABLE, rows, work.log_partition)
+def _write(work: _ChangesWork) -> dict[str, int]:
+    if work.is_told:
+        changes = _rows(work)  # which finds a damaged start, before its counts are read
+        tables = {TABLE: changes, SWEEPS: sweeps_of(changes), COMMITS: _commits(work)}
+    else:
+        tables = {table.name: table.arrow_schema(with_run=False).empty_table() for table in INTERVAL_TABLES}
+    return {name: work.folder.write_table(work.record, name, rows, work.log_partition) for name, rows in tables.items()}
+
+
+def _commits(work: _ChangesWork) -> pa.Table:
+    return commits_between(
+        read_commits(None if work.start is None else work.start.folder),
+        read_commits(work.folder.fold_dir(work.log_partition)),
+        log_partition=work.log_partition,
+        span_ms=work.record.as_of_ms - work.since_ms,
+    )
 
 
 def _rows(work: _ChangesWork) -> pa.Table:

@@ -119,7 +119,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         lambda damaged: _changes(engine, folder, record, source, request, damaged)
     )
     if changes is not None:
-        counts["offset_changes"] = changes
+        counts.update(changes)
     record = record.model_copy(
         update={
             "counts": dict(counts),
@@ -195,9 +195,9 @@ def _changes(
     source: LogSource,
     request: ReplayRequest,
     damaged: Mapping[str, str],
-) -> tuple[int | None, list[str]]:
-    """Write the changes of the interval that is asked for: how many rows, None where it is not told; and what there is
-    to say of it. `damaged` as of `checkpoint.nearest`."""
+) -> tuple[Counter[str] | None, list[str]]:
+    """Write the tables of the interval that is asked for: how many rows of each, None where it is not told; and what
+    there is to say of it. `damaged` as of `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
     interval, untold = open_interval(

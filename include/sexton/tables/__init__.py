@@ -2,7 +2,9 @@
 
 from sexton.tables.outcome import (
     APPLY_LEDGER,
+    COMMIT_COUNTS,
     DQ_RESULTS,
+    EXPIRY_SWEEPS,
     FATES,
     LOAD_PROFILE,
     OFFSET_CHANGES,
@@ -37,6 +39,8 @@ TABLES: dict[str, Table] = {
         UNDECODABLE_RECORDS,
         LOAD_PROFILE,
         OFFSET_CHANGES,
+        EXPIRY_SWEEPS,
+        COMMIT_COUNTS,
         TOPIC_PARTITIONS,
         APPLY_LEDGER,
         DQ_RESULTS,

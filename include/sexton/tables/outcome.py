@@ -213,6 +213,52 @@ OFFSET_CHANGES = Table(
     ),
 )
 
+EXPIRY_SWEEPS = Table(
+    name="expiry_sweeps",
+    grain="a sweep of one log partition in an interval, recognised in offset_changes",
+    key=("log_partition", "first_log_offset"),
+    columns=(
+        LOG_PARTITION,
+        replace(_LOG_OFFSET, name="first_log_offset", doc="place of its first offset's tombstone"),
+        replace(_LOG_OFFSET, name="last_log_offset", doc="place of its last offset's tombstone"),
+        Column(
+            name="started_at_ms",
+            type=pa.int64(),
+            doc="when the first was written; NULL in logs of record format 0",
+            nullable=True,
+            unit="ms",
+        ),
+        _count("offsets", "offsets that it removed, or may have removed"),
+        _count("certain_offsets", "of them those that nothing but a sweep can have removed"),
+        _count("groups", "groups that lost them"),
+    ),
+    kind="interval",
+)
+
+COMMIT_COUNTS = Table(
+    name="commit_counts",
+    grain="a group that has committed in an interval",
+    key=("log_partition", "group_id"),
+    columns=(
+        _GROUP_ID,
+        LOG_PARTITION,
+        _count("commits", "offset values written, also those of transactions that were aborted; at least so many"),
+        Column(
+            name="commits_per_second",
+            type=pa.float64(),
+            doc="commits over the length of the interval, from changes_since_ms to as_of_ms of the run",
+            minimum=0,
+        ),
+        Column(
+            name="is_whole",
+            type=pa.bool_(),
+            doc="whether the log partition's log of the interval lacks no record: else compaction took some before the "
+            "snapshot, and there were more commits",
+        ),
+    ),
+    kind="interval",
+)
+
 APPLY_LEDGER = Table(
     name="apply_ledger",
     grain="an attempt at one item of a plan: a tombstone, or an offset to be restored",

@@ -57,6 +57,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_offsets_orphaned": ("Committed offsets whose partition is gone.", ("cluster_id", "why")),
     "sexton_offsets_pending": ("Transactional offsets that are still undecided.", _CLUSTER),
     "sexton_planned_tombstones": ("Records of the run's plan.", _CLUSTER),
+    "sexton_sweeps": ("Sweeps of the newest run's interval, one for each log partition that lost offsets.", _CLUSTER),
+    "sexton_sweeps_expired_offsets": ("Offsets that they removed, or may have removed.", _CLUSTER),
+    "sexton_commits": ("Offset values written in that interval; at least so many.", _CLUSTER),
+    "sexton_commits_per_second": ("The same by the length of the interval.", _CLUSTER),
     "sexton_open_transactions": ("Producers with undecided offsets.", _CLUSTER),
     "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
@@ -121,7 +125,9 @@ class _Run:
 
     def samples(self) -> Iterator[Sample]:
         """Everything that is told of it."""
-        for name, labels, value in chain(self._itself(), self._groups(), self._offsets(), self._log()):
+        for name, labels, value in chain(
+            self._itself(), self._groups(), self._offsets(), self._log(), self._interval()
+        ):
             yield Sample(name=f"sexton_{name}", labels=(self._run.key.cluster_id, *labels), value=float(value))
 
     def _itself(self) -> Iterator[Value]:
@@ -179,6 +185,18 @@ class _Run:
         yield "log_partitions_sweep_failing", (), sweep_failing
         yield "log_partitions", ("never_ends",), never_ends
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
+
+    def _interval(self) -> Iterator[Value]:
+        """What the run counted between its instant and the one before; nothing where it was not asked to."""
+        if self._run.facts["changes_since_ms"] is None:
+            return
+        sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
+        yield "sweeps", (), sweeps
+        yield "sweeps_expired_offsets", (), expired
+        values = ("coalesce(sum(commits), 0)", "coalesce(sum(commits_per_second), 0)")
+        commits, rate = self._all("commit_counts", *values)
+        yield "commits", (), commits
+        yield "commits_per_second", (), rate
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
         """A number by labels."""

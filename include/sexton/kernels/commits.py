@@ -1,0 +1,42 @@
+"""How often groups have committed, read from a fold's files without the fold: the counts alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sexton.kernels import scan
+
+_RECORDS = ("data_records", "control_records")
+_NONE = pa.table({"group_id": pa.array([], pa.string()), "commits": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commits:
+    """What was read of one log partition up to the end of a fold: records, and offset values by group_id."""
+
+    by_group: pa.Table
+    records: int
+    end: int
+
+
+def read_commits(folder: Path | None) -> Commits:
+    """The counts of the fold that was written to `folder`; of None those of nothing."""
+    if folder is None:
+        return Commits(by_group=_NONE, records=0, end=0)
+    rows = pq.ParquetFile(folder / "counters.parquet").read()
+    number = dict(zip(rows["name"].to_pylist(), rows["number"].to_pylist(), strict=True))
+    groups = folder / "groups.parquet"
+    by_group = _NONE
+    if groups.exists():
+        found = pq.ParquetFile(groups).read(columns=["group_id", "commits"])
+        found = found.filter(pc.greater(found["commits"], 0))
+        by_group = pa.table({"group_id": pc.cast(found["group_id"], pa.string()), "commits": found["commits"]})
+    cut = number.get("cut")
+    return Commits(
+        by_group=by_group,
+        records=sum(number[name] for name in _RECORDS),
+        end=max(number[f"tally_{scan.T_NEXT}"], 0) if cut is None else cut,
+    )

@@ -1,0 +1,83 @@
+"""What a coordinator counts and a log shows: its sweeps, and how often groups have committed.
+
+Sweeps are recognised in the rows of offset_changes: neighbours in time of which a sweep is the cause, or may be. A
+broker appends what one sweep takes of a log partition at once (up to 3.9 a batch for each group, right after each
+other), and comes back after offsets.retention.check.interval.ms (10 minutes by default).
+
+Commits are counted in the log of the interval: values of record types 0 and 1, whatever became of their transactions.
+Where compaction was there before the snapshot, records are missing and the count is the least that there were.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.kernels.commits import Commits
+from sexton.tables import TABLES
+
+SWEEPS, COMMITS = "expiry_sweeps", "commit_counts"
+EXPIRED = "expired"
+SWEEP_GAP_MS = 1_000
+"""So far apart may two tombstones of one sweep be written."""
+_NO_TIME = -1
+
+
+def sweeps_of(changes: pa.Table) -> pa.Table:
+    """The sweeps of one log partition, from its rows of offset_changes, without the run's columns."""
+    rows = changes.filter(_may_be_swept(changes)).sort_by("log_offset").combine_chunks()
+    schema = TABLES[SWEEPS].arrow_schema(with_run=False)
+    if not rows.num_rows:
+        return schema.empty_table()
+    at_ms = np.asarray(pc.fill_null(rows["timestamp_ms"], _NO_TIME))
+    log_offset = np.asarray(rows["log_offset"])
+    is_apart = np.where(at_ms[1:] == _NO_TIME, np.diff(log_offset) > 1, np.abs(np.diff(at_ms)) > SWEEP_GAP_MS)
+    sweep = np.concatenate([[0], np.cumsum(is_apart)])
+    first = np.flatnonzero(np.concatenate([[True], is_apart]))
+    last = np.concatenate([first[1:], [len(sweep)]]) - 1
+    is_certain = np.asarray(pc.equal(rows["kind"], EXPIRED)).astype(np.int64)
+    named = pa.table({"sweep": sweep, "group_id": rows["group_id"]})
+    groups = named.group_by(["sweep", "group_id"]).aggregate([]).group_by("sweep").aggregate([([], "count_all")])
+    count = len(first)
+    told: Mapping[str, Any] = {
+        "log_partition": rows["log_partition"].take(first),
+        "first_log_offset": log_offset[first],
+        "last_log_offset": log_offset[last],
+        "started_at_ms": pa.array(at_ms[first], mask=at_ms[first] == _NO_TIME),
+        "offsets": np.bincount(sweep, minlength=count),
+        "certain_offsets": np.bincount(sweep, weights=is_certain, minlength=count).astype(np.int64),
+        "groups": groups.sort_by("sweep")["count_all"],
+    }
+    return pa.table({name: told[name] for name in schema.names}).cast(schema)
+
+
+def _may_be_swept(changes: pa.Table) -> pa.Array:
+    """The rows that a sweep has caused, or may have."""
+    candidates = changes["candidates"].combine_chunks()
+    holders = pc.list_parent_indices(candidates).filter(pc.equal(pc.list_flatten(candidates), EXPIRED))
+    may_be = np.asarray(pc.equal(changes["kind"], EXPIRED)).astype(bool)
+    may_be[np.asarray(holders)] = True
+    return pa.array(may_be)
+
+
+def commits_between(start: Commits, end: Commits, *, log_partition: int, span_ms: int) -> pa.Table:
+    """The groups that have committed between two instants of one log partition, without the run's columns.
+
+    `span_ms` is the time between them. `is_whole` says whether the log of it lacks no record.
+    """
+    schema = TABLES[COMMITS].arrow_schema(with_run=False)
+    known = pc.index_in(end.by_group["group_id"], value_set=start.by_group["group_id"].combine_chunks())
+    earlier = pc.fill_null(start.by_group["commits"].take(known), 0)
+    counted = end.by_group.set_column(1, "commits", pc.subtract(end.by_group["commits"], earlier))
+    found = counted.filter(pc.greater(counted["commits"], 0)).sort_by("group_id")
+    is_whole = end.records - start.records == end.end - start.end
+    told: Mapping[str, Any] = {
+        "group_id": found["group_id"],
+        "log_partition": np.full(found.num_rows, log_partition),
+        "commits": found["commits"],
+        "commits_per_second": pc.divide(pc.cast(found["commits"], pa.float64()), span_ms / 1000),
+        "is_whole": np.full(found.num_rows, is_whole),
+    }
+    return pa.table({name: told[name] for name in schema.names}).cast(schema)

@@ -23,8 +23,8 @@ class Commits:
 
 
 def read_commits(folder: Path | None) -> Commits:
-    """The counts of the fold that was written to `folder`; of None those of nothing."""
-    if folder is None:
+    """The counts of the fold that was written to `folder`; without one those of nothing."""
+    if folder is None or not (folder / "counters.parquet").exists():
         return Commits(by_group=_NONE, records=0, end=0)
     rows = pq.ParquetFile(folder / "counters.parquet").read()
     number = dict(zip(rows["name"].to_pylist(), rows["number"].to_pylist(), strict=True))

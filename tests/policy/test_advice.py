@@ -108,6 +108,15 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
             {"rules": ["match: {state: Stable, idle: 1d}, retention: 1d"]},
             "p:3: rule r0 can never match: a group that is Stable has members, and is never idle",
         ),
+        (
+            {"rules": ["match: {state: PreparingRebalance}, retention: 1d"]},
+            "p:3: rule r0 can never match: after a load no group is PreparingRebalance",
+        ),
+        (
+            {"rules": ["match: {state: [Stable, CompletingRebalance, Dead]}, retention: 1d"]},
+            "p:3: rule r0 names a state in vain: after a load no group is CompletingRebalance or Dead",
+        ),
+        ({"rules": ["match: {state: [Empty, Stable, Assigning, Reconciling, NotReady]}, retention: 1d"]}, None),
     ],
 )
 def test_advice(given_policy, said):

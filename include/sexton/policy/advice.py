@@ -19,6 +19,8 @@ _NOT_THE_BROKER = "a hold stops Sexton, never the broker"
 _RAISE = "raise offsets.retention.minutes, or restore from the archive afterwards"
 _LITERAL_PREFIX = re.compile(r"([A-Za-z0-9_-]*)\.\*")
 _MEMBERLESS = ("Empty", "Dead")
+_NEVER_LOADED = frozenset({"PreparingRebalance", "CompletingRebalance", "Dead"})
+"""States that no group has once a log is loaded: a rebalance is not in the log, and a dead group is gone from it."""
 
 
 def advise(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Mistake]:
@@ -79,6 +81,8 @@ def _unreachable(
     if nothing is not None:
         yield f"{kind} {entry.name} can never match: {nothing}", "mend its match, or take it out"
         return
+    if never := _never_loaded(entry.match):
+        yield f"{kind} {entry.name} names a state in vain: {never}", "name Empty, or the states of groups with members"
     for other in earlier:
         lasts = not isinstance(other, Hold) or _lasts_as_long(other, entry)
         if lasts and covers(other.match, entry.match):
@@ -107,10 +111,18 @@ def _matches_nothing(match: Match) -> str | None:
     """Two keys that no group can meet together."""
     if match.group is not None and not _left_of_groups(match):
         return "no group that it names has such a prefix or matches such a regex"
+    if match.state is not None and set(match.state) <= _NEVER_LOADED:
+        return _never_loaded(match)
     is_idle_active = match.idle_ms is not None and match.state is not None and not set(match.state) & set(_MEMBERLESS)
     if is_idle_active:
         return f"a group that is {' or '.join(match.state or ())} has members, and is never idle"
     return None
+
+
+def _never_loaded(match: Match) -> str | None:
+    """States of a match that no group has after a load."""
+    named = [state for state in match.state or () if state in _NEVER_LOADED]
+    return f"after a load no group is {' or '.join(named)}" if named else None
 
 
 def covers(earlier: Match, later: Match) -> bool:

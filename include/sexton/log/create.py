@@ -139,7 +139,12 @@ def _client_of(options: tuple[tuple[str, str | bool], ...]) -> Any:
             "aws_session_token": answer["SessionToken"],
         }
     is_virtual = told["force_virtual_addressing"] or not told["endpoint_override"]
-    config = {"s3": {"addressing_style": "virtual" if is_virtual else "path"}, "retries": {"max_attempts": 3}}
+    config: dict[str, Any] = {
+        "s3": {"addressing_style": "virtual" if is_virtual else "path"},
+        "retries": {"max_attempts": 3},
+        "request_checksum_calculation": "when_required",  # other stores than AWS's do not all know the newer checksums
+        "response_checksum_validation": "when_required",
+    }
     if told["anonymous"]:
         config["signature_version"] = UNSIGNED
     endpoint = f"{told['scheme'] or 'https'}://{told['endpoint_override']}" if told["endpoint_override"] else None

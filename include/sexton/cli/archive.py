@@ -202,10 +202,10 @@ def verify(
         tell_aside(
             f"! {some(found.unlinked, 'segment')} behind a gap that a dead snapshot left: the next one closes it"
         )
-    if not repair and any(finding.kind == ROTTEN and finding.place.endswith(".log") for finding in found.findings):
-        tell_aside("! `sexton archive verify --repair` mends segments that their manifests do not describe")
     if code:
         tell_aside(f"error: {uri_without_login(uri)}: {some(len(found.findings), 'finding')}")
+    if not repair and any(finding.kind == ROTTEN and finding.place.endswith(".log") for finding in found.findings):
+        tell_aside("! `sexton archive verify --repair` mends segments that their manifests do not describe")
     return code
 
 

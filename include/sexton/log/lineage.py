@@ -111,8 +111,9 @@ class ArchivedLineage:
     """One lineage of a log partition.
 
     `chain` are its segments from its start on, each beginning where the one before ends; `unlinked` the others, behind
-    a gap or across the chain, which nobody reads. Of two manifests of the same bytes, as two snapshots at a time write
-    them, the one with the lower end counts. `origin` is None where an early release wrote the archive.
+    a gap or across the chain, which nobody reads. `twins` are further manifests of segments of the chain, of as many
+    bytes, as two snapshots at a time write them: the one with the lower end counts. `origin` is None where an early
+    release wrote the archive.
     """
 
     cluster_id: str
@@ -123,6 +124,7 @@ class ArchivedLineage:
     origin: Origin | None
     chain: tuple[Link, ...]
     unlinked: tuple[Link, ...] = ()
+    twins: tuple[Link, ...] = ()
 
     @property
     def next_log_offset(self) -> int:
@@ -169,7 +171,10 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
         folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
         links = _links(folder, listed)
         chain = _chain(links, lineage.start_log_offset)
+        known = set(chain)
         linked = {(link.first_log_offset, link.size_bytes) for link in chain}
+        rest = [link for link in links if link not in known]
+        twins = tuple(link for link in rest if (link.first_log_offset, link.size_bytes) in linked)
         origin = _read_origin(fs, f"{folder}/{ORIGIN_FILE}") if _has_origin(listed) else None
         if chain or origin:
             found.setdefault(log_partition, []).append(
@@ -181,7 +186,8 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
                     folder=folder,
                     origin=origin,
                     chain=tuple(chain),
-                    unlinked=tuple(link for link in links if (link.first_log_offset, link.size_bytes) not in linked),
+                    unlinked=tuple(link for link in rest if link not in twins),
+                    twins=twins,
                 )
             )
     return found

@@ -33,7 +33,7 @@ def repair(fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None) -> 
 
 
 def _mend(fs: pafs.FileSystem, root: str, history: ArchivedLineage) -> Iterator[str]:
-    links = [*history.chain, *history.unlinked]
+    links = [*history.chain, *history.unlinked, *history.twins]
     starts = sorted({link.first_log_offset for link in links})
     for number, start in enumerate(starts):
         of_it = [link for link in links if link.first_log_offset == start]

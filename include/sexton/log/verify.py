@@ -64,7 +64,7 @@ def verify(
     found = list(_histories(fs, root, cluster_id, findings))
     chosen: list[Link] = []
     for history in found:
-        findings += _names(history)
+        findings += _names(fs, history)
         findings += _missing(fs, history)
         chosen += [link for link in history.chain if is_in_subset(link, root, subset)]
     of_bytes, read_bytes = sum(link.size_bytes for link in chosen), 0
@@ -196,13 +196,21 @@ def _against_facts(
     return wrong
 
 
-def _names(history: ArchivedLineage) -> list[Finding]:
-    """Segments of which manifests of more than one size tell: what they hold is told by one of them only."""
-    every = {(link.first_log_offset, link.size_bytes) for link in (*history.chain, *history.unlinked)}
-    starts = Counter(start for start, _ in every)
-    twice = sorted(start for start, count in starts.items() if count > 1)
+def _names(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
+    """Segments of which several manifests tell that are not of the same bytes."""
+    starts = Counter(link.first_log_offset for link in (*history.chain, *history.unlinked))
+    chain = {link.first_log_offset: link for link in history.chain}
+    odd = {twin.first_log_offset for twin in history.twins if not _is_same(fs, twin, chain[twin.first_log_offset])}
+    twice = sorted(odd | {start for start, count in starts.items() if count > 1})
     what = f"several manifests of one segment: {', '.join(map(str, twice))}"
     return [Finding(kind=ROTTEN, place=history.folder, what=what)] if twice else []
+
+
+def _is_same(fs: pafs.FileSystem, twin: Link, link: Link) -> bool:
+    try:
+        return read_link(fs, twin).sha256 == read_link(fs, link).sha256
+    except SextonError:
+        return False
 
 
 def _missing(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:

@@ -106,10 +106,10 @@ class Services:
         return ("@postgres/", f"@{address}/"), ("postgres:5432", address)
 
     def write_secrets(self) -> None:
-        """New ones, as the one-shot service of this name makes them; two of the files hold the database's address."""
+        """New ones, as the one-shot service of this name makes them; some of the files hold the database's address."""
         deploy.write_secrets(self.secrets)
-        for name in ("sql_alchemy_conn", "pgpass"):
-            file = self.secrets / "airflow" / name
+        for name in ("airflow/sql_alchemy_conn", "airflow/pgpass", "spark-worker/pgpass"):
+            file = self.secrets / name
             text = file.read_text("utf-8")
             for theirs, ours in self._database():
                 text = text.replace(theirs, ours)

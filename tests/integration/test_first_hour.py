@@ -35,7 +35,9 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True))
     try:
-        up.start(system)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SEXTON_SCHEDULE", "")  # no run of a full hour between those that are looked at
+            up.start(system)
         yield system
     finally:
         system.stop()

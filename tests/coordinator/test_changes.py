@@ -18,6 +18,7 @@ from tests.strategies import (
     classic_fields,
     commit,
     encode_batches,
+    encode_log,
     group_entry,
     subscription,
     tombstone,
@@ -476,3 +477,13 @@ def test_the_evidence_is_told() -> None:
     (row, *_) = told(log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")]), starts_at=1)
     assert row.due_at_ms == BASE_MS + RETENTION_MS
     assert row.evidence == "the only offset of the group and the group itself; in one write with 1 other group; due"
+
+
+def test_another_release_is_suspected_before_a_producer() -> None:
+    """A sweep or a request of this release deletes nothing that is not there; another one may."""
+    log = encode_log(
+        [BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(tombstone("g"), tombstone("g", "never committed")))]
+    )
+    profile = profile_of("group_coordinator")
+    (row,) = changes(load([], cap_bytes=CAP_BYTES, profile=profile), [log], known=Known(), cap_bytes=CAP_BYTES)
+    assert "no operation of group_coordinator:4.3.1 writes that: another release did (--profile)" in str(row.evidence)

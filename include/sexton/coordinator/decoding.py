@@ -12,16 +12,18 @@ from typing import Any
 from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError
 from sexton.log import codec
-from sexton.log.batch import BadRecord, Batch, Damage, Record
+from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
 from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
 from sexton.records import MalformedRecord, decode_key, decode_value
 
 OFFSET_TYPES = frozenset({0, 1})
-BAD_CRC, TORN_SEGMENT, UNREAD_RECORD = "bad_crc", "torn_segment", "unread_record"
+BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
+_BATCH_HEAD_BYTES = 12
+"""Fewer bytes than these at the end of a segment are nothing to a broker."""
 TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
 _GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
-_HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS)
+_HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES)
 
 MOST_UNDECODABLE = 10_000
 """Rows of undecodable_records of a log partition; what comes behind them is counted."""
@@ -62,8 +64,9 @@ class Undecodable:
     def fails_load(self) -> bool:
         """Whether a coordinator would fail its load here.
 
-        It checks no CRC, goes on with the next segment, takes items as long as its heap has room for them, and up to
-        3.9 reads the first record of a control batch alone.
+        It checks no CRC and no order of batches, goes on with the next segment where a batch seems to end behind the
+        one that it reads, takes items as long as its heap has room for them, and up to 3.9 reads the first record of a
+        control batch alone.
         """
         return self.reason not in _HARMLESS
 
@@ -246,8 +249,28 @@ def empty_control_batch(batch: Batch) -> Undecodable:
     )
 
 
+def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
+    """What `torn_segment` is to be told of a tail that is no whole batch; 0 where a broker does not look at it."""
+    if not is_zeros:
+        return size_bytes
+    return -size_bytes if size_bytes >= _BATCH_HEAD_BYTES else 0
+
+
 def torn_segment(size_bytes: int) -> Undecodable:
-    """The row for half a batch that ends a segment although another one follows: no broker leaves that behind."""
+    """The row for half a batch that ends a segment although another one follows: no broker leaves that behind.
+
+    So many zeros where `size_bytes` is negative: a broker takes them for a batch of size 0 and fails.
+    """
+    if size_bytes < 0:
+        return Undecodable(
+            base_offset=None,
+            log_offset=None,
+            record_type=None,
+            reason=ZEROS,
+            detail=f"the segment ends with {-size_bytes} zeros, and another segment follows",
+            key=None,
+            value=None,
+        )
     return Undecodable(
         base_offset=None,
         log_offset=None,

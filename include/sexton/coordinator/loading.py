@@ -200,7 +200,7 @@ def _read(
             match found:
                 case TornTail():
                     is_zeros = not any(chunk[found.position : found.position + found.size_bytes])
-                    torn_bytes = torn_bytes if is_zeros else found.size_bytes
+                    torn_bytes = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros) or torn_bytes
                 case Damage():
                     _note(loaded, decoding.damage(found))
                 case Batch():

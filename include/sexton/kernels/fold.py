@@ -277,8 +277,9 @@ class _Folder:
         """Fold what is no plain good batch of magic 2; False when it is the batch at the cut."""
         found = read_frame(data.data, frame)
         if isinstance(found, TornTail):
-            if data[found.position : found.position + found.size_bytes].any():
-                self.tally[scan.T_TORN] = found.size_bytes
+            is_zeros = not data[found.position : found.position + found.size_bytes].any()
+            torn = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros)
+            self.tally[scan.T_TORN] = torn or self.tally[scan.T_TORN]
             return True
         if isinstance(found, Damage):
             self._tell(int(self.tally[scan.T_REACHED]), decoding.damage(found))

@@ -56,10 +56,13 @@ __all__ = [
     "read_records",
 ]
 
+OUT_OF_ORDER_BATCH, SKIPPED_BYTES = "out_of_order", "skipped_bytes"
 _UP_TO_CRC = struct.Struct(">qiibI")  # base offset, size of what follows, leader epoch, magic, CRC
 # attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, record count
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _SIZE_END = 12
+_MAGIC_END = 17
+_SMALLEST_BODY = 14
 _CRC_END = _UP_TO_CRC.size
 _HEADER_BYTES = _CRC_END + _AFTER_CRC.size
 _EMPTY_BATCH_TIMESTAMP_MS = -1
@@ -95,14 +98,33 @@ def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTa
 
 
 def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> Damage:
+    reason = SKIPPED_BYTES if _is_skipped(whole, position) else "malformed_batch"
     if why == OUT_OF_ORDER:
+        reason = OUT_OF_ORDER_BATCH
         (base_offset,) = struct.unpack_from(">q", whole, position)
         detail = f"a batch of base offset {base_offset} at byte {position} is out of order with its neighbours"
     elif why == TOO_MANY_FALSE_STARTS:
         detail = f"{size_bytes} bytes from byte {position} on hold too many false beginnings of a batch to search on"
     else:
         detail = f"expected a batch at byte {position}; the next good one is {size_bytes} bytes on, or there is none"
-    return Damage(position=position, size_bytes=size_bytes, reason="malformed_batch", detail=detail)
+    return Damage(position=position, size_bytes=size_bytes, reason=reason, detail=detail)
+
+
+def _is_skipped(whole: memoryview, position: int) -> bool:
+    """Whether a broker that comes to bytes that are no batch takes them for one that ends behind the segment.
+
+    Then it goes on with the next segment (ByteBufferLogInputStream.nextBatch, FileRecords.searchForOffsetFromPosition);
+    else it throws. Up to 11 bytes are no head to it, up to 16 none with a format.
+    """
+    head = whole[position : position + _MAGIC_END]
+    if len(head) < _SIZE_END:
+        return True
+    (body_bytes,) = struct.unpack_from(">i", head, _SIZE_END - 4)
+    if body_bytes < _SMALLEST_BODY:
+        return False
+    if len(head) < _MAGIC_END:
+        return True
+    return head[_MAGIC_END - 1] <= 2 and position + _SIZE_END + body_bytes > len(whole)
 
 
 def _batch_at(whole: memoryview, *, position: int, size_bytes: int, crc_ok: bool) -> Batch:

@@ -30,6 +30,9 @@ GROUP_STATES = (
 REASON_CODES = (
     "bad_crc",
     "torn_segment",
+    "zeros",
+    "out_of_order",
+    "skipped_bytes",
     "unread_record",
     "malformed_batch",
     "bad_codec",

@@ -84,7 +84,7 @@ def kafka_says(release: str) -> Mapping[str, Case]:
 Plans = Mapping[int, Iterable[Tombstone]]
 
 
-def _plans_of_rules(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:
+def plans_of_rules(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:
     loads = {
         log_partition: load([segment], cap_bytes=CAP_BYTES, profile=profile)
         for log_partition, segment in segments.items()
@@ -92,7 +92,7 @@ def _plans_of_rules(segments: Mapping[int, bytes], profile: Profile, partition_c
     return expiry.sweep_all(loads, partition_count=partition_count, retention_ms=RETENTION_MS, now_ms=NOW_MS)
 
 
-def _plans_of_kernels(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:
+def plans_of_kernels(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:
     swept = {log_partition: _swept(segment, profile) for log_partition, segment in segments.items()}
     if profile.one_cache:
         found = {}
@@ -131,4 +131,4 @@ def _committed_by_kernels(segment: bytes, profile: Profile, log_partition: int, 
 
 
 _COMMITTED = {"plain": _committed_by_rules, "tables": _committed_by_kernels}
-_PLANS = {"plain": _plans_of_rules, "tables": _plans_of_kernels}
+_PLANS = {"plain": plans_of_rules, "tables": plans_of_kernels}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.log.batch import Batch, encode_batch, read_batches, read_records
+from sexton.log.batch import Batch, TornTail, encode_batch, read_batches, read_records
 from sexton.records import decode_key, encode_key, encode_value
 
 RETENTION_MS = 60_000
@@ -96,6 +96,8 @@ def batches_by_stamp(log: bytes, ladder: Ladder) -> dict[int, list[int]]:
     """By the stamp of the tombstones in a log, when the offsets that they take were due, in the order of the log."""
     taken: dict[int, list[int]] = {}
     for batch in read_batches(log):
+        if isinstance(batch, TornTail):  # a live log, read while it is written
+            break
         assert isinstance(batch, Batch), batch
         if batch.base_offset < ladder.count:
             continue

@@ -22,7 +22,16 @@ from sexton.stages.spark import Engine
 from tests.archived import Archive
 from tests.kernels.compare import fold_bytes
 from tests.stages.questions.worlds import write_log
-from tests.strategies import BASE_MS, classic_fields, commit, group_entry, offset_key, offset_value, tombstone
+from tests.strategies import (
+    BASE_MS,
+    classic_fields,
+    commit,
+    group_entry,
+    offset_key,
+    offset_value,
+    subscription,
+    tombstone,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 V0 = offset_value(1, version=0)
@@ -264,6 +273,15 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: 
     assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
     assert planned == [(1, lost)]
+
+
+def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(engine: Engine, tmp_path: Path) -> None:
+    stable = group_entry(2, "g", classic_fields(("m", subscription("t")), protocol=None))
+    path = tmp_path / "log" / "__consumer_offsets-0" / f"{0:020d}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(batch(stable))
+    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_coordinator")
+    assert any("group g Stable without a protocol" in text for text in record.warnings)
 
 
 def rows(out: Path, table: str) -> list[dict[str, object]]:

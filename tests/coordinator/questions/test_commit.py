@@ -299,3 +299,14 @@ def test_one_too_large_partition_does_not_hide_a_stale_epoch():
     fields = {"member_id": "m", "generation": 4}
     assert asked(broker, large, small, **fields) is Error.STALE_MEMBER_EPOCH
     assert asked(broker, large, **fields) is Error.OFFSET_METADATA_TOO_LARGE
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_two_members_of_one_instance_the_last_has_it_where_that_may_be(way):
+    """Up to 2.8; the order is that of the record, not of the ids."""
+    members = [("n", subscription("t")), ("m", subscription("t"))]
+    both = group_entry(2, "g", classic_fields(*members, generation=5, instance_id="i"))
+    broker = one_log(both, profile=profile_of("group_metadata_manager:2.8"), way=way)
+    static = {"generation": 5, "group_instance_id": "i"}
+    assert asked(broker, member_id="m", **static) is Error.NONE
+    assert asked(broker, member_id="n", **static) is Error.FENCED_INSTANCE_ID

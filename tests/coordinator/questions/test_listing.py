@@ -10,7 +10,7 @@ from sexton.coordinator.questions.coordinator import LOADING, Coordinator, Shard
 from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.fetch import AskedPartition, fetch
 from sexton.coordinator.questions.held import Nothing
-from sexton.coordinator.questions.listing import describe_group, list_groups
+from sexton.coordinator.questions.listing import describe_group, describe_groups, list_groups
 from sexton.coordinator.questions.ownership import Owner, find_coordinator
 from sexton.log.message_set import encode_message_set
 from sexton.records import encode_key, encode_value
@@ -176,3 +176,25 @@ def test_the_owner_of_a_group(leaders, error, leader):
 
 def test_nobody_owns_a_group_before_there_is_a_topic():
     assert find_coordinator("my-group", partition_count=None).error is Error.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("profile, failed", [(JAVA, {"a", "c", "y"}), (SCALA, {"a", "b", "c", "y"})])
+def test_a_stable_group_without_a_protocol_fails_what_is_described_with_it(profile, failed, way):
+    """Of the log partition in 4.x, of the broker before. Groups a, c and y (not there) belong to 1 of 2, b to 0."""
+    assert [partition_of(name, 2) for name in "acyb"] == [1, 1, 1, 0]
+    member = ("m", subscription("t"))
+    stable = {name: group_entry(2, name, classic_fields(member)) for name in "bc"}
+    broken = group_entry(2, "a", classic_fields(member, protocol=None))
+    logs = {
+        0: encode_log([BatchSpec(entries=(stable["b"],))]),
+        1: encode_log([BatchSpec(entries=(broken, stable["c"]))]),
+    }
+    broker = coordinator_of(logs, profile=profile, partition_count=2, way=way)
+    answers = {answer.group_id: answer for answer in describe_groups(broker, "bcya")}
+    assert list(answers) == ["b", "c", "y", "a"]
+    assert {name for name, answer in answers.items() if answer.error is Error.UNKNOWN_SERVER_ERROR} == failed
+    assert {answer.failed_by for name, answer in answers.items() if name in failed} == {"a"}
+    assert all(answer.group is None and not answer.members for name, answer in answers.items() if name in failed)
+    alone = {answer.group_id: answer for answer in describe_groups(broker, "bcy")}
+    assert (alone["c"].state, alone["b"].state, alone["y"].state) == ("Stable", "Stable", "Dead")

@@ -1,6 +1,6 @@
 """Records when the sweeps of a real broker take offsets that fall due in every millisecond.
 
-    python -m tests.integration.sweep_instants RELEASE JARS WORK OUT [seconds to start] [seconds to sweep]
+    python -m tests.integration.sweep_instants RELEASE JARS WORK OUT [seconds to sweep]
 
 JARS is a folder with the jars of org.apache.kafka:kafka_2.13 of that release and of slf4j-simple, WORK a new folder for
 the broker, OUT the folder of the recording. What it writes there is told in tests/golden/README.md.
@@ -87,19 +87,21 @@ class ZooKeeperBroker(EmbeddedBroker):
 
 
 def record(
-    broker: EmbeddedBroker, *, start_s: float, sweep_s: float, is_enough: Callable[[Recorded], bool] = lambda _: False
+    broker: EmbeddedBroker, *, sweep_s: float, is_enough: Callable[[Recorded], bool] = lambda _: False
 ) -> Recorded:
     """Let `broker`, which is new, sweep packed logs, and stop it.
 
-    Offsets fall due in every millisecond of `sweep_s`, from when the broker has had `start_s` to start. Should it take
-    longer, its first sweep finds more. It sweeps until all is due, or what it has swept `is_enough`.
+    Offsets fall due in every millisecond of `sweep_s`, from when the broker has had as long to start as it took to make
+    its topic. Should it take longer, its first sweep finds more. It sweeps until all is due, or what it has swept
+    `is_enough`.
     """
+    began = time.monotonic()
     broker.start()
     try:
         _make_offsets_topic(broker)
     finally:
         broker.stop()
-    first_due_ms = time.time_ns() // 1_000_000 + int(start_s * 1_000)
+    first_due_ms = time.time_ns() // 1_000_000 + int((time.monotonic() - began) * 1_000)
     count = int(sweep_s * 1_000)
     packed = ladders(kinds=KINDS, partition_count=len(KINDS), first_due_ms=first_due_ms, count=count)
     for ladder in packed:
@@ -195,10 +197,10 @@ def _java() -> JavaHome:
     return find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
 
 
-def main(release: str, jars: str, work: str, out: str, start_s: str = "20", sweep_s: str = "20") -> None:
+def main(release: str, jars: str, work: str, out: str, sweep_s: str = "20") -> None:
     kind = ZooKeeperBroker if release.startswith(("0.", "1.", "2.")) else EmbeddedBroker
     broker = kind(Path(work), port=free_port(), java=_java(), jars=sorted(Path(jars).glob("*.jar")), settings=SETTINGS)
-    recorded = record(broker, start_s=float(start_s), sweep_s=float(sweep_s))
+    recorded = record(broker, sweep_s=float(sweep_s))
     said = broker.log_file.read_text(encoding="utf-8", errors="replace")
     write(Path(out), release, recorded, instants_of(said))
     for ladder, log in recorded:

@@ -30,8 +30,7 @@ def test_a_sweep_takes_what_is_due_in_the_millisecond_of_its_instant(
     broker = EmbeddedBroker(tmp_path / "broker", port=free_port(), java=java, jars=kafka_jars, settings=SETTINGS)
     recorded = record(
         broker,
-        start_s=5,
-        sweep_s=25,
+        sweep_s=30,
         is_enough=lambda so_far: all(separating(so_far, kind) for kind in (EXPIRE, COMMIT)),
     )
     for ladder, log in recorded:

@@ -165,6 +165,14 @@ def test_log_partitions(tmp_path: Path) -> None:
     assert summarize(folder).undecodable_by_reason == {"bad_crc": 2, "malformed_value": 2}
 
 
+def test_undecodable_records_without_a_row_are_counted(tmp_path: Path) -> None:
+    rows: list[Row] = [{"log_partition": 0, "undecodable_records": 70_000}]
+    bad: list[Row] = [{"log_partition": 0, "reason": "bad_crc"}] * 3
+    found = summarize(write_run_folder(tmp_path, {"load_profile": rows, "undecodable_records": bad}))
+    assert (found.undecodable.total, found.log_partitions[0].undecodable, found.exit_code) == (70_000, 70_000, 5)
+    assert "70,000 undecodable records" in found.exit_reason
+
+
 def test_fates(tmp_path: Path) -> None:
     rows = [{"log_partition": 0, "live": 3, "superseded": 9}, {"log_partition": 1, "live": 1, "pending": 2}]
     found = summarize(write_run_folder(tmp_path, {"load_profile": rows}))

@@ -71,9 +71,10 @@ def summarize(root: Path | str) -> Summary:
     checks = _checks(tables.read("dq_results", ["table", "expectation", "severity", "success", "observed"]))
     odd = oddities(verdicts, sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
-    log_partitions = _log_partitions(tables, run)
+    log_partitions = _log_partitions(tables, bad, run)
+    undecodable = max(bad.num_rows, sum(part.undecodable for part in log_partitions))
     code, reason = outcome(
-        undecodable=sum(part.undecodable for part in log_partitions),
+        undecodable=undecodable,
         checks=len(checks),
         failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
         endless=len(run.endless),
@@ -92,7 +93,7 @@ def summarize(root: Path | str) -> Summary:
         losing_groups=_losing_groups(groups, verdicts),
         open_transactions=transactions,
         pinned_groups=pinned,
-        undecodable=_undecodable(bad, total=sum(part.undecodable for part in log_partitions)),
+        undecodable=_undecodable(bad, total=undecodable),
         undecodable_by_reason=_counts(bad, "reason"),
         log_partitions=log_partitions,
         fates=_fates(tables),
@@ -330,13 +331,15 @@ def _undecodable(bad: pa.Table, *, total: int) -> Listing[Undecodable]:
     return Listing(rows=rows, total=total)
 
 
-def _log_partitions(tables: _Tables, run: RunRecord) -> list[LogPartition]:
+def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
+    """One by one; `bad` has rows of undecodable_records, of which a log partition may have more than it has rows."""
     columns = [name for name in LogPartition.model_fields if name not in ("undecodable", "blocked")]
     columns.append("undecodable_records")
+    with_rows = _counts(bad, "log_partition")
     rows = _rows(tables.read("load_profile", columns).sort_by("log_partition"))
     return [
         LogPartition(
-            undecodable=row.pop("undecodable_records"),
+            undecodable=max(row.pop("undecodable_records") or 0, with_rows.get(row["log_partition"], 0)),
             **row,
             blocked=run.blocked.get(row["log_partition"]),
         )

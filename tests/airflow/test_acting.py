@@ -150,7 +150,7 @@ def test_shown_approved_applied(world) -> None:
     assert apply[:3] == ["apply", PLAN_ID, f"--plan-sha256={PLAN_SHA256}"]  # what was shown, and nothing else
     assert apply[3:7] == ["--sink=coordinator", "--approved-by=bea", "--json", "--bootstrap-servers=w:1"]
     (asked,) = world.asked
-    assert asked["body"].startswith("Approving deletes")
+    assert asked["body"].startswith("**Beyond the broker by 3 offsets.**\n\nApproving deletes")
     assert asked["body"].endswith(f"`{PLAN_ID}` and groups")
     assert asked["subject"] == "Delete what plan aaaaaaaaaaaa names?"
     assert asked["defaults"] is None

@@ -315,10 +315,9 @@ def test_a_login_with_letters_that_a_uri_cannot_have(login: str, canaries: Given
     variables = {"SEXTON_HOME": str(watched.folder), "AWS_MAX_ATTEMPTS": "1", "AWS_EC2_METADATA_DISABLED": "true"}
     lake = f"jdbc:postgresql://{login.format(canaries['catalog url'])}@127.0.0.1:1/x"
     with with_settings(SEXTON_ARCHIVE=archive, SEXTON_CATALOG_URI=lake, **variables):
-        for words in (("archive", "ls"), ("archive", "verify"), ("explain", "g"), ("plan", "--out", "{folder}/out")):
-            argv = [word.format(folder=watched.folder) for word in words]
-            for options in ((), ("--debug",), ("--archive", archive)):
-                assert cli.main([*argv, *options]) != 0
+        for words in (("archive", "ls"), ("archive", "verify"), ("explain", "g")):
+            for options in (("--debug",), ("--archive", archive)):
+                assert cli.main([*words, *options]) != 0
         properties = open_lake().properties
         assert properties["uri"] == "jdbc:postgresql://127.0.0.1:1/x"
         assert canaries["catalog url"] in properties["jdbc.password"]

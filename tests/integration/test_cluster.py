@@ -122,6 +122,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     jars.ensure(settings().cache, "s3")
     python = python_with_wheel(settings().cache / "cluster" / "python", folder / "wheel")
     changes = {"SEXTON_SCHEDULE": "", "SEXTON_SETTLE_MS": "500", "SEXTON_CHUNK_BYTES": str(CHUNK_BYTES)}
+    changes["SEXTON_MAX_SHARE_OF_GROUPS"] = "1"  # all but a few groups of this cluster are due
     with (
         pytest.MonkeyPatch.context() as patch,
         running_services(folder / "run", python=python, changes=changes, broker_settings=BROKER) as services,

@@ -96,6 +96,7 @@ def test_fetch_for_machines(asked):
                 "error_code": 0,
             }
         ],
+        "waits": False,
         "warnings": [],
     }
 

@@ -103,6 +103,14 @@ def test_two_snapshots_at_once(kind: str, point: str, hidden: int, tmp_path: Pat
         assert not [path for path in (tmp_path / "archive").rglob("*") if path.name.endswith(".part")]
 
 
+def test_a_login_may_come_from_the_environment(tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    fs, root = filesystem(store("s3", tmp_path, query, "environment").replace("key:secret@", ""))
+    assert create_whole(fs, f"{root}/file", b"first")
+    assert not create_whole(fs, f"{root}/file", b"second")
+
+
 @pytest.mark.parametrize("kind", ["disk", "s3"])
 def test_a_file_is_made_once(kind: str, tmp_path: Path, query: str) -> None:
     fs, root = filesystem(store(kind, tmp_path, query, "once"))

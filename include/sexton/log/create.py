@@ -110,13 +110,13 @@ def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
 def _client(fs: pafs.FileSystem) -> Any:
     """A client of the same store by the same login; pyarrow's own has no conditions."""
     told = fs.__reduce__()[1][0]
-    options = {name: value for name, value in told.items() if isinstance(value, str | bool)}
+    options = {name: value for name, value in told.items() if value is None or isinstance(value, str | bool)}
     make = _client_of.__wrapped__ if told["role_arn"] else _client_of  # the login of a role expires
     return make(tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=8)
-def _client_of(options: tuple[tuple[str, str | bool], ...]) -> Any:
+def _client_of(options: tuple[tuple[str, str | bool | None], ...]) -> Any:
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config

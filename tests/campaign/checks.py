@@ -19,7 +19,7 @@ from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge
 from sexton.kernels.state import finish
-from sexton.kernels.sweep import held_offsets, judge, plan, sweep_block
+from sexton.kernels.sweep import held_offsets, judge, judge_unblocked, plan, sweep_block
 from sexton.log.segment import Chunk
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
@@ -137,13 +137,36 @@ def _check_compaction(whole: Pack, rng: Random) -> None:
 
 def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int) -> None:
     """The verdict on every offset that a group holds, and the plan."""
-    profile, groups, held = plain.profile, plain.groups.by_id, plain.state.pending_keys()
+    profile = plain.profile
     rules = {"retention_ms": retention_ms, "now_ms": now_ms}
     block = expiry.sweep_block(plain, **rules)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    judged = judge(
-        offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms, profile=profile
-    )
+    state = offsets, tables["groups"], tables["pending_offsets"]
+    where = f"{profile.text}, retention {retention_ms} ms at {now_ms}"
+    told = sweep_block(*state, **rules, profile=profile)
+    _same(f"what makes the sweep fail by kernels and serial rules, {where}", told, block)
+    _check_verdicts(judge(*state, **rules, profile=profile), plain, block, where=where, **rules)
+    # One group is enough to make a sweep of thousands fail: what it would do without is compared as well.
+    judged = judge_unblocked(*state, **rules, profile=profile)
+    _check_verdicts(judged, plain, None, where=f"{where}, unblocked", **rules)
+    expires = pc.equal(judged["broker_verdict"], "expire")
+    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
+    swept = expiry.sweep_unblocked(plain, **rules)
+    _same(f"plans of kernels and serial rules, {where}", [Tombstone(**row) for row in planned], swept)
+    is_failing = block is not None and block.is_on(now_ms)
+    _same(f"the sweep, {where}", expiry.sweep(plain, **rules), [] if is_failing else swept)
+
+
+def _check_verdicts(
+    judged: pa.Table,
+    plain: Loaded,
+    block: expiry.SweepBlock | None,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    where: str,
+) -> None:
+    profile, groups, held = plain.profile, plain.groups.by_id, plain.state.pending_keys()
     verdicts = {tuple(row[:3]): tuple(row[3:]) for row in zip(*judged.to_pydict().values(), strict=True)}
     expected = {}
     for key, offset in plain.offsets.items():
@@ -170,16 +193,7 @@ def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: in
                 event,
                 has_left,
             )
-    where = f"{profile.text}, retention {retention_ms} ms at {now_ms}"
-    told = sweep_block(offsets, tables["groups"], tables["pending_offsets"], **rules, profile=profile)
-    _same(f"what makes the sweep fail by kernels and serial rules, {where}", told, block)
     _same(f"verdicts of kernels and serial rules, {where}", verdicts, expected)
-    expires = pc.equal(judged["broker_verdict"], "expire")
-    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
-    if block is not None and block.is_on(now_ms):
-        planned = []
-    swept = expiry.sweep(plain, **rules)
-    _same(f"plans of kernels and serial rules, {where}", [Tombstone(**row) for row in planned], swept)
 
 
 def _instant(rng: Random) -> int:

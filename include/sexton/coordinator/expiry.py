@@ -114,10 +114,15 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
     empty and its last offset does, at once if it has none, unless a transaction holds any of its offsets. Where the
     sweep fails (`sweep_block`), it writes nothing.
     """
-    profile = loaded.profile
     block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
     if block is not None and block.is_on(now_ms):
         return []
+    return sweep_unblocked(loaded, retention_ms=retention_ms, now_ms=now_ms)
+
+
+def sweep_unblocked(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
+    """As `sweep`, where no group makes it fail."""
+    profile = loaded.profile
     offsets_of = _offsets_by_group(loaded)
     pending = loaded.state.pending_keys()
     held_groups = loaded.state.open_groups()

@@ -48,7 +48,7 @@ def judge(
     """
     rules = {"retention_ms": retention_ms, "now_ms": now_ms}
     block = sweep_block(offsets, groups, pending, **rules, profile=profile)
-    verdicts = _unblocked(offsets, groups, pending, **rules, profile=profile)
+    verdicts = judge_unblocked(offsets, groups, pending, **rules, profile=profile)
     return verdicts if block is None else _under_block(verdicts, block, now_ms=now_ms)
 
 
@@ -79,7 +79,7 @@ def sweep_block(
     some = some.filter(pc.and_(_has_left_targets(some), _may_be_deleted(some, offsets["group_id"], profile)))
     if some.num_rows:
         own = offsets.filter(pc.is_in(offsets["group_id"], value_set=some["group_id"].combine_chunks()))
-        verdicts = _unblocked(own, some, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+        verdicts = judge_unblocked(own, some, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
         stays = pc.and_(pc.equal(verdicts["broker_verdict"], "keep"), pc.is_null(verdicts["broker_expires_at_ms"]))
         kept = set(verdicts["group_id"].filter(stays).to_pylist())
         last = verdicts.group_by("group_id").aggregate([("broker_expires_at_ms", "max")])
@@ -105,7 +105,7 @@ def _under_block(verdicts: pa.Table, block: SweepBlock, *, now_ms: int) -> pa.Ta
     return verdicts
 
 
-def _unblocked(
+def judge_unblocked(
     offsets: pa.Table,
     groups: pa.Table,
     pending: pa.Table,
@@ -114,7 +114,7 @@ def _unblocked(
     now_ms: int,
     profile: Profile,
 ) -> pa.Table:
-    """The verdicts where no sweep fails."""
+    """As `judge`, where no group makes the sweep fail."""
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
     kind, is_empty, has_protocol = (

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.questions.coordinator import Shard
 from sexton.coordinator.questions.held import Held
+
+if TYPE_CHECKING:  # a question to a run needs no rules of expiry, nor what they load
+    from sexton.coordinator.expiry import SweepBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,7 @@ class Part:
     """False where there are bytes, but none from before the instant that was asked for."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
-    sweep_block: Callable[[int, int], SweepBlock | None] = lambda _retention_ms, _now_ms: None
+    sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
     """By a retention, at an instant: what makes the sweep of it fail (`coordinator.expiry.sweep_block`)."""
     group_ids: tuple[str, ...] = ()
     """Groups with offsets, where that may be needed to tell the number of log partitions."""

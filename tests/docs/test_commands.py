@@ -176,6 +176,9 @@ def python(command: Command) -> None:
 def _sources(module: str) -> Iterator[Path]:
     spec = find_spec(module)
     assert spec is not None
+    if spec.origin is None:  # a folder without __init__.py
+        spec = find_spec(f"{module}.__main__")
+        assert spec is not None
     assert spec.origin is not None
     found = Path(spec.origin)
     yield from found.parent.glob("*.py") if found.name == "__init__.py" else [found]

@@ -37,6 +37,7 @@ def case(rng: Random, folder: Path) -> World:
     cluster = SimCluster(rng.getrandbits(32), log_partitions=1)
     cluster.topics = {"t1": 8}
     retention_ms = rng.choice((60_000, HOUR_MS, DAY_MS, 7 * DAY_MS))
+    cluster.retention_ms = retention_ms
     for number in range(rng.randint(1, 3)):
         group_id = f"g{number}"
         if rng.random() < 0.4:

@@ -52,8 +52,7 @@ def lake(system: System) -> Lake:
 
 def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System, tmp_path: Path) -> None:
     """In Chromium. Before the first run is published, which the test after this one has done."""
-    if lacking := chromium.missing():
-        pytest.skip(lacking)
+    chromium.require()
     login = {"user": USER, "password": system.home.password()}
     told = chromium.run_script("home.mjs", tmp_path, url=system.home.url, pages=EMPTY_PAGES, **login)
     assert told["errors"] == []

@@ -27,8 +27,8 @@ def release_of(recording: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
-RECORDINGS = sorted((path.name for path in GOLDEN.glob("kafka-*")), key=release_of)
-SEGMENTS = sorted(GOLDEN.glob("kafka-*/*/__consumer_offsets-*/*.log"))
+RECORDINGS = sorted((path.name for path in GOLDEN.glob("kafka-[0-9]*")), key=release_of)
+SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*/*.log"))
 ONE_OF_EACH_LINE = [next(name for name in RECORDINGS if name.startswith(f"kafka-{release}")) for release in LINES]
 
 

@@ -20,7 +20,7 @@ DUMPED = (
     "kafka-3.9.1",
     "kafka-2.8.2-plain",
 )
-SEGMENTS = sorted(GOLDEN.glob("kafka-*/*/__consumer_offsets-*/*.log"))
+SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*/*.log"))
 
 # The shape of kafka-dump-log's lines; a deleteHorizonMs is printed by 3.1 and later, crc as the last field but one.
 BATCH = re.compile(

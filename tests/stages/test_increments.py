@@ -14,7 +14,7 @@ from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonError, UsageError
 from sexton.kernels.partial import PartialFold
 from sexton.log.batch import Batch, read_batches
-from sexton.log.segment import file_bytes
+from sexton.log.segment import Piece, piece_bytes
 from sexton.stages import fold_log
 from sexton.stages.checkpoint import checkpoint_folders
 from sexton.stages.checkpoint_check import check_checkpoint
@@ -63,11 +63,11 @@ def test_only_what_is_new_is_read(
     publish(tmp_path / "r2", run(small, tmp_path / "r2", archive, instant(2)), archive)
     read: list[str] = []
 
-    def note(fs: Any, path: str, size_bytes: int) -> Any:
-        read.append(Path(path).name)
-        return file_bytes(fs, path, size_bytes)
+    def note(fs: Any, piece: Piece) -> Any:
+        read.append(Path(piece.path).name)
+        return piece_bytes(fs, piece)
 
-    monkeypatch.setattr(fold_log, "file_bytes", note)
+    monkeypatch.setattr(fold_log, "piece_bytes", note)
     run(small, tmp_path / "r3", archive, instant(3))
     assert sorted(read) == [f"{1:020d}.log", f"{4:020d}.log"]
     for file in Path(archive.root).rglob("*.log"):

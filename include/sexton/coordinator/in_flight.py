@@ -37,7 +37,7 @@ class ScalaCommits:
         if key in self.pending:
             stored = self.offsets.get(key)
             if stored is None or stored.log_offset < log_offset:
-                self.offsets[key] = _at(offset, log_offset)
+                self.offsets[key] = replace(offset, log_offset=log_offset)
             self._no_longer_pending(key, offset)
 
     def fail_pending_offset_write(self, key: TopicPartition, offset: StoredOffset) -> None:
@@ -55,7 +55,7 @@ class ScalaCommits:
         """The log has appended `offset`: it now waits for the transaction's marker."""
         own = self.pending_transactional.get(producer_id, {})
         if key in own and own[key][0] == offset:
-            own[key] = (_at(offset, log_offset), True)
+            own[key] = (replace(offset, log_offset=log_offset), True)
 
     def fail_pending_txn_offset_commit(self, producer_id: int, key: TopicPartition) -> None:
         """The append failed; a producer with nothing left is forgotten."""
@@ -97,7 +97,7 @@ class JavaCommits:
 
     def append(self, key: TopicPartition, offset: StoredOffset, *, log_offset: int) -> None:
         """The coordinator stores the value and appends its record."""
-        self.in_flight.append((key, _at(offset, log_offset)))
+        self.in_flight.append((key, replace(offset, log_offset=log_offset)))
 
     def replicate(self, high_watermark: int) -> None:
         """The high watermark has moved (updateLastCommittedOffset): what is below it may be fetched."""
@@ -107,7 +107,3 @@ class JavaCommits:
     def fail(self, log_offset: int) -> None:
         """The write at `log_offset` failed (revertLastWrittenOffset): it and all after it are taken back."""
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset < log_offset]
-
-
-def _at(offset: StoredOffset, log_offset: int) -> StoredOffset:
-    return replace(offset, log_offset=log_offset)

@@ -35,9 +35,7 @@ def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tu
 
     `keeps_offsets`: whether committed offsets are left of it, which no operation of a coordinator leaves behind.
     """
-    if not has_empty_state(profile):
-        return (Removal.LAST_MEMBER_LEFT,)
-    if keeps_offsets or not group.is_empty:
+    if has_empty_state(profile) and (keeps_offsets or not group.is_empty):
         return ()
     return possible_removals(
         profile,

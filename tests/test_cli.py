@@ -42,12 +42,13 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
     def install(ending: Any) -> list[Any]:
         requests: list[Any] = []
 
-        def double(engine: object, request: Any, *, validate: object) -> None:
+        def double(engine: object, request: Any, *, validate: object) -> SimpleNamespace:
             requests.append(request)
             if isinstance(ending, BaseException):
                 raise ending
             RunFolder(request.out).reset()
             write_run_folder(request.out, ending, source=request.replay.segments or request.replay.archive)
+            return SimpleNamespace(profile_doubts=())
 
         monkeypatch.setattr("sexton.stages.audit.run_audit", double)
         monkeypatch.setattr("sexton.stages.processes.engine_here", lambda name, *, quiet: nullcontext())
@@ -67,7 +68,7 @@ def test_exit_code_of_a_finished_audit(
 ) -> None:
     audited(tables)
     got, out, err = run("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out")
-    assert got == code
+    assert got == code, err
     assert str(tmp_path / "out" / "report.html") in out
     for name in ("report.html", "summary.json", "run.json"):
         assert (tmp_path / "out" / name).is_file()

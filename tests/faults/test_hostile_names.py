@@ -102,7 +102,7 @@ def as_html(text: str) -> Html:
     page = Html(text)
     assert page.tags <= TAGS
     assert all(PASSIVE.fullmatch(name) for name in page.attributes), page.attributes
-    own = "#", "/dags/apply_tombstones", "/dags/offset_retention", f"{PREFIX}/"
+    own = "#", f"{PREFIX}/", *(f"/dags/{dag}" for dag in ("apply_tombstones", "offset_retention", "restore_offsets"))
     assert all(link.startswith(own) for link in page.links)
     assert unseen(text) == []
     return page

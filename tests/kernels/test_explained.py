@@ -100,14 +100,15 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: explained.KnownTopics) -
     """The same of one offset, by the plain rules."""
     key = (row["group_id"], row["topic"], row["partition"])
     offset, group = loaded.offsets[key], loaded.groups.by_id[key[0]]
+    instant = {"retention_ms": RETENTION_MS, "now_ms": NOW_MS}
     judged = expiry.verdict(
         offset,
         key[1],
         group,
         is_pending=key in loaded.state.pending_keys(),
-        retention_ms=RETENTION_MS,
-        now_ms=NOW_MS,
+        **instant,
         profile=loaded.profile,
+        block=expiry.sweep_block(loaded, **instant),
     )
     pin = explained.pin_of(key, loaded)
     return {

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.questions.plain import PlainHeld, removed_groups
+from sexton.coordinator.questions.unloading import unexpected_unloads
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
 from sexton.stages.forecast import forecast_of
 from sexton.tables import TABLES
-from tests.kernels.compare import PROFILES
+from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.oracle import oracle_tables
 from tests.quality import world
 from tests.strategies import BASE_MS, BatchSpec, encode_log, histories
@@ -27,7 +29,8 @@ def run_of(
     history: list[BatchSpec], partition_count: int | None, profile: Profile
 ) -> tuple[dict[str, pa.Table], RunFacts]:
     """The tables that the plain rules give for log partition 0, and its run."""
-    loaded = load([encode_log(history)], cap_bytes=1 << 20, profile=profile)
+    log = encode_log(history)
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)
     run = RunFacts(
         cluster_id="c1",
         as_of_ms=1_000,
@@ -39,6 +42,10 @@ def run_of(
     )
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in CHECKED_TABLES}
     rows.update(oracle_tables(loaded, 0, partition_count))
+    removed = removed_groups([log], cap_bytes=CAP_BYTES)
+    rows["load_profile"][0]["unexpected_unloads"] = len(
+        unexpected_unloads(PlainHeld(loaded), removed=removed, profile=profile)
+    )
     state = {name: typed(name, rows[name]) for name in rows}
     offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
     verdicts = judge(

@@ -121,7 +121,7 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
 
 
 def sweep_unblocked(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
-    """As `sweep`, where no group makes it fail."""
+    """As `sweep`, without the groups that make it fail."""
     profile = loaded.profile
     offsets_of = _offsets_by_group(loaded)
     pending = loaded.state.pending_keys()
@@ -132,7 +132,7 @@ def sweep_unblocked(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[T
         expired = _expired(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
         planned += expired
         is_bare = len(expired) == len(offsets) and not _is_held(group_id, offsets, held_groups, profile)
-        if is_bare and _is_deleted(group, profile):
+        if is_bare and _is_deleted(group, profile) and not group.left_targets:
             planned += group_tombstones(group)
     return in_plan_order(planned)
 

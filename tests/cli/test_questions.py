@@ -5,13 +5,16 @@ import re
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 from sexton import cli
+from sexton.coordinator.partitioner import partition_of
+from sexton.log.archive import Lineage, LogPartitionFacts
 from sexton.log.batch import read_batches
 from sexton.records import decode_subscription, decode_value, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
-from tests.stages.questions.worlds import log_of, logs_of, write_log, write_run
+from tests.stages.questions.worlds import log_of, logs_of, write_archive, write_log, write_run
 from tests.strategies import (
     TOPIC_IDS,
     BatchSpec,
@@ -364,6 +367,95 @@ def test_a_transaction_on_an_old_format(asked, tmp_path):
     answer = asked("groups", "check-commit", "g", "t:0", "--transactional", "--message-format", "1", *log)
     assert answer["partitions"][0]["error"] == "UNSUPPORTED_FOR_MESSAGE_FORMAT"
     assert (answer["batch"], answer["records"]) == (None, [])
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """An archive of two log partitions of which broker 7 led the first, and broker 8 the other."""
+    leaders = {
+        part: LogPartitionFacts(
+            lineage=Lineage(ordinal=0, start_log_offset=0).name,
+            log_start_offset=0,
+            high_watermark=1_000,
+            last_stable_offset=1_000,
+            leader=7 + part,
+            leader_epoch=5,
+        )
+        for part in range(2)
+    }
+    home = partition_of("g", 2)
+    told = {"offset.metadata.max.bytes": "3", "offsets.topic.compression.codec": "1", "offsets.retention.minutes": "5"}
+    return "--archive", write_archive(
+        tmp_path / "archive",
+        {home: encode_log([BatchSpec(entries=(commit("g", 5), group_entry(2, "g", classic_fields())))]), 1 - home: b""},
+        partition_count=2,
+        settings=told,
+        topic_settings={"compression.type": "zstd"},
+        log_partitions=leaders,
+        brokers_differ={"offsets.load.buffer.size": {"7": "1", "8": "2"}},
+    )
+
+
+def test_what_the_snapshot_recorded_is_the_default_of_the_write_path(run, recorded):
+    def told(*words):
+        code, out, _ = run("groups", *words, *recorded, "--json")
+        assert code == 0
+        return json.loads(out)
+
+    commits = ("check-commit", "g", "t:0")
+    assert told(*commits, "--metadata-length", 3)["partitions"][0]["error"] == "NONE"
+    assert told(*commits, "--metadata-length", 4)["partitions"][0]["error"] == "OFFSET_METADATA_TOO_LARGE"
+    wider = told(*commits, "--metadata-length", 4, "--max-metadata-length", 4)
+    assert wider["partitions"][0]["error"] == "NONE"
+    for words in (commits, ("registration", "g")):
+        for options, codec in (((), 4), (("--codec", "none"), 0), (("--codec", "lz4"), 3)):
+            (batch,) = read_batches(bytes.fromhex(told(*words, *options)["batch"]))
+            assert batch.codec == codec
+    _, out, err = run("groups", *commits, *recorded)
+    assert "codec zstd" in out
+    assert "! brokers differ in offsets.load.buffer.size: 1 on broker 7, 2 on broker 8" in err
+
+
+def test_the_retention_of_the_record_is_the_brokers(run, recorded):
+    """Up to 2.0 it is part of every record."""
+    _, out, _ = run(
+        "groups", "check-commit", "g", "t:0", *recorded, "--profile", "group_metadata_manager:2.0", "--codec", "none",
+        "--json",
+    )  # fmt: skip
+    ((_, value),) = (row.values() for row in json.loads(out)["records"])
+    _, told = decode_value(1, bytes.fromhex(value))
+    assert told["expire_timestamp_ms"] - told["commit_timestamp_ms"] == 5 * 60_000
+
+
+def test_who_coordinates(run, asked, recorded):
+    home = partition_of("g", 2)
+    broker = 7 + home
+    _, out, _ = run("groups", "coordinator", "g", *recorded)
+    assert table(out)[1] == ["g", str(home), str(broker), "NONE"]
+    _, out, _ = run("groups", "describe", "g", "--state", *recorded)
+    assert table(out)[1][:2] == ["g", str(broker)]
+    _, out, _ = run("groups", "describe", "g", *recorded, "--json")
+    assert json.loads(out)["groups"][0]["coordinator"] == broker
+    _, out, _ = run("groups", "unload", home, *recorded)
+    assert f"go with log partition {home}, which broker {broker} led when the snapshot was taken" in out
+    _, out, _ = run("groups", "unload", home, *recorded, "--json")
+    assert json.loads(out)["leader"] == broker
+    assert asked("groups", "coordinator", "my-group", *SEGMENTS)["groups"][0]["leader"] is None
+
+
+def test_a_run_keeps_what_the_snapshot_recorded(run, recorded, tmp_path):
+    write_run(tmp_path / "run", archive=recorded[1])
+    _, out, _ = run("groups", "coordinator", "g", "--run", tmp_path / "run")
+    assert table(out)[1][2] == str(7 + partition_of("g", 2))
+    _, out, _ = run("groups", "registration", "g", "--run", tmp_path / "run", "--json")
+    (batch,) = read_batches(bytes.fromhex(json.loads(out)["batch"]))
+    assert batch.codec == 4
+    rows = [
+        row
+        for file in (tmp_path / "run" / "load_profile").glob("*.parquet")
+        for row in pq.read_table(file, partitioning=None).to_pylist()
+    ]
+    assert {row["log_partition"]: row["coordinator"] for row in rows} == {0: 7, 1: 8}
 
 
 def test_registration(run, asked):

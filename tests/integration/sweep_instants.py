@@ -98,14 +98,14 @@ def record(
     began = time.monotonic()
     broker.start()
     try:
-        _make_offsets_topic(broker)
+        make_offsets_topic(broker)
     finally:
         broker.stop()
     first_due_ms = time.time_ns() // 1_000_000 + int((time.monotonic() - began) * 1_000)
     count = int(sweep_s * 1_000)
     packed = ladders(kinds=KINDS, partition_count=len(KINDS), first_due_ms=first_due_ms, count=count)
     for ladder in packed:
-        _pack(broker.data / f"__consumer_offsets-{ladder.log_partition}", ladder.segment())
+        pack(broker.data / f"__consumer_offsets-{ladder.log_partition}", ladder.segment())
     for checkpoint in broker.data.glob("*-checkpoint"):
         checkpoint.unlink()
     broker.start()
@@ -123,7 +123,7 @@ def _logs(broker: EmbeddedBroker, packed: Sequence[Ladder]) -> Recorded:
     return list(zip(packed, logs, strict=True))
 
 
-def _make_offsets_topic(broker: EmbeddedBroker) -> None:
+def make_offsets_topic(broker: EmbeddedBroker) -> None:
     """A broker makes the topic when somebody looks for a coordinator."""
     asked = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "nobody", "log_level": 0}
     deadline = time.monotonic() + 60
@@ -141,7 +141,7 @@ def _make_offsets_topic(broker: EmbeddedBroker) -> None:
         consumer.close()
 
 
-def _pack(folder: Path, segment: bytes) -> None:
+def pack(folder: Path, segment: bytes) -> None:
     """Put `segment` in place of what the log partition holds."""
     for path in folder.iterdir():
         if path.name != "partition.metadata":

@@ -154,11 +154,11 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
 def test_settings_that_may_not_be_read_are_a_warning(
     broker: EmbeddedBroker, sasl_port: int, workload: Workload
 ) -> None:
-    from sexton.kafka.facts import offsets_settings
+    from sexton.kafka.facts import told_settings
 
     with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
-        settings, of_topic, warnings = offsets_settings(session, OFFSETS_TOPIC)
-    assert (settings, of_topic) == ({}, {})
+        told, warnings = told_settings(session, OFFSETS_TOPIC)
+    assert (told.broker, told.topic) == ({}, {})
     allow = "allow User:nobody DESCRIBE_CONFIGS on"
     assert [warning.partition(allow)[2] for warning in warnings] == [" the cluster)", f" topic {OFFSETS_TOPIC})"]
 

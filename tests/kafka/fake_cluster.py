@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.facts import BROKER_RESOURCE, OFFSETS_TOPIC
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID
@@ -127,6 +127,12 @@ class FakeCluster:
         """How many requests are to fail as those to a broker that restarts do."""
         self.hold_back = 0
         """How many fetches are to be answered without a byte, as a quota makes a broker do."""
+        self.brokers: dict[int, dict[str, str]] = {1: {"offsets.retention.minutes": "10080"}}
+        """The settings of each broker, by id; broker 1 leads everything."""
+        self.groups: dict[int, list[str]] = {}
+        """The simple groups that each broker lists."""
+        self.dead: set[int] = set()
+        """Brokers that give no answer."""
         self.before_request: Callable[[Any], None] = lambda request: None
 
     def connect(self, config: ClientConfig) -> ClusterSession:
@@ -181,14 +187,16 @@ class FakeCluster:
         return log.start if timestamp == -2 else log.end
 
     def configs(self, request: DescribeConfigsRequest) -> Answer:
-        of_broker = Answer(
-            resource_type=4, error_code=0, configs=[Answer(name="offsets.retention.minutes", value="10080")]
-        )
-        told = [
-            Answer(name="delete.retention.ms", value=str(self.delete_retention_ms)),
-            Answer(name="max.message.bytes", value="1048588"),
-        ]
-        return Answer(results=[of_broker, Answer(resource_type=2, error_code=0, configs=told)])
+        results = []
+        for resource in request.resources:
+            told = (
+                self.brokers[int(resource.resource_name)]
+                if resource.resource_type == BROKER_RESOURCE
+                else {"delete.retention.ms": str(self.delete_retention_ms), "max.message.bytes": "1048588"}
+            )
+            configs = [Answer(name=name, value=value) for name, value in told.items()]
+            results.append(Answer(resource_type=resource.resource_type, error_code=0, configs=configs))
+        return Answer(results=results)
 
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> Answer:
         found = []
@@ -240,7 +248,7 @@ class FakeSession(ClusterSession):
 
     @property
     def broker_ids(self) -> list[int]:
-        return [1]
+        return sorted(self._cluster.brokers)
 
     @property
     def broker_version(self) -> str | None:
@@ -253,6 +261,8 @@ class FakeSession(ClusterSession):
         pass
 
     def call(self, request: Any, *, node_id: int | None = None) -> Any:
+        if node_id in self._cluster.dead:
+            raise TransientError(f"broker {node_id} gives no answer")
         return self._cluster.answer(request)
 
     def retrying(self, work: Callable[[], Any]) -> Any:

@@ -1,5 +1,6 @@
 """Facts beside the log: which record speaks for an instant, and the lines about topics that a user may write."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
 from sexton.log.archive import FactsRecord, newest_facts, oldest_facts_after, topics_from_file, write_facts
+from sexton.log.facts import differences_text
 
 LOCAL = pafs.LocalFileSystem()
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -151,3 +153,38 @@ def test_a_file_of_no_topics(tmp_path: Path, data: bytes | None, said: str) -> N
     with pytest.raises(UsageError, match=said) as failure:
         topics_from_file(path)
     assert failure.value.place == str(path)
+
+
+def test_settings_of_the_topic_and_of_brokers_that_differ(tmp_path: Path) -> None:
+    told = facts(
+        5,
+        topic_settings={"compression.type": "producer"},
+        brokers_differ={"offsets.topic.compression.codec": {"1": "0", "2": "3"}},
+    )
+    write_facts(LOCAL, str(tmp_path), told)
+    assert newest_facts(LOCAL, str(tmp_path)) == told
+    assert differences_text(told.brokers_differ) == [
+        "brokers differ in offsets.topic.compression.codec: 0 on broker 1, 3 on broker 2; that of broker 1 is taken "
+        "for all"
+    ]
+
+
+def test_a_record_of_an_early_release_is_read(tmp_path: Path) -> None:
+    """It knows neither settings of the topic nor those of more than one broker."""
+    path = Path(write_facts(LOCAL, str(tmp_path), facts(5)))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("topic_settings", "brokers_differ", "log_partitions"):
+        del told[name]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    found = newest_facts(LOCAL, str(tmp_path))
+    assert found == facts(5)
+    assert (found.topic_settings, found.brokers_differ, found.leaders) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("name", ["topic_settings", "brokers_differ"])
+def test_settings_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
+    path = Path(write_facts(LOCAL, str(tmp_path), facts(5)))
+    told = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**told, name: [1]}), encoding="utf-8")
+    with pytest.raises(UsageError, match="not a record of facts"):
+        newest_facts(LOCAL, str(tmp_path))

@@ -54,7 +54,10 @@ def coordinator(
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
-    """Say which log partition each group belongs to (FindCoordinator). Who leads it is not recorded: that is `-`."""
+    """Say which log partition each group belongs to, and which broker leads that (FindCoordinator).
+
+    The broker is the one that led when the snapshot was taken; `-` where no snapshot recorded it.
+    """
     from sexton.coordinator.questions.errors import Error
     from sexton.coordinator.questions.ownership import Owner, find_coordinator
 
@@ -64,7 +67,8 @@ def coordinator(
         places = {group: desk.coordinator.log_partition_of(group) for group in groups}
         owners = [Owner(group_id=group, error=Error.NONE, log_partition=place) for group, place in places.items()]
     else:
-        owners = [find_coordinator(group, partition_count=count) for group in groups]
+        leaders = desk.recorded.leaders or None
+        owners = [find_coordinator(group, partition_count=count, leaders=leaders) for group in groups]
     if json:
         told = [
             {"group_id": owner.group_id, "log_partition": owner.log_partition, "leader": owner.leader,
@@ -112,6 +116,7 @@ def unload(
     if json:
         answer = {
             "log_partition": log_partition,
+            "leader": desk.recorded.leaders.get(log_partition),
             "groups": groups,
             "offsets": gone.offset_count,
             "pending": _pending_rows(gone.pending),
@@ -119,8 +124,10 @@ def unload(
         }
         tell_json(desk, "unload", answer)
         return exit_code(desk)
+    leader = desk.recorded.leaders.get(log_partition)
+    led = "" if leader is None else f", which broker {leader} led when the snapshot was taken"
     tell_line(
-        f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}"
+        f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}{led}"
     )
     tell_table(("GROUP", "STAYS"), [*((name, "no") for name in groups), *((name, "yes") for name in staying)])
     if gone.pending:

@@ -182,7 +182,7 @@ def _tell(desk: "Desk", described: "list[DescribedGroup]", what: str) -> None:
             ),
         )
     elif what == "state":
-        lines = [state_row(desk.coordinator, group, {}) for group in described]
+        lines = [state_row(desk.coordinator, group, desk.recorded.leaders) for group in described]
         tell_table(
             STATE_COLUMNS,
             (
@@ -228,13 +228,15 @@ def _fields(desk: "Desk", described: "DescribedGroup") -> dict[str, Any]:
     from sexton.coordinator.questions.console import member_rows, offset_rows, state_row
 
     rows = offset_rows(desk.coordinator, described, desk.topics) if described.group is not None else []
+    line = state_row(desk.coordinator, described, desk.recorded.leaders)
     group = {} if described.group is None else asdict(described.group)
     return {
         **group,
         "group_id": described.group_id,
         **error_fields(described.error),
         "state": described.state,
-        "log_partition": state_row(desk.coordinator, described, {}).log_partition,
+        "log_partition": line.log_partition,
+        "coordinator": line.leader,
         "members": [asdict(row) for row in member_rows(described)],
         "offsets": [{**asdict(row), "lag": row.lag} for row in rows],
     }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sexton.coordinator.questions.batches import LogEnd, TopicSettings
+    from sexton.coordinator.questions.broker_settings import BrokerSettings
     from sexton.coordinator.questions.dry_run import CommitDryRun
     from sexton.coordinator.questions.errors import Error
     from sexton.stages.questions.desk import Desk
@@ -54,12 +55,16 @@ REGISTRATION_EXAMPLES = """\
 sexton groups registration my-group --segments backup --profile group_metadata_manager:2.8
 """
 _REQUEST, _BROKER = "The request", "Settings of the broker and of the offsets topic"
-_DAY_MINUTES = 24 * 60
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+_RECORDED = "Default: what the snapshot recorded of the broker, else Kafka's"
 Codec = Annotated[
-    str,
-    typer.Option(metavar="|".join(_CODECS), rich_help_panel=_BROKER, help="offsets.topic.compression.codec."),
+    str | None,
+    typer.Option(
+        metavar="|".join(_CODECS),
+        rich_help_panel=_BROKER,
+        help=f"offsets.topic.compression.codec. {_RECORDED}, none.",
+    ),
 ]
 MessageFormat = Annotated[
     int | None,
@@ -68,7 +73,8 @@ MessageFormat = Annotated[
         min=0,
         max=2,
         rich_help_panel=_BROKER,
-        help="The record format (magic) of message.format.version. Default: the newest that the release writes.",
+        help="The record format (magic) of message.format.version. Default: what the snapshot recorded, else the "
+        "newest that the release writes.",
     ),
 ]
 LeaderEpoch = Annotated[
@@ -114,22 +120,31 @@ def check_commit(
         typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="retention_time_ms of versions 2 to 4."),
     ] = None,
     max_metadata_length: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_BROKER, help="offset.metadata.max.bytes.")
-    ] = 4096,
+        int | None,
+        typer.Option(
+            metavar="N", min=0, rich_help_panel=_BROKER, help=f"offset.metadata.max.bytes. {_RECORDED}, 4096."
+        ),
+    ] = None,
     retention_minutes: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=1,
             rich_help_panel=_BROKER,
-            help="offsets.retention.minutes: up to 2.0 every record has its end.",
+            help=f"offsets.retention.minutes: up to 2.0 every record has its end. {_RECORDED} of that release.",
         ),
-    ] = _DAY_MINUTES,
-    codec: Codec = "none",
+    ] = None,
+    codec: Codec = None,
     message_format: MessageFormat = None,
     max_message_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=_BROKER, help="max.message.bytes of the offsets topic.")
-    ] = 1_048_588,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=_BROKER,
+            help=f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
+        ),
+    ] = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
     segments: Segments = None,
@@ -149,16 +164,17 @@ def check_commit(
     """
     places = [exact_partition(text) for text in partitions]
 
-    from sexton.coordinator.questions.batches import TopicSettings
     from sexton.coordinator.questions.commit import Commit, CommitPartition
     from sexton.coordinator.questions.dry_run import commit_offsets
 
-    settings = TopicSettings(codec=_codec(codec), message_format=message_format, max_message_bytes=max_message_bytes)
+    wanted = _codec(codec)
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
+    broker = _broker(desk, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
+    settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in desk.topics.ids.items()}
     end = _log_end(desk, group, leader_epoch)
     dry_run = commit_offsets(
@@ -185,10 +201,10 @@ def check_commit(
             retention_ms=retention_ms,
         ),
         now_ms=_now_ms(desk),
-        retention_ms=retention_minutes * 60_000,
+        retention_ms=(retention_minutes or _recorded_minutes(desk)) * 60_000,
         topic=settings,
         end=end,
-        max_metadata_length=max_metadata_length,
+        max_metadata_length=broker.max_metadata_length if max_metadata_length is None else max_metadata_length,
         partition_counts=desk.topics.partition_counts,
     )
     if out is not None:
@@ -211,7 +227,7 @@ def check_commit(
 def registration(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A classic group.")],
     *,
-    codec: Codec = "none",
+    codec: Codec = None,
     message_format: MessageFormat = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
@@ -229,17 +245,17 @@ def registration(
 
     The record is the one of the group as it is, with its members. Nothing is written to any log.
     """
-    from sexton.coordinator.questions.batches import TopicSettings
     from sexton.coordinator.questions.dry_run import store_group
     from sexton.coordinator.questions.listing import describe_group
     from sexton.coordinator.questions.registration import Registration, value_version
 
-    settings = TopicSettings(codec=_codec(codec), message_format=message_format)
+    wanted = _codec(codec)
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
+    settings = _broker(desk, codec=wanted, message_format=message_format).topic
     rules, described = desk.coordinator.profile, describe_group(desk.coordinator, group)
     if described.group is None:
         answer = described.error.name if described.error else described.state
@@ -333,7 +349,34 @@ def _now_ms(desk: "Desk") -> int:
     return time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
 
 
-def _codec(name: str) -> int:
+def _broker(
+    desk: "Desk", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
+) -> "BrokerSettings":
+    """The broker's settings as they were recorded, and what the options say instead of them."""
+    from dataclasses import replace
+
+    from sexton.coordinator.questions.broker_settings import broker_settings
+
+    told = broker_settings(
+        desk.recorded.broker_settings,
+        desk.recorded.topic_settings,
+        max_message_bytes=desk.recorded.max_message_bytes if max_message_bytes is None else max_message_bytes,
+        profile=desk.coordinator.profile,
+    )
+    if codec is None:
+        desk.warnings.extend(told.warnings)
+    asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}
+    return replace(told, topic=replace(told.topic, **asked))
+
+
+def _recorded_minutes(desk: "Desk") -> int:
+    told = desk.recorded.broker_settings.get("offsets.retention.minutes")
+    return int(told) if told else desk.coordinator.profile.default_retention_minutes
+
+
+def _codec(name: str | None) -> int | None:
+    if name is None:
+        return None
     if name not in _CODECS:
         raise UsageError(f"unknown codec {name!r}", place="--codec", fix=f"one of {', '.join(_CODECS)}")
     return _CODECS.index(name)

@@ -10,6 +10,7 @@ from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
 from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.log import codec as codecs
 
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)
@@ -85,6 +86,7 @@ CHANGES: Changes = (
             "pending_blocks_expiry": False,
             "deletes_generation_0": False,
             "record_format": 1,
+            "newest_codec": codecs.LZ4,
             "batch_per_group": True,
             "stores_after_append": True,
             "offset_value_version": 1,
@@ -111,6 +113,7 @@ CHANGES: Changes = (
         {
             "value_versions": {0: 3, 1: 3, 2: 2},
             "keeps_expire_of_minus_1": True,
+            "newest_codec": codecs.ZSTD,
             "members_may_repeat": False,
             "expiry": Expiry.EMPTY_GROUPS,
             "offset_value_version": 3,

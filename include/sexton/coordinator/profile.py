@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from sexton.log import codec as codecs
+
 Release = tuple[int, ...]
 Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
 """Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
@@ -155,6 +157,8 @@ class Profile:
     # how it writes
     offset_key_type: int = 1
     record_format: int = 2
+    newest_codec: int = codecs.ZSTD
+    """The newest codec of offsets.topic.compression.codec (zstd from 2.1 on; KIP-110)."""
     batch_per_group: bool = False
     offset_value_version: int = 4
     """The version of an offset's value; from 2.1 on it is 1 where the commit brings a retention of its own."""

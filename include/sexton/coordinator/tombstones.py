@@ -13,6 +13,7 @@ from operator import itemgetter
 from sexton.coordinator.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
+from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
 from sexton.records import encode_key
@@ -111,24 +112,32 @@ def encode_batches(
     as_of_ms: int,
     profile: Profile,
     max_batch_bytes: int = MAX_BATCH_BYTES,
+    codec: int = codecs.NONE,
+    magic: int | None = None,
 ) -> bytes:
     """Batches of records without values as the profile's coordinator writes them, offsets from `base_offset` on.
 
-    `keys` are (group_id, key of the record). Uncompressed, each batch within `max_batch_bytes`; a key too large for any
-    batch still gets one of its own. Record formats 0 and 1 have no batches: there each record stands by itself.
+    `keys` are (group_id, key of the record). Each batch is within `max_batch_bytes` before it is compressed; a key too
+    large for any batch still gets one of its own. `magic` is by default the release's record format. Formats 0 and 1
+    have no batches: there each record is a message of its own, unless a compressed one wraps them all.
     """
     batches = []
+    magic = profile.record_format if magic is None else magic
     groups = [list(own) for _, own in groupby(keys, itemgetter(0))] if profile.batch_per_group else [keys]
     for some in (fitting for own in groups for fitting in _fitting([key for _, key in own], max_batch_bytes)):
         records = [(key, None) for key in some]
-        if profile.record_format < _BATCH_FORMAT:
-            stamp_ms = as_of_ms if profile.record_format == 1 else NO_TIMESTAMP_MS
+        if magic < _BATCH_FORMAT:
+            stamp_ms = as_of_ms if magic == 1 else NO_TIMESTAMP_MS
             encoded = encode_message_set(
-                records, base_offset=base_offset, magic=profile.record_format, timestamp_ms=stamp_ms
+                records, base_offset=base_offset, magic=magic, timestamp_ms=stamp_ms, codec=codec
             )
         else:
             encoded = encode_batch(
-                records, base_offset=base_offset, timestamp_ms=as_of_ms, base_sequence=profile.base_sequence
+                records,
+                base_offset=base_offset,
+                timestamp_ms=as_of_ms,
+                base_sequence=profile.base_sequence,
+                codec=codec,
             )
         batches.append(encoded)
         base_offset += len(some)

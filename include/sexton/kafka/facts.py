@@ -12,16 +12,22 @@ from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from sexton.errors import BrokerError
 from sexton.kafka.failures import error_name
 from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
 from sexton.log.archive import FactsRecord
+from sexton.log.facts import differences_text
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 RETENTION_MINUTES = "offsets.retention.minutes"
+OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version")
+"""Settings of a broker that decide what its coordinator takes and appends, besides those that begin with `offsets.`."""
+OF_APPENDS = ("compression.type", "message.format.version")
+"""Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
 UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"
@@ -41,6 +47,15 @@ class LogEnds:
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldSettings:
+    """Settings as a cluster tells them; `brokers_differ` as a FactsRecord has it."""
+
+    broker: dict[str, str]
+    topic: dict[str, str]
+    brokers_differ: dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +81,7 @@ class CommittedOffset:
 def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int) -> tuple[FactsRecord, list[str]]:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
-    settings, of_topic, warnings = offsets_settings(session, offsets_topic.name)
+    told, warnings = told_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)
     if not sees_all:
         acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
@@ -77,42 +92,83 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
         broker_version=session.broker_version,
-        settings=settings,
+        settings=told.broker,
         offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
         topics=_topic_rows(session, cluster),
-        delete_retention_ms=of_topic.get(DELETE_RETENTION),
-        max_message_bytes=of_topic.get(MAX_MESSAGE_BYTES),
+        delete_retention_ms=_number(told.topic.get(DELETE_RETENTION)),
+        max_message_bytes=_number(told.topic.get(MAX_MESSAGE_BYTES)),
         sees_all_topics=sees_all and cluster.is_whole,
+        topic_settings={name: told.topic[name] for name in OF_APPENDS if name in told.topic},
+        brokers_differ=told.brokers_differ,
     )
     return record, warnings
 
 
-def offsets_settings(session: ClusterSession, topic: str) -> tuple[dict[str, str], dict[str, int], list[str]]:
-    """The `offsets.*` settings of one broker (they are the cluster's in practice), and the topic's that matter here.
+def told_settings(session: ClusterSession, topic: str) -> tuple[ToldSettings, list[str]]:
+    """What decides how offsets are kept and written: of the broker with the lowest id, and of the offsets topic.
 
-    What is not told is left out, with a warning for each of the two that names the ACL.
+    Every broker is asked, as each decides for the log partitions that it leads. What is not told is left out, with a
+    warning that names the ACL.
     """
-    broker = str(session.broker_ids[0])
-    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    resources = [
-        Resource(resource_type=BROKER_RESOURCE, resource_name=broker, configuration_keys=None),
-        Resource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[DELETE_RETENTION, MAX_MESSAGE_BYTES]
-        ),
-    ]
-    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
-    results = {result.resource_type: result for result in session.call(request, node_id=int(broker)).results}
+    first, *others = session.broker_ids
+    results = {one.resource_type: one for one in _described(session, first, topic)}
     of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
-    told = {item.name: int(item.value) for item in of_topic.configs or [] if item.value}
-    settings = {
-        item.name: item.value for item in of_broker.configs or [] if item.name.startswith("offsets.") and item.value
-    }
     warnings = [
         f"{what}: {_why_not_told(session, result.error_code, topic)}"
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
         if result.error_code
     ]
-    return dict(sorted(settings.items())), told, warnings
+    brokers = {first: _of_coordinator(of_broker)}
+    for broker in () if of_broker.error_code else others:
+        settings, why = _of_another(session, broker, topic)
+        if why is None:
+            brokers[broker] = settings
+        else:
+            warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
+    told = ToldSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
+    return told, [*warnings, *differences_text(told.brokers_differ)]
+
+
+def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
+    """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
+    try:
+        (answer,) = _described(session, broker)
+    except BrokerError as error:
+        return {}, error.message
+    return _of_coordinator(answer), _why_not_told(session, answer.error_code, topic) if answer.error_code else None
+
+
+def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """The settings that brokers have otherwise, each with its value by broker id; "" where one does not tell it."""
+    names = sorted({name for settings in brokers.values() for name in settings})
+    values = {
+        name: {str(broker): settings.get(name, "") for broker, settings in sorted(brokers.items())} for name in names
+    }
+    return {name: told for name, told in values.items() if len(set(told.values())) > 1}
+
+
+def _described(session: ClusterSession, broker: int, topic: str | None = None) -> list[Any]:
+    """The settings of one broker, which it alone knows, and those of a topic."""
+    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
+    resources = [Resource(resource_type=BROKER_RESOURCE, resource_name=str(broker), configuration_keys=None)]
+    if topic is not None:
+        keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
+        resources.append(Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys))
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+    return list(session.call(request, node_id=broker).results)
+
+
+def _of_coordinator(result: Any) -> dict[str, str]:
+    told = _texts(result)
+    return {name: told[name] for name in sorted(told) if name.startswith("offsets.") or name in OF_COORDINATORS}
+
+
+def _texts(result: Any) -> dict[str, str]:
+    return {item.name: item.value for item in result.configs or [] if item.value}
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:

@@ -7,7 +7,7 @@ same lines about topics can come from a file (`--topics`) where no broker is at 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,11 @@ class FactsRecord:
     """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
 
     The record is written after the segments: its `log_partitions` are archived; None in records of early releases.
-    `delete_retention_ms` and `max_message_bytes` are settings of the offsets topic, None when not told. Only with
-    `sees_all_topics` a topic that is not in `topics` did not exist; None in records of early releases.
+    `settings` are those of one broker; `brokers_differ` has the settings that others have otherwise, with the value of
+    each broker by its id. `topic_settings` are those of the offsets topic; they and `brokers_differ` are empty in
+    records of early releases. `delete_retention_ms` and `max_message_bytes` are settings of the offsets topic, too,
+    None when not told. Only with `sees_all_topics` a topic that is not in `topics` did not exist; None in records of
+    early releases.
     """
 
     taken_at_ms: int
@@ -57,6 +60,22 @@ class FactsRecord:
     delete_retention_ms: int | None = None
     max_message_bytes: int | None = None
     sees_all_topics: bool | None = None
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    brokers_differ: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def leaders(self) -> dict[int, int]:
+        """Who led each log partition, by broker id; without those that nobody led."""
+        return {part: told.leader for part, told in (self.log_partitions or {}).items() if told.leader >= 0}
+
+
+def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What to say of settings in which brokers differ: that of the broker with the lowest id is taken."""
+    told = []
+    for name, values in brokers_differ.items():
+        each = ", ".join(f"{value or 'not told'} on broker {broker}" for broker, value in values.items())
+        told.append(f"brokers differ in {name}: {each}; that of broker {min(values, key=int)} is taken for all")
+    return told
 
 
 def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
@@ -115,11 +134,12 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
     found = read_json(fs, path)
     try:
         log_partitions = _log_partitions(found.get("log_partitions"))
-        names = {field.name for field in fields(FactsRecord)}  # a later release may say more
+        names = {one.name for one in fields(FactsRecord)}  # a later release may say more
         record = FactsRecord(**{name: value for name, value in found.items() if name in names})
         topics = [_topic(row) for row in record.topics]
         own = {"topic_id": str(record.offsets_topic["topic_id"]), "partitions": int(record.offsets_topic["partitions"])}
-        settings = {str(name): str(value) for name, value in record.settings.items()}
+        settings, topic_settings = _texts(record.settings), _texts(record.topic_settings)
+        brokers_differ = {str(name): _texts(values) for name, values in record.brokers_differ.items()}
         cluster_id = safe_name(str(record.cluster_id), what="cluster id")
         for name in ("delete_retention_ms", "max_message_bytes"):
             if not isinstance(getattr(record, name), int | None):
@@ -139,7 +159,13 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         delete_retention_ms=record.delete_retention_ms,
         max_message_bytes=record.max_message_bytes,
         sees_all_topics=record.sees_all_topics,
+        topic_settings=topic_settings,
+        brokers_differ=brokers_differ,
     )
+
+
+def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def _log_partitions(found: Any) -> dict[int, LogPartitionFacts] | None:

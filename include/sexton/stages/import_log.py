@@ -316,6 +316,8 @@ def _note(
         log_partitions=told,
         delete_retention_ms=of_topic.delete_retention_ms if of_topic else None,
         max_message_bytes=of_topic.max_message_bytes if of_topic else None,
+        topic_settings=of_topic.topic_settings if of_topic else {},
+        brokers_differ=before.brokers_differ if before else {},
     )
     newest = newest_facts(fs, root, cluster_id=cluster_id)
     if newest and replace(newest, taken_at_ms=facts.taken_at_ms) == facts:

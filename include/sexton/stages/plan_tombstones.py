@@ -25,6 +25,7 @@ from sexton.stages.judging import sweep_fails
 from sexton.stages.plans.files import Page, write_plan
 from sexton.stages.plans.keys import encode_keys
 from sexton.stages.plans.policy import plan_by_policy, policy_of
+from sexton.stages.plans.settings import topic_settings_of
 from sexton.stages.run import RunFolder, RunRecord, write_bytes
 from sexton.stages.spark import Engine
 
@@ -81,11 +82,14 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
     )
     folder.write_internal(_PLANNED, rows, log_partition)
     if rows.num_rows:
+        topic = topic_settings_of(record)
         batches = encode_batches(
             list(zip(rows["group_id"].to_pylist(), keys.to_pylist(), strict=True)),
             base_offset=record.cuts[log_partition],
             as_of_ms=record.as_of_ms,
             profile=profile,
+            codec=topic.codec,
+            magic=topic.magic(profile),
         )
         write_bytes(folder.batches_file(log_partition), batches)
     return write_forecast(folder, record, log_partition)

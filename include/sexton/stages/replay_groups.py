@@ -266,6 +266,7 @@ def _finish(
         .append_column("skew", pa.array([skew], pa.float64()))
         .append_column("sweep_blocked_by", pa.array([block and block.group_id], pa.string()))
         .append_column("sweep_blocked_from_ms", pa.array([block and block.from_ms], pa.int64()))
+        .append_column("coordinator", pa.array([record.leaders.get(log_partition)], pa.int32()))
     )
     counts = {
         name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), log_partition)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from sexton.coordinator.endless import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.questions.broker_settings import broker_settings
 from sexton.coordinator.questions.unloading import unexpected_unload_text
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.coverage import COMPLETE, PARTIAL, Coverage, worst
@@ -113,15 +114,28 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         coverage_reason=coverage.reason,
         inflated_cap_bytes=settings().inflated_cap_bytes,
         max_message_bytes=source.max_message_bytes,
+        broker_settings=dict(source.broker_settings),
+        topic_settings=dict(source.topic_settings),
+        leaders=dict(source.leaders),
         has_topics=source.topics is not None,
         topics_at_ms=source.topics_at_ms,
         sees_all_topics=source.sees_all_topics,
         warnings=[
             *source.warnings,
             *choice.warnings,
+            *_settings_warnings(source, choice.profile),
             *_doubts(merged, count=count, missing=missing, is_archive=source.is_archive),
         ],
     )
+
+
+def _settings_warnings(source: LogSource, profile: Profile) -> tuple[str, ...]:
+    return broker_settings(
+        source.broker_settings,
+        source.topic_settings,
+        max_message_bytes=source.max_message_bytes,
+        profile=profile,
+    ).warnings
 
 
 def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Coverage:

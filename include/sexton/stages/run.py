@@ -70,6 +70,9 @@ class RunRecord(BaseModel):
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
     inflated_cap_bytes: int | None = None
     max_message_bytes: int | None = Field(default=None, description="of the offsets topic, where it was recorded")
+    broker_settings: dict[str, str] = Field(default_factory=dict, description="of the broker, as they were recorded")
+    topic_settings: dict[str, str] = Field(default_factory=dict, description="of the offsets topic, likewise")
+    leaders: dict[int, int] = Field(default_factory=dict, description="log partition -> broker that led it, likewise")
     changes_since_ms: int | None = Field(default=None, description="beginning of the interval of offset_changes")
     plan_id: str | None = None
     plan_sha256: str | None = Field(default=None, description="of the plan.json that is kept in the archive")

@@ -13,7 +13,7 @@ from sexton.log.archive import FactsRecord, newest_facts, oldest_facts_after, to
 from sexton.log.coverage import Coverage
 from sexton.log.cut_search import segments_between
 from sexton.log.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
-from sexton.log.facts import the_cluster
+from sexton.log.facts import differences_text, the_cluster
 from sexton.log.lineage import ArchivedLineage, lineages
 from sexton.log.place import Place
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
@@ -46,6 +46,11 @@ class LogSource:
     """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
     max_message_bytes: int | None = None
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the offsets topic."""
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Who led each log partition, by broker id, where it was recorded."""
     load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
     broker_version: str | None = None
     is_archive: bool = False
@@ -132,6 +137,7 @@ def open_archive(
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
     told = facts.settings if facts else {}
     of_topics = facts if facts and not topics_file else None
+    of_log = facts if facts and facts.offsets_topic["topic_id"] == settled.topic_id else None
     histories = _histories(fs, path, settled)
     return LogSource(
         uri=root,
@@ -144,11 +150,14 @@ def open_archive(
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=_retention_minutes(facts),
         max_message_bytes=facts.max_message_bytes if facts else None,
+        broker_settings=told,
+        topic_settings=of_log.topic_settings if of_log else {},
+        leaders=of_log.leaders if of_log else {},
         load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
         is_archive=True,
         taken_at_ms=settled.taken_at_ms,
-        warnings=[*no_facts, *unstored],
+        warnings=[*no_facts, *unstored, *differences_text(facts.brokers_differ if facts else {})],
         coverage=settled.coverage,
         places=settled.cuts,
         histories=histories,

@@ -70,6 +70,13 @@ LOAD_PROFILE = Table(
         Column(name="first_log_offset", type=pa.int64(), doc="first record read", nullable=True, minimum=0),
         Column(name="next_log_offset", type=pa.int64(), doc="log_offset behind the last record read", minimum=0),
         _count("stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True),
+        Column(
+            name="coordinator",
+            type=pa.int32(),
+            doc="id of the broker that led it when the snapshot was taken, and so coordinates its groups; NULL where "
+            "nothing recorded that",
+            nullable=True,
+        ),
         Column(name="load_would_fail", type=pa.bool_(), doc="whether its load would fail or never end"),
         Column(name="load_failure", type=pa.string(), doc="why it would", nullable=True),
         Column(

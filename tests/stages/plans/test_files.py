@@ -3,7 +3,10 @@
 import hashlib
 import json
 import shutil
+import struct
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,18 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.errors import Refused, UsageError
+from sexton.log.batch import Batch, encode_batch, read_batches, read_records
+from sexton.log.codec import NAMES
+from sexton.log.crc import crc32c
 from sexton.log.inventory import inventory
 from sexton.log.lineage import topics_of
 from sexton.log.verify import verify
+from sexton.stages.plans.check import check_content
 from sexton.stages.plans.files import Plan, keep_plan, own_plan, plan_folder, plans_of, read_plan, write_plan
 from sexton.stages.run import RunFolder
 from sexton.stages.spark import Engine
 from tests.archived import CLUSTER, TOPIC, Archive
+from tests.stages.archive_runs import instant
 from tests.stages.plans.plan_runs import archive_of_commits, planned
 
 LOCAL = pafs.LocalFileSystem()
@@ -306,3 +314,57 @@ def test_the_archive_lists_and_verifies_as_before(copy: tuple[Path, str]) -> Non
     (cluster,) = inventory(LOCAL, root, settle_ms=0)
     assert {line.topic_id for line in cluster.lineages} == {TOPIC}
     assert verify(LOCAL, root).findings == []
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_written_in_the_codec_of_the_broker(small: Engine, tmp_path: Path, codec: str) -> None:
+    """Bytes that another compressor made of the same records are those of the plan; other records are not."""
+    archive = archive_of_commits(tmp_path / "archive")
+    archive.settings = {"offsets.topic.compression.codec": str(NAMES.index(codec))}
+    archive.snapshot(instant(4) - 1_000)
+    archive.snapshot(instant(4) + 2_000)
+    run = RunFolder(tmp_path / "run")
+    planned(small, run.root, archive, at=4)
+    plan = own_plan(run)
+    assert (plan.record.codec, plan.record.record_format) == (codec, 2)
+    files = {
+        f"batches/{one.log_partition}.log": run.batches_file(one.log_partition).read_bytes()
+        for one in plan.record.batches
+    }
+    batches = [batch for data in files.values() for batch in read_batches(data)]
+    assert {batch.codec for batch in batches} == {NAMES.index(codec)}
+    check_content(plan, files)
+
+    repacked = {name: repack(data, level=1) for name, data in files.items()}
+    assert (repacked == files) == (codec != "gzip")
+    check_content(plan, repacked)
+    changed = {name: repack(data, change=True) for name, data in files.items()}
+    with pytest.raises(Refused, match="not the batches of the plan's rows"):
+        check_content(plan, changed)
+    uncompressed = plan.record.model_copy(update={"codec": "none"})
+    with pytest.raises(Refused, match="not the batches of the plan's rows"):
+        check_content(replace(plan, record=uncompressed), files)
+
+
+def repack(data: bytes, *, level: int | None = None, change: bool = False) -> bytes:
+    """The batches of a plan again: gzip by another level of its compressor, or with the last key changed."""
+    made = []
+    for batch in read_batches(data):
+        assert isinstance(batch, Batch)
+        records = [(one.key, one.value) for one in read_records(batch, cap_bytes=1 << 20)]
+        if change:
+            records[-1] = ((records[-1][0] or b"")[:-1] + b"!", None)
+        told = {
+            "base_offset": batch.base_offset,
+            "timestamp_ms": batch.max_timestamp_ms,
+            "base_sequence": batch.base_sequence,
+        }
+        plain = encode_batch(records, **told)
+        if batch.codec == 1 and level is not None:
+            deflater = zlib.compressobj(level, wbits=31)
+            body = deflater.compress(plain[61:]) + deflater.flush()
+            tail = struct.pack(">h", 1) + plain[23:61] + body
+            made.append(plain[:8] + struct.pack(">iib", len(tail) + 9, 0, 2) + struct.pack(">I", crc32c(tail)) + tail)
+        else:
+            made.append(encode_batch(records, codec=batch.codec, **told))
+    return b"".join(made)

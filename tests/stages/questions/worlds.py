@@ -39,7 +39,9 @@ def logs_of(group_ids: Iterable[str], partition_count: int) -> dict[int, bytes]:
     return {number: log_of(*own) for number, own in entries.items()}
 
 
-def write_archive(root: Path, logs: Mapping[int, bytes], *, partition_count: int, version: str | None = None) -> str:
+def write_archive(
+    root: Path, logs: Mapping[int, bytes], *, partition_count: int, version: str | None = None, **told: Any
+) -> str:
     fs = pafs.LocalFileSystem()
     for log_partition, data in logs.items():
         write_segment(
@@ -56,13 +58,17 @@ def write_archive(root: Path, logs: Mapping[int, bytes], *, partition_count: int
             high_watermark=1_000,
             last_stable_offset=1_000,
         )
+    known: dict[str, Any] = {
+        "settings": {},
+        "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
+        **told,
+    }
     facts = FactsRecord(
         taken_at_ms=TAKEN_AT_MS,
         cluster_id="cluster",
         broker_version=version,
-        settings={},
         offsets_topic={"topic_id": "topic", "partitions": partition_count},
-        topics=[{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
+        **known,
     )
     write_facts(fs, str(root), facts)
     return str(root)

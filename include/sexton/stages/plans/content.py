@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import Batch, read_batches
 from sexton.policy import Counts, Policy
 from sexton.stages.judging import judge_offsets, read_held
 from sexton.stages.plans.check import OFFSET_TYPES, offset_rows
 from sexton.stages.plans.policy import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
-from sexton.stages.plans.record import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
+from sexton.stages.plans.record import CODECS, TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
+from sexton.stages.plans.settings import topic_settings_of
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
 
@@ -57,6 +59,7 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     losses = losses_of(tombstones, policy)
     judged = pa.concat_tables([folder.read_table("offset_verdicts", part, list(VERDICTS)) for part in parts])
     held_expiring, not_kept = (0, []) if policy is None else not_held(policy, judged)
+    topic = topic_settings_of(record)
     batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
     losing = pc.unique(tombstones["group_id"])
     groups = pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
@@ -86,6 +89,8 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
             batches=batches,
             largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
             max_message_bytes=record.max_message_bytes,
+            codec=CODECS[topic.codec],
+            record_format=topic.magic(profile_of(record.profile)),
             over_limits=default_limits().exceeded(
                 Counts(offset_count=undo.num_rows, group_count=len(losing), groups_total=groups.num_rows)
             )

@@ -4,7 +4,7 @@ Where the files are and how they are read is in files.py; what a plan holds in c
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
@@ -61,6 +61,9 @@ UNDO = pa.schema(
 `log_partition` and `log_offset` are where the value was read; NULL means what it means in committed_offsets.
 """
 
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+CODECS: tuple[Codec, ...] = get_args(Codec)
+"""By number, as in a batch's attributes."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 
@@ -108,6 +111,8 @@ class PlanRecord(_Part):
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
     held_expiring (offsets under a hold that the broker takes before it ends). `max_message_bytes` is None where nobody
     told the topic's. A plan with `over_limits` is never applied, nor is one by another retention than the broker's own.
+    `codec` and `record_format` (magic) are those of the batches: the broker's own, as they were recorded with the
+    snapshot, else Kafka's defaults; a plan of an early release has no codec, and None for the newest format.
     `broker_retention_ms` is that as it was recorded with the snapshot, None where nothing recorded it; then `beyond` is
     None as well. A plan's age counts from `as_of_ms`.
     """
@@ -129,6 +134,8 @@ class PlanRecord(_Part):
     batches: list[Batches]
     largest_batch_bytes: Count
     max_message_bytes: int | None
+    codec: Codec = "none"
+    record_format: Annotated[int, Field(ge=0, le=2)] | None = None
     over_limits: list[str]
     warnings: list[str]
     files: dict[str, Sha256]

@@ -29,6 +29,17 @@ class DeskRequest:
     """The coordinator's load buffer; None for what the archive recorded, else Kafka's default. Not of a run."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What a snapshot recorded of the brokers; of a disk, nothing."""
+
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    max_message_bytes: int | None = None
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Broker ids by log partition."""
+
+
 class Parts(Protocol):
     """The log partitions behind a desk."""
 
@@ -46,6 +57,7 @@ class Desk:
     coordinator: Coordinator
     topics: Topics
     parts: Parts
+    recorded: Recorded = field(default_factory=Recorded)
     doubts: list[str] = field(default_factory=list)
     """What speaks against the profile."""
     warnings: list[str] = field(default_factory=list)

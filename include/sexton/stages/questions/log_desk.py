@@ -7,7 +7,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.topics import Topics
 from sexton.errors import UsageError
-from sexton.stages.questions.desk import Desk, DeskRequest, doubts_of
+from sexton.stages.questions.desk import Desk, DeskRequest, Recorded, doubts_of
 from sexton.stages.questions.log_parts import LogParts
 from sexton.stages.questions.log_profile import choice_of
 from sexton.stages.questions.part import LazyShards
@@ -39,6 +39,12 @@ def desk_of_log(request: DeskRequest) -> Desk:
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
+        recorded=Recorded(
+            broker_settings=source.broker_settings,
+            topic_settings=source.topic_settings,
+            max_message_bytes=source.max_message_bytes,
+            leaders=source.leaders,
+        ),
         doubts=choice.doubts,
         warnings=[*source.warnings, *doubts_of(count, missing), *choice.open_points],
     )

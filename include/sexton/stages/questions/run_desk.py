@@ -7,7 +7,7 @@ from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.topics import Topics
 from sexton.errors import UsageError
 from sexton.log.facts import topics_from_file
-from sexton.stages.questions.desk import AUTO, Desk, DeskRequest, doubts_of
+from sexton.stages.questions.desk import AUTO, Desk, DeskRequest, Recorded, doubts_of
 from sexton.stages.questions.part import LazyShards
 from sexton.stages.questions.run_parts import RunParts
 from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
@@ -30,6 +30,12 @@ def desk_of_run(request: DeskRequest, root: str) -> Desk:
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),
         parts=parts,
+        recorded=Recorded(
+            broker_settings=record.broker_settings,
+            topic_settings=record.topic_settings,
+            max_message_bytes=record.max_message_bytes,
+            leaders=record.leaders,
+        ),
         doubts=record.profile_doubts,
         warnings=doubts_of(record.partition_count, record.missing_log_partitions),
     )

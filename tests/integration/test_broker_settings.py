@@ -1,0 +1,134 @@
+"""A broker that compresses its offsets topic: its settings are archived, and its sweep writes the plan's batches."""
+
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.tombstones import encode_batches
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.client import client_config
+from sexton.log.archive import newest_facts
+from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
+from sexton.log.codec import NAMES
+from sexton.records import decode_key, encode_key, encode_value
+from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.stages.plans.files import own_plan
+from sexton.stages.replay_groups import ReplayRequest
+from sexton.stages.run import RunFolder
+from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
+from tests.stages.questions.worlds import Here
+
+GROUP, TOPIC, OFFSETS, METADATA_BYTES = "idle", "orders", 300, "777"
+BEHIND_EPOCH = slice(16, None)
+"""Of a batch its magic, its CRC and all that this covers."""
+PARTITION_COUNT = int(SETTINGS["offsets.topic.num.partitions"])
+PART = partition_of(GROUP, PARTITION_COUNT)
+HEADER = {one.name for one in fields(Batch)} - {"position", "size_bytes", "data", "leader_epoch"}
+SAME_BYTES = {"none", "snappy", "lz4"}
+"""Codecs of which our compressor makes the bytes that Kafka's makes of the same records."""
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Path:
+    """The directory of a broker that has made its offsets topic."""
+    folder = tmp_path_factory.mktemp("settings") / "broker"
+    with EmbeddedBroker(folder, port=free_port(), java=java, jars=kafka_jars, settings=SETTINGS) as broker:
+        make_offsets_topic(broker)
+    return folder
+
+
+def idle_group() -> bytes:
+    """A log of offsets that are long due."""
+    records = [
+        (
+            encode_key(1, {"group_id": GROUP, "topic": TOPIC, "partition": number}),
+            encode_value(
+                1, 3, {"committed_offset": number, "leader_epoch": -1, "metadata": "", "commit_timestamp_ms": 1}
+            ),
+        )
+        for number in range(OFFSETS)
+    ]
+    return encode_batch(records, base_offset=0, timestamp_ms=1_700_000_000_000)
+
+
+def swept(broker: EmbeddedBroker) -> list[Batch]:
+    """The batches of the sweep, once it has come."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        log = b"".join(path.read_bytes() for path in sorted((broker.data / folder()).glob("*.log")))
+        found = [one for one in read_batches(log) if isinstance(one, Batch) and one.base_offset >= OFFSETS]
+        if sum(one.record_count for one in found) > OFFSETS:  # the group's own tombstone comes last
+            return found
+        time.sleep(0.2)
+    raise AssertionError("no sweep came")
+
+
+def folder() -> str:
+    return f"__consumer_offsets-{PART}"
+
+
+def records_of(batch: Batch) -> list[Record]:
+    found = list(read_records(batch, cap_bytes=1 << 20))
+    assert all(isinstance(one, Record) for one in found)
+    return [one for one in found if isinstance(one, Record)]
+
+
+def plan_of(root: Path, archive: str, as_of_ms: int) -> RunFolder:
+    """A run of the archive up to its plan; reading stops where that instant begins."""
+    run = RunFolder(root)
+    asked = ReplayRequest(run_id="run", taken_at_ms=as_of_ms, archive=archive, as_of_ms=as_of_ms, settle_ms=0)
+    replay_groups.run(Here(), run, asked)  # type: ignore[arg-type]
+    find_expired.run(Here(), run)  # type: ignore[arg-type]
+    plan_tombstones.run(Here(), run)  # type: ignore[arg-type]
+    return run
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_the_plan_has_the_batches_that_the_broker_wrote(
+    codec: str, stopped: Path, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
+) -> None:
+    number = NAMES.index(codec)
+    own = {"offsets.topic.compression.codec": str(number), "offset.metadata.max.bytes": METADATA_BYTES}
+    broker = EmbeddedBroker(stopped, port=free_port(), java=java, jars=kafka_jars, settings={**SETTINGS, **own})
+    pack(broker.data / folder(), idle_group())
+    for checkpoint in broker.data.glob("*-checkpoint"):
+        checkpoint.unlink()
+    archive = str(tmp_path / "archive")
+    with broker:
+        found = swept(broker)
+        config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
+        request = snapshot_log.SnapshotRequest(config=config, archive=archive)
+        snapshot_log.run(Here(), request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
+
+    facts = newest_facts(pafs.LocalFileSystem(), archive)
+    assert facts is not None
+    assert own.items() <= facts.settings.items()
+    assert facts.topic_settings["compression.type"] == "producer"
+    assert facts.leaders == dict.fromkeys(range(PARTITION_COUNT), 1)
+    assert facts.brokers_differ == {}
+
+    run = plan_of(tmp_path / "run", archive, found[0].max_timestamp_ms)
+    assert own_plan(run).record.codec == codec
+    planned = [one for one in read_batches(run.batches_file(PART).read_bytes()) if isinstance(one, Batch)]
+    assert len(planned) == len(found)
+    for mine, theirs in zip(planned, found, strict=True):
+        assert mine.codec == theirs.codec == number
+        assert {name: getattr(mine, name) for name in HEADER} == {name: getattr(theirs, name) for name in HEADER}
+        assert {(one.key, one.value, one.timestamp_ms) for one in records_of(mine)} == {
+            (one.key, one.value, one.timestamp_ms) for one in records_of(theirs)
+        }
+        assert codec not in SAME_BYTES or in_that_order(theirs)[BEHIND_EPOCH] == bytes(theirs.data)[BEHIND_EPOCH]
+
+
+def in_that_order(batch: Batch) -> bytes:
+    """A plan's batch of the records of `batch`: the broker's order, that of a hash map, is not claimed."""
+    keys = [(decode_key(one.key or b"")[1]["group_id"], one.key or b"") for one in records_of(batch)]
+    return encode_batches(
+        keys, base_offset=batch.base_offset, as_of_ms=batch.max_timestamp_ms, profile=NEWEST, codec=batch.codec
+    )

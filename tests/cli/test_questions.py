@@ -14,6 +14,7 @@ from sexton.log.archive import Lineage, LogPartitionFacts
 from sexton.log.batch import read_batches
 from sexton.records import decode_subscription, decode_value, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
+from tests.kafka.fake_cluster import FakeCluster
 from tests.stages.questions.worlds import log_of, logs_of, write_archive, write_log, write_run
 from tests.strategies import (
     TOPIC_IDS,
@@ -552,3 +553,45 @@ def test_a_long_name_does_not_widen_every_line(run, tmp_path):
     lines = out.splitlines()
     assert sorted(line.split()[0] for line in lines[1:]) == sorted(names)
     assert sorted(map(len, lines))[-2] < 120
+
+
+@pytest.fixture
+def brokers(monkeypatch):
+    """A cluster of two brokers, each with a group."""
+    cluster = FakeCluster(1)
+    cluster.brokers, cluster.groups = {1: {}, 2: {}}, {1: ["b"], 2: ["a"]}
+    monkeypatch.setattr("sexton.kafka.session.ClusterSession", lambda config: cluster.connect(config))
+    monkeypatch.setattr("sexton.kafka.rights.sees_all_groups", lambda session: True)
+    return cluster
+
+
+LIVE = ("groups", "list", "--bootstrap-servers", "fake:9092")
+
+
+def test_the_groups_of_a_cluster(run, brokers):
+    code, out, err = run(*LIVE)
+    assert (code, err) == (0, "")
+    assert table(out) == [
+        ["GROUP", "TYPE", "STATE", "PROTOCOL", "COORDINATOR (ID)"],
+        ["a", "classic", "Empty", "-", "2"],
+        ["b", "classic", "Empty", "-", "1"],
+    ]
+    assert table(run(*LIVE, "--state", "stable")[1])[1:] == []
+
+
+def test_a_broker_that_fails_does_not_end_the_listing_of_a_cluster(run, brokers):
+    brokers.dead = {2}
+    code, out, err = run(*LIVE)
+    assert code == 1
+    assert [row[0] for row in table(out)] == ["GROUP", "b"]
+    assert err == "! broker 2 failed, and its groups are missing: broker 2 gives no answer\n"
+    code, out, _ = run(*LIVE, "--json")
+    told = json.loads(out)
+    assert (code, [group["group_id"] for group in told["groups"]]) == (1, ["b"])
+    assert told["failed_brokers"] == [{"broker": 2, "error": "broker 2 gives no answer"}]
+
+
+def test_a_listing_is_of_a_cluster_or_of_a_log(run, brokers):
+    code, _, err = run(*LIVE, *SEGMENTS)
+    assert code == 2
+    assert "a cluster or a log, not both" in err

@@ -162,7 +162,9 @@ class Day:
             if not before:
                 raise TooSlow("an hour's work took longer than the hour")
         time.sleep(max(0.0, at_s + 0.05 - time.time()))
-        answers = told_by_broker(self.script.session, [group.group_id for group in list_groups(self.script.session)])
+        answers = told_by_broker(
+            self.script.session, [group.group_id for group in list_groups(self.script.session).groups]
+        )
         after = self._ends()
         if before != after:
             raise TooSlow(f"the log is not quiet at the end of an hour: {before}, then {after}")

@@ -162,7 +162,9 @@ def told_by_broker(session: ClusterSession, groups: Iterable[str]) -> Answers:
         found.offsets[group_id] = {key: _told(offset) for key, offset in plain.items()}
         found.stable[group_id] = {key: _told(offset) for key, offset in stable.items()}
     # Listed last: the broker leaves out what it is still loading, and a fetch has waited for that.
-    kinds = {group.group_id: (group.group_type, group.state, group.protocol_type) for group in list_groups(session)}
+    kinds = {
+        group.group_id: (group.group_type, group.state, group.protocol_type) for group in list_groups(session).groups
+    }
     found.groups = {group_id: kinds[group_id] for group_id in groups if group_id in kinds}
     return found
 

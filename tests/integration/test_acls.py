@@ -278,7 +278,7 @@ def test_the_reader_takes_a_snapshot(cluster: SecureCluster, tmp_path: Path) -> 
 
 
 def test_the_reader_sees_everything_and_changes_nothing(cluster: SecureCluster, reader: ClusterSession) -> None:
-    assert {group.group_id for group in list_groups(reader)} >= {OWN, OTHER}
+    assert {group.group_id for group in list_groups(reader).groups} >= {OWN, OTHER}
     before = committed_offsets(reader, OWN)
     allow = "allow User:sexton-reader"
     with pytest.raises(GroupError, match=rf"group {OWN}: OffsetDelete .*{DENIED} \({allow} DELETE on group {OWN}\)"):
@@ -331,7 +331,7 @@ def test_topics_that_are_hidden(cluster: SecureCluster, reader: ClusterSession) 
 def test_groups_that_are_hidden(cluster: SecureCluster, reader: ClusterSession) -> None:
     with without(cluster, "sexton-reader: Describe group *"):
         until(lambda: not sees_all_groups(reader))
-        assert list_groups(reader) == []
+        assert list_groups(reader).groups == []
         (line,) = hidden(reader)
         assert "not every group can be seen" in line
         assert "allow User:sexton-reader DESCRIBE on group *" in line
@@ -379,7 +379,7 @@ def test_the_applier_beyond_its_prefix(cluster: SecureCluster, applier: ClusterS
         with pytest.raises(NotAllowed, match=rf"{allow} WRITE on {WHERE}"):
             append(applier.config, group_id)
     with without(cluster, "sexton-applier: Describe cluster"):
-        until(lambda: {group.group_id for group in list_groups(applier)} == {OWN})
+        until(lambda: {group.group_id for group in list_groups(applier).groups} == {OWN})
         assert len(hidden(applier)) == 2
     assert committed_offsets(reader, OTHER) == before
     assert committed_offsets(applier, OWN).keys() == {(OWN_TOPIC, 0)}, "of its own topics"

@@ -220,7 +220,7 @@ def test_a_streams_group(session: ClusterSession, kafka_jars: list[Path]) -> Non
     with streams_member(session, "streaming", ["numbers"], jars=kafka_jars) as member:
         assert member.tasks == [0, 1, 2]
         assert member.commit({("numbers", 0): 5, ("numbers", 1): 6}) == {("numbers", 0): None, ("numbers", 1): None}
-        (listed,) = (group for group in list_groups(session) if group.group_id == "streaming")
+        (listed,) = (group for group in list_groups(session).groups if group.group_id == "streaming")
         assert (listed.group_type, listed.state, listed.protocol_type) == ("streams", "Stable", "streams")
         assert group_now(session, "streaming") == GroupNow(
             exists=True, group_type="streams", state="Stable", protocol_type="streams"

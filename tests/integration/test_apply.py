@@ -135,7 +135,7 @@ def answers(session: ClusterSession) -> dict[str, Any]:
                 for key, one in committed_offsets(session, group.group_id).items()
             },
         }
-        for group in list_groups(session)
+        for group in list_groups(session).groups
     }
 
 

@@ -154,7 +154,7 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
 def test_settings_that_may_not_be_read_are_a_warning(
     broker: EmbeddedBroker, sasl_port: int, workload: Workload
 ) -> None:
-    from sexton.kafka.facts import told_settings
+    from sexton.kafka.configs import told_settings
 
     with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
         told, warnings = told_settings(session, OFFSETS_TOPIC)
@@ -164,7 +164,7 @@ def test_settings_that_may_not_be_read_are_a_warning(
 
 
 def test_groups_of_the_workload(workload: Workload, session: ClusterSession) -> None:
-    groups = {group.group_id: group for group in list_groups(session)}
+    groups = {group.group_id: group for group in list_groups(session).groups}
     assert workload.left_out == ()
     assert {groups[name].group_type for name in SIMPLE_GROUPS if name in groups} == {"classic"}
     kinds = {

@@ -172,7 +172,7 @@ def ask(*argv: str) -> dict[str, Any]:
 
 def answers(session: ClusterSession) -> set[Item]:
     """Every offset that the broker answers, and every group that it lists."""
-    groups = [group.group_id for group in list_groups(session)]
+    groups = [group.group_id for group in list_groups(session).groups]
     offsets = {(group, *place) for group in groups for place in committed_offsets(session, group)}
     return offsets | {(group, WHOLE, None) for group in groups}
 

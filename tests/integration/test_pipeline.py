@@ -67,7 +67,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         system.start(SEXTON_SCHEDULE="", SEXTON_SETTLE_MS="500")
         with drive(clients, seed=11), ClusterSession(clients) as session:
             states = run_dag(system.api(), as_of_ms=now_ms())
-            listed = list_groups(session)
+            listed = list_groups(session).groups
             answers: dict[str, dict[bool, dict[tuple[str, int], Any]]] = {
                 group.group_id: {
                     stable: committed_offsets(session, group.group_id, require_stable=stable)

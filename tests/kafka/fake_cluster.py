@@ -12,13 +12,14 @@ from types import SimpleNamespace as Answer
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import BROKER_RESOURCE, OFFSETS_TOPIC
+from sexton.kafka.configs import BROKER_RESOURCE
+from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID
@@ -129,8 +130,12 @@ class FakeCluster:
         """How many fetches are to be answered without a byte, as a quota makes a broker do."""
         self.brokers: dict[int, dict[str, str]] = {1: {"offsets.retention.minutes": "10080"}}
         """The settings of each broker, by id; broker 1 leads everything."""
-        self.groups: dict[int, list[str]] = {}
+        self.groups: dict[int | None, list[str]] = {}
         """The simple groups that each broker lists."""
+        self.errors: dict[int | None, int] = {}
+        """The error code that each broker answers a list of groups with."""
+        self.asked: int | None = None
+        """The broker that the request goes to."""
         self.dead: set[int] = set()
         """Brokers that give no answer."""
         self.before_request: Callable[[Any], None] = lambda request: None
@@ -198,6 +203,13 @@ class FakeCluster:
             results.append(Answer(resource_type=resource.resource_type, error_code=0, configs=configs))
         return Answer(results=results)
 
+    def listed(self, request: ListGroupsRequest) -> Answer:
+        groups = [
+            Answer(group_id=name, group_type="classic", group_state="Empty", protocol_type="")
+            for name in self.groups.get(self.asked, [])
+        ]
+        return Answer(error_code=self.errors.get(self.asked, 0), groups=groups)
+
     def epoch_ends(self, request: OffsetForLeaderEpochRequest) -> Answer:
         found = []
         for asked in request.topics[0].partitions:
@@ -231,6 +243,7 @@ class FakeCluster:
 
 
 _ANSWERS: dict[str, Callable[[FakeCluster, Any], Any]] = {
+    "ListGroupsRequest": FakeCluster.listed,
     "MetadataRequest": FakeCluster.metadata,
     "ListOffsetsRequest": FakeCluster.list_offsets,
     "DescribeConfigsRequest": FakeCluster.configs,
@@ -261,6 +274,7 @@ class FakeSession(ClusterSession):
         pass
 
     def call(self, request: Any, *, node_id: int | None = None) -> Any:
+        self._cluster.asked = node_id
         if node_id in self._cluster.dead:
             raise TransientError(f"broker {node_id} gives no answer")
         return self._cluster.answer(request)

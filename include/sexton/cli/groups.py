@@ -22,7 +22,8 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.options import Debug, Json, LoadBuffer
+from sexton.cli.live_groups import list_live
+from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
@@ -39,6 +40,9 @@ sexton groups list --segments /var/kafka-logs
 
 [dim]# the empty classic groups of a run, for scripts[/dim]
 sexton groups list --run audit --state Empty --type Classic --json | jq -r '.groups[].group_id'
+
+[dim]# what the brokers list now[/dim]
+sexton groups list --bootstrap-servers broker:9092
 """
 DESCRIBE_EXAMPLES = """\
 [b]Examples[/b]
@@ -87,10 +91,20 @@ def list_(
     as_of: AsOf = None,
     profile: Profile = None,
     load_buffer_bytes: LoadBuffer = None,
+    bootstrap_servers: BootstrapServers = None,
+    client_config_file: ClientConfigFile = None,
     json: Json = False,
     _debug: Debug = False,
 ) -> int:
-    """List the groups of all log partitions as a broker that leads them would (ListGroups)."""
+    """List the groups of all log partitions as a broker that leads them would (ListGroups).
+
+    With a cluster instead of a log, what its brokers list now. One that fails does not end the list: its groups are
+    missing, its id and error are told (--json: failed_brokers), and the exit code is 1.
+    """
+    if bootstrap_servers is not None or client_config_file is not None:
+        _refuse_log_options(segments, archive, run, topics, as_of, profile, load_buffer_bytes)
+        return list_live(bootstrap_servers, client_config_file, states=state or (), types=type_ or (), json=json)
+
     from sexton.coordinator.questions.listing import list_groups
 
     desk = desk_of(
@@ -115,6 +129,11 @@ def list_(
         tell_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
     tell_notes(desk)
     return exit_code(desk)
+
+
+def _refuse_log_options(*options: object) -> None:
+    if any(option is not None for option in options):
+        raise UsageError("a cluster or a log, not both", place="--bootstrap-servers", fix="leave the log's options out")
 
 
 @app.command("describe", epilog=DESCRIBE_EXAMPLES)

@@ -11,7 +11,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.facts import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE
+from sexton.kafka.configs import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import NO_LEADER, Topic

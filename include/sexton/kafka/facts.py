@@ -5,30 +5,21 @@ offsets as OffsetFetch by name answers them, plain or stable only (KIP-447).
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.failures import error_name
+from sexton.kafka.configs import DELETE_RETENTION, MAX_MESSAGE_BYTES, OF_APPENDS, told_settings
 from sexton.kafka.rights import sees_all_topics
-from sexton.kafka.session import ClusterSession
+from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
 from sexton.log.archive import FactsRecord
-from sexton.log.facts import differences_text
 
 OFFSETS_TOPIC = "__consumer_offsets"
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
-RETENTION_MINUTES = "offsets.retention.minutes"
-OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version")
-"""Settings of a broker that decide what its coordinator takes and appends, besides those that begin with `offsets.`."""
-OF_APPENDS = ("compression.type", "message.format.version")
-"""Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
-UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 UNKNOWN_OFFSET = -1
 UNKNOWN_ID = "unknown"
 """Topics have ids since Kafka 2.8."""
@@ -50,15 +41,6 @@ class LogEnds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSettings:
-    """Settings as a cluster tells them; `brokers_differ` as a FactsRecord has it."""
-
-    broker: dict[str, str]
-    topic: dict[str, str]
-    brokers_differ: dict[str, dict[str, str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
     """A group as ListGroups answers it: types in small letters (classic, consumer, share, streams), states not."""
 
@@ -66,6 +48,16 @@ class ListedGroup:
     group_type: str
     state: str
     protocol_type: str
+    coordinator: int | None = None
+    """The broker that lists it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The groups of a cluster, by group id. Those of brokers that `failed` (their errors, by id) are missing."""
+
+    groups: list[ListedGroup] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,79 +96,6 @@ def collect_facts(session: ClusterSession, *, offsets_topic: Topic, taken_at_ms:
     return record, warnings
 
 
-def told_settings(session: ClusterSession, topic: str) -> tuple[ToldSettings, list[str]]:
-    """What decides how offsets are kept and written: of the broker with the lowest id, and of the offsets topic.
-
-    Every broker is asked, as each decides for the log partitions that it leads. What is not told is left out, with a
-    warning that names the ACL.
-    """
-    first, *others = session.broker_ids
-    results = {one.resource_type: one for one in _described(session, first, topic)}
-    of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
-    warnings = [
-        f"{what}: {_why_not_told(session, result.error_code, topic)}"
-        for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
-        if result.error_code
-    ]
-    brokers = {first: _of_coordinator(of_broker)}
-    for broker in () if of_broker.error_code else others:
-        settings, why = _of_another(session, broker, topic)
-        if why is None:
-            brokers[broker] = settings
-        else:
-            warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
-    told = ToldSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
-    return told, [*warnings, *differences_text(told.brokers_differ)]
-
-
-def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
-    """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
-    try:
-        (answer,) = _described(session, broker)
-    except BrokerError as error:
-        return {}, error.message
-    return _of_coordinator(answer), _why_not_told(session, answer.error_code, topic) if answer.error_code else None
-
-
-def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """The settings that brokers have otherwise, each with its value by broker id; "" where one does not tell it."""
-    names = sorted({name for settings in brokers.values() for name in settings})
-    values = {
-        name: {str(broker): settings.get(name, "") for broker, settings in sorted(brokers.items())} for name in names
-    }
-    return {name: told for name, told in values.items() if len(set(told.values())) > 1}
-
-
-def _described(session: ClusterSession, broker: int, topic: str | None = None) -> list[Any]:
-    """The settings of one broker, which it alone knows, and those of a topic."""
-    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    resources = [Resource(resource_type=BROKER_RESOURCE, resource_name=str(broker), configuration_keys=None)]
-    if topic is not None:
-        keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
-        resources.append(Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys))
-    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
-    return list(session.call(request, node_id=broker).results)
-
-
-def _of_coordinator(result: Any) -> dict[str, str]:
-    told = _texts(result)
-    return {name: told[name] for name in sorted(told) if name.startswith("offsets.") or name in OF_COORDINATORS}
-
-
-def _texts(result: Any) -> dict[str, str]:
-    return {item.name: item.value for item in result.configs or [] if item.value}
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:
-    name = error_name(error_code)
-    acl = session.missing_acl(name, "DescribeConfigs", topic=topic)
-    return f"{name} ({acl})" if acl else name
-
-
 def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
     """Begin and end of every partition that has a leader, in order."""
     starts = list_offsets(session, [topic], timestamp=EARLIEST)
@@ -196,15 +115,37 @@ def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
     ]
 
 
-def list_groups(session: ClusterSession) -> list[ListedGroup]:
-    """Every group of the cluster that this principal may see, by group id; `rights.sees_all_groups` tells whether that
-    is every group there is."""
+def list_groups(session: ClusterSession) -> Listing:
+    """Every group of the cluster that this principal may see; `rights.sees_all_groups` tells whether that is every one.
 
-    def ask() -> list[ListedGroup]:
-        found = [group for broker in session.broker_ids for group in groups_at(session, broker)]
-        return sorted(found, key=lambda group: group.group_id)
+    A broker that fails for as long as anything is tried again does not end the listing. Raises what the last one said
+    where every broker fails, and NotAllowed where this principal may list nothing.
+    """
+    found = Listing()
 
-    return session.retrying(ask)
+    def ask() -> None:
+        nonlocal found
+        groups: list[ListedGroup] = []
+        failures: dict[int, BrokerError] = {}
+        for broker in session.broker_ids:
+            try:
+                groups += groups_at(session, broker)
+            except BrokerError as error:
+                failures[broker] = error
+        found = Listing(
+            groups=sorted(groups, key=lambda group: group.group_id),
+            failed={broker: error.message for broker, error in failures.items()},
+        )
+        passing: list[BrokerError] = [error for error in failures.values() if isinstance(error, TransientError)]
+        if passing or (failures and len(failures) == len(session.broker_ids)):
+            raise (passing or list(failures.values()))[-1]
+
+    try:
+        session.retrying(ask)
+    except BrokerError:
+        if len(found.failed) == len(session.broker_ids):
+            raise
+    return found
 
 
 def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
@@ -217,6 +158,7 @@ def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
             group_type=group.group_type,
             state=group.group_state,
             protocol_type=group.protocol_type,
+            coordinator=node_id,
         )
         for group in answer.groups
     ]
@@ -272,6 +214,10 @@ def find_coordinator(session: ClusterSession, group_id: str) -> int:
     session.check(found.error_code, "FindCoordinator", group_id=group_id)
     node_id: int = found.node_id
     return node_id
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _topic_rows(session: ClusterSession, cluster: Cluster) -> list[dict[str, Any]]:

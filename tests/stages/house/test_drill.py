@@ -1,6 +1,6 @@
 """Rounds of a drill against brokers that are played: what is drift, what has only moved on, what cannot be told."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import CommittedOffset, ListedGroup
+from sexton.kafka.facts import CommittedOffset, ListedGroup, Listing
 from sexton.kafka.session import TransientError
 from sexton.kafka.topics import PartitionLeader, Topic
 from sexton.stages.house import answers, drill
@@ -23,6 +23,8 @@ from tests.strategies import commit
 
 SIMPLE: Kind = ("classic", "Empty", "")
 END = 3
+AWAY = "away"
+"""In place of a state: the broker that has the group fails."""
 CONFIG = ClientConfig(bootstrap_servers="nowhere:1")
 
 
@@ -55,6 +57,7 @@ def played(
     most_groups: int = 100,
     alerts: Sequence[str] = (),
     unseen: Sequence[str] = (),
+    failed: Mapping[int, str] | None = None,
 ) -> tuple[Drilled, list[list[str]]]:
     """The drill, and which groups the brokers were asked about in each round; the last round comes again and again."""
     asked: list[list[str]] = []
@@ -70,7 +73,7 @@ def played(
 
     monkeypatch.setattr(drill, "hidden", lambda _: list(unseen))
     monkeypatch.setattr(drill, "ask", ask_them)
-    monkeypatch.setattr(drill, "kinds", lambda _: dict.fromkeys(listed, SIMPLE))
+    monkeypatch.setattr(drill, "kinds", lambda _: (dict.fromkeys(listed, SIMPLE), dict(failed or {})))
     monkeypatch.setattr(drill.snapshot_log, "run", snapshot)
     request = SnapshotRequest(config=CONFIG, archive=archive.root)
     with Engine("tests", quiet=True) as engine:
@@ -210,9 +213,11 @@ class Brokers:
         self.end += 1
         return {("o", 0): self.end}
 
-    def list_groups(self, _session: object) -> list[ListedGroup]:
+    def list_groups(self, _session: object) -> Listing:
         state = self._states.pop(0)
-        return [ListedGroup(group_id="a", group_type="classic", state=state, protocol_type="")]
+        if state == AWAY:
+            return Listing(failed={2: "it gives no answer"})
+        return Listing(groups=[ListedGroup(group_id="a", group_type="classic", state=state, protocol_type="")])
 
     def committed_offsets(self, _session: object, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
         told = self._offsets[group_id].pop(0)
@@ -236,3 +241,13 @@ def test_a_group_whose_state_changes_has_moved(monkeypatch: pytest.MonkeyPatch) 
 def test_a_broker_that_is_away_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TransientError):
         ask(Brokers(monkeypatch, {"a": [TransientError("away")]}, ["Empty"]), "o", ["a"])  # type: ignore[arg-type]
+
+
+def test_a_group_that_a_failing_broker_may_have_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ask(Brokers(monkeypatch, {"a": [5, 5]}, [AWAY, AWAY]), "o", ["a"])  # type: ignore[arg-type]
+    assert (found.settled, found.moved, found.failed) == ({}, {"a"}, {2: "it gives no answer"})
+
+
+def test_a_broker_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
+    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=C), failed={2: "it gives no answer"})
+    assert found.alerts == ["broker 2 lists no groups, so that its are missing: it gives no answer"]

@@ -44,7 +44,8 @@ class Answer:
 class Answers:
     """What the brokers said: of each group whose answer stood still, and by log partition where that was.
 
-    Other groups have `moved` while they were asked, or the brokers refuse this principal their answer. `seen_topics`
+    Other groups have `moved` while they were asked, or the brokers refuse this principal their answer; brokers that
+    `failed` list none of theirs, so that one that is not listed counts as moved. `seen_topics`
     are those that it may see, None for all: the brokers leave offsets of other topics out without a word.
     """
 
@@ -52,6 +53,7 @@ class Answers:
     moved: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     ends: dict[int, int] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
     seen_topics: frozenset[str] | None = None
 
 
@@ -72,25 +74,27 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
     """Ask the brokers about some groups, one log partition after the other, each so that its end belongs to it."""
     found = Answers(seen_topics=seen_topics(session))
     count = len(session.retrying(lambda: describe_topic(session, offsets_topic)).leaders)
-    before = kinds(session)
+    before, _ = kinds(session)
     offsets: dict[str, dict[Key, Offset]] = {}
     for log_partition, groups in sorted(_by_log_partition(group_ids, count).items()):
         first = _offsets(session, groups, found)
         found.ends[log_partition] = _end(session, offsets_topic, log_partition)
         second = _offsets(session, [group_id for group_id in groups if group_id in first], found)
         offsets |= {group_id: told for group_id, told in second.items() if told == first[group_id]}
-    after = kinds(session)
+    after, found.failed = kinds(session)
     for group_id in group_ids:
-        if group_id in offsets and before.get(group_id) == after.get(group_id):
+        is_listed = group_id in after or not found.failed  # else a broker that failed may have it
+        if is_listed and group_id in offsets and before.get(group_id) == after.get(group_id):
             found.settled[group_id] = Answer(kind=after.get(group_id), offsets=offsets[group_id])
         elif group_id not in found.refused:
             found.moved.add(group_id)
     return found
 
 
-def kinds(session: ClusterSession) -> dict[str, Kind]:
-    """Every group that the brokers list to this principal."""
-    return {group.group_id: (group.group_type, group.state, group.protocol_type) for group in list_groups(session)}
+def kinds(session: ClusterSession) -> tuple[dict[str, Kind], dict[int, str]]:
+    """Every group that the brokers list to this principal, and the brokers that failed, whose groups are missing."""
+    found = list_groups(session)
+    return {one.group_id: (one.group_type, one.state, one.protocol_type) for one in found.groups}, found.failed
 
 
 def by_log(coordinator: Coordinator, group_id: str) -> Answer | None:

@@ -116,10 +116,13 @@ def run(
     tally, alerts, draw = _Tally(), dict[str, None](), random.Random(seed)
     with connect(request.config) as session:
         alerts |= dict.fromkeys(hidden(session))
-        known = set(kinds(session))
+        listed, failed = kinds(session)
+        known = set(listed)
+        alerts |= _failures(failed)
         waiting = _some(known, most_groups, draw)
         for number in range(ROUNDS):
             answers = ask(session, request.topic, waiting)
+            alerts |= _failures(answers.failed)
             snapshot = snapshot_log.run(engine, request, now_ms=now_ms, connect=connect)
             alerts |= dict.fromkeys(snapshot.alerts)
             coordinator = _folded(request.archive, snapshot, answers.ends)
@@ -131,6 +134,10 @@ def run(
             if not waiting:
                 break
     return _drilled(tally, snapshot.cluster_id, rounds=number + 1, groups=len(known), alerts=list(alerts))
+
+
+def _failures(failed: Mapping[int, str]) -> dict[str, None]:
+    return {f"broker {broker} lists no groups, so that its are missing: {why}": None for broker, why in failed.items()}
 
 
 def _some(group_ids: Collection[str], most: int, draw: random.Random) -> set[str]:

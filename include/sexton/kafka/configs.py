@@ -1,0 +1,98 @@
+"""Settings as a cluster tells them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from sexton.errors import BrokerError
+from sexton.kafka.session import ClusterSession
+from sexton.log.facts import differences_text
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
+RETENTION_MINUTES = "offsets.retention.minutes"
+OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version")
+"""Settings of a broker that decide what its coordinator takes and appends, besides those that begin with `offsets.`."""
+OF_APPENDS = ("compression.type", "message.format.version")
+"""Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
+UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldSettings:
+    """Settings as a cluster tells them; `brokers_differ` as a FactsRecord has it."""
+
+    broker: dict[str, str]
+    topic: dict[str, str]
+    brokers_differ: dict[str, dict[str, str]]
+
+
+def told_settings(session: ClusterSession, topic: str) -> tuple[ToldSettings, list[str]]:
+    """What decides how offsets are kept and written: of the broker with the lowest id, and of the offsets topic.
+
+    Every broker is asked, as each decides for the log partitions that it leads. What is not told is left out, with a
+    warning that names the ACL.
+    """
+    first, *others = session.broker_ids
+    results = {one.resource_type: one for one in _described(session, first, topic)}
+    of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
+    warnings = [
+        f"{what}: {_why_not_told(session, result.error_code, topic)}"
+        for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
+        if result.error_code
+    ]
+    brokers = {first: _of_coordinator(of_broker)}
+    for broker in () if of_broker.error_code else others:
+        settings, why = _of_another(session, broker, topic)
+        if why is None:
+            brokers[broker] = settings
+        else:
+            warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
+    told = ToldSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
+    return told, [*warnings, *differences_text(told.brokers_differ)]
+
+
+def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
+    """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
+    try:
+        (answer,) = _described(session, broker)
+    except BrokerError as error:
+        return {}, error.message
+    return _of_coordinator(answer), _why_not_told(session, answer.error_code, topic) if answer.error_code else None
+
+
+def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """The settings that brokers have otherwise, each with its value by broker id; "" where one does not tell it."""
+    names = sorted({name for settings in brokers.values() for name in settings})
+    values = {
+        name: {str(broker): settings.get(name, "") for broker, settings in sorted(brokers.items())} for name in names
+    }
+    return {name: told for name, told in values.items() if len(set(told.values())) > 1}
+
+
+def _described(session: ClusterSession, broker: int, topic: str | None = None) -> list[Any]:
+    """The settings of one broker, which it alone knows, and those of a topic."""
+    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
+    resources = [Resource(resource_type=BROKER_RESOURCE, resource_name=str(broker), configuration_keys=None)]
+    if topic is not None:
+        keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
+        resources.append(Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys))
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
+    return list(session.call(request, node_id=broker).results)
+
+
+def _of_coordinator(result: Any) -> dict[str, str]:
+    told = _texts(result)
+    return {name: told[name] for name in sorted(told) if name.startswith("offsets.") or name in OF_COORDINATORS}
+
+
+def _texts(result: Any) -> dict[str, str]:
+    return {item.name: item.value for item in result.configs or [] if item.value}
+
+
+def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:
+    name = error_name(error_code)
+    acl = session.missing_acl(name, "DescribeConfigs", topic=topic)
+    return f"{name} ({acl})" if acl else name

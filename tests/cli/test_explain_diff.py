@@ -348,6 +348,23 @@ def test_the_story_by_published_tables_up_to_an_instant(asked, run, lake):
     assert "published tables" in run("explain", "g")[1]
 
 
+def test_published_runs_name_the_group_that_blocks_the_sweep(asked, run, lake):
+    assert (asked("explain", "g")["sweep_blocked"], asked("explain", "g")["log_partition"]) == (None, 0)
+    newest = {"cluster_id": "c", "as_of_ms": BASE_MS + 30 * MINUTE_MS, "run_id": "r30"}
+    schema = TABLES["load_profile"].arrow_schema()
+    rows = [
+        {**newest, "log_partition": 0, "sweep_blocked_by": "stuck", "sweep_blocked_from_ms": BASE_MS},
+        {**newest, "log_partition": 1, "sweep_blocked_by": "elsewhere"},
+        {**newest, "run_id": "unpublished", "log_partition": 0, "sweep_blocked_by": "never"},
+    ]
+    full = [{**dict.fromkeys(schema.names), **row} for row in rows]
+    pyiceberg_catalog(lake).load_table(("sexton", "load_profile")).append(pa.Table.from_pylist(full, schema))
+    assert asked("explain", "g")["sweep_blocked"] == {"group_id": "stuck", "from_ms": BASE_MS}
+    out = run("explain", "g")[1]
+    assert "The cause is group stuck; what to do: docs/operations.md" in out
+    assert asked("explain", "g", "--as-of", BASE_MS + 12 * MINUTE_MS)["sweep_blocked"] is None
+
+
 def test_the_difference_of_published_runs(asked, run, lake):
     told = asked("diff", BASE_MS + 10 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)
     assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 0}

@@ -255,3 +255,18 @@ def test_forecast_of_a_group_whose_members_never_come_back(run: Run, tmp_path: P
     assert (code, "no member ever comes back" in out) == (0, True)
     alone = json.loads(run("forecast", "nobody", "--segments", folder.parent, "--json")[1])
     assert alone["if_abandoned"] is None
+
+
+def test_forecast_names_what_blocks_the_sweep(run: Run, tmp_path: Path) -> None:
+    """A consumer group with a target assignment left cannot be deleted: nothing in its log partition expires."""
+    folder = tmp_path / "disk" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    stuck = (group_entry(3, "stuck", {"epoch": 1}), group_entry(7, "stuck", {"topic_partitions": []}, member_id="gone"))
+    group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
+    entries = (*stuck, group, commit("g", commit_timestamp_ms=BASE_MS))
+    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS)]))
+    options = ("forecast", "g", "--segments", folder.parent, "--retention-minutes", "1440")
+    told = json.loads(run(*options, "--json")[1])["if_abandoned"]
+    assert told["sweep_blocked"] == {"group_id": "stuck", "from_ms": None}
+    assert [one["expires_at_ms"] for one in told["offsets"]] == [None]
+    assert "The cause is group stuck" in run(*options)[1]

@@ -54,5 +54,6 @@ def needs_cluster(command: Command) -> bool:
     return bool(words) and (
         words[0] in OF_A_CLUSTER
         or words[:2] == ["show", "restore"]
+        or "--bootstrap-servers" in words
         or (words[0] == "doctor" and len(words) > 1 and words[1] != "--json")
     )

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.timeout(600)
 def rank(command: Command) -> tuple[int, int]:
     """Snapshots before what is applied, looks before acts, restores last."""
     words = command.words
-    order = ["broker", "doctor", "snapshot", "apply", "restore", "show"]
+    order = ["broker", "doctor", "groups", "snapshot", "apply", "restore", "show"]
     return order.index(words[1]), int("--apply" in words or "--sink" in words)
 
 
@@ -151,7 +151,7 @@ def test_in_the_order_of_a_life(
 ) -> None:
     commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
     kinds = {command.words[1] for command in commands}
-    assert kinds == {"broker", "doctor", "snapshot", "apply", "restore", "show"}
+    assert kinds == {"broker", "doctor", "groups", "snapshot", "apply", "restore", "show"}
 
     def each(*words: str) -> Iterator[str]:
         for command in commands:
@@ -164,6 +164,7 @@ def test_in_the_order_of_a_life(
         run(command, world.names_for(command), monkeypatch, capsys)
     world.fill()
     assert len(list(each("doctor"))) >= 2
+    assert any(IDLE in out for out in each("groups", "list"))
     assert len(list(each("snapshot"))) >= 5
     world.plan()
     applied = list(each("apply"))
@@ -182,5 +183,5 @@ def test_every_command_is_of_a_kind_that_is_run() -> None:
     for command in sexton_commands(of_a_cluster=True):
         words = command.words[1:]
         assert words[0] in ("doctor", "snapshot", "apply", "restore") or words[:2] in (
-            ["broker", "up"], ["broker", "down"], ["show", "restore"],
+            ["broker", "up"], ["broker", "down"], ["show", "restore"], ["groups", "list"],
         ), command  # fmt: skip

@@ -28,6 +28,7 @@ from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short
+from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
@@ -224,15 +225,15 @@ def _tell(
         return exit_code(desk)
     where = "" if log_partition is None else f" (log partition {log_partition})"
     _print(f"{short(group)}{where}", state, events, upcoming)
-    if block is not None:
-        since = "" if block.from_ms is None else f" from {figures.instant(block.from_ms)} on"
-        tell_line("")
-        tell_line(
-            f"The broker's sweep of this log partition fails{since}, and nothing in it expires then. The cause is "
-            f"group {short(block.group_id)}; what to do: docs/operations.md, A log partition in which nothing expires."
-        )
+    _tell_block(block)
     tell_notes(desk)
     return exit_code(desk)
+
+
+def _tell_block(block: "SweepBlock | None") -> None:
+    if block is not None:
+        tell_line("")
+        tell_line(sweep_block_text(block))
 
 
 def _fields(events: "list[Event]", upcoming: "list[Next]") -> dict[str, Any]:
@@ -289,8 +290,11 @@ def _from_tables(
     if json:
         run = story.run.key
         told = {"operation": OPERATION, "cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "group_id": group}
-        told |= {"state": story.state or None, **_fields(events, story.next_ones)}
+        blocked = None if story.block is None else asdict(story.block)
+        told |= {"log_partition": story.log_partition, "state": story.state or None, "sweep_blocked": blocked}
+        told |= _fields(events, story.next_ones)
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
     else:
         _print(f"{short(group)} (published tables)", story.state, events, story.next_ones)
+        _tell_block(story.block)
     return 0

@@ -19,6 +19,7 @@ from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short, visible
+from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
     from sexton.coordinator.questions.abandonment import Abandonment
@@ -196,6 +197,7 @@ def _abandoned_fields(group: _Group) -> dict[str, Any]:
     assert group.if_abandoned is not None
     return {
         "empty_at_ms": group.if_abandoned.empty_at_ms,
+        "sweep_blocked": None if group.if_abandoned.block is None else asdict(group.if_abandoned.block),
         "steps": [asdict(step) for step in group.if_abandoned.steps],
         "offsets": [
             {"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms}
@@ -270,6 +272,9 @@ def _print_offsets(group: _Group) -> None:
             ("TOPIC", "PARTITION", "EXPIRES"),
             ((one.topic, one.partition, _instant(due_ms)) for one, due_ms in group.due_if_abandoned()),
         )
+        if group.if_abandoned.block is not None:
+            line("")
+            line(sweep_block_text(group.if_abandoned.block))
     if group.offsets:
         aside("CHANGES-BY: what turns the broker's verdict; what becomes of the group otherwise: sexton explain GROUP")
 

@@ -42,7 +42,7 @@ sexton groups list --segments /var/kafka-logs
 sexton groups list --run audit --state Empty --type Classic --json | jq -r '.groups[].group_id'
 
 [dim]# what the brokers list now[/dim]
-sexton groups list --bootstrap-servers broker:9092
+sexton groups list --bootstrap-servers kafka-1:9092
 """
 DESCRIBE_EXAMPLES = """\
 [b]Examples[/b]

@@ -8,7 +8,7 @@ to say.
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from sexton.coordinator.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.group import Group
@@ -209,6 +209,12 @@ def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
         key=lambda one: (one.from_ms is not None, one.from_ms or 0, one.group_id.encode()),
         default=None,
     )
+
+
+def block_in(row: Mapping[str, Any]) -> SweepBlock | None:
+    """What a row of load_profile tells of the sweep of its log partition; early releases told nothing."""
+    group_id = row.get("sweep_blocked_by")
+    return None if group_id is None else SweepBlock(group_id=group_id, from_ms=row["sweep_blocked_from_ms"])
 
 
 def _offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]]:

@@ -7,6 +7,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from sexton.errors import BrokerError
+from sexton.kafka.failures import error_name
 from sexton.kafka.session import ClusterSession
 from sexton.log.facts import differences_text
 

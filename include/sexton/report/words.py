@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sexton.report.figures import duration, some
+from sexton.report.figures import duration, instant, some
+from sexton.report.names import short
 
 if TYPE_CHECKING:
+    from sexton.coordinator.expiry import SweepBlock
     from sexton.stages.plans.record import PlanRecord
 
 BROKER_REASONS: Mapping[str, str] = {
@@ -156,3 +158,12 @@ def beyond_words(plan: "PlanRecord") -> str:
 def what_if_words(plan: "PlanRecord") -> str:
     """Why a plan by another retention than the broker's is not applied."""
     return f"It is a what-if by a retention of {duration(plan.retention_ms)}: it is never applied."
+
+
+def sweep_block_text(block: "SweepBlock") -> str:
+    """That the sweep of a log partition fails, from when on, for which group, and where to read what to do."""
+    since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"
+    return (
+        f"The broker's sweep of this log partition fails{since}, and nothing in it expires then. The cause is "
+        f"group {short(block.group_id)}; what to do: docs/operations.md, A log partition in which nothing expires."
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.questions.abandonment import Abandonment, abandonment
 from sexton.coordinator.questions.tables import TABLES as HELD_TABLES
@@ -16,6 +17,7 @@ from sexton.coordinator.questions.tables import TablesHeld
 from sexton.errors import UsageError
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
+from sexton.stages.changes.published import block_of
 from sexton.stages.forecast import TABLE, going_of, write_forecast
 from sexton.stages.run import RunFolder, RunRecord
 from sexton.tables import TABLES
@@ -185,7 +187,10 @@ def abandonment_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -
         own = groups.filter(pc.equal(groups["group_id"], group_id))
         if own.num_rows and own["member_count"][0].as_py():
             tables = {name: folder.read_table(name, part) for name in HELD_TABLES}
-            return _abandonment(tables, group_id, record.as_of_ms, record.retention_ms, record.profile)
+            block = block_in(folder.read_table("load_profile", part).to_pylist()[0])
+            return _abandonment(
+                tables, group_id, record.as_of_ms, retention_ms=record.retention_ms, profile=record.profile, block=block
+            )
     return None
 
 
@@ -195,14 +200,33 @@ def abandonment_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> Abandon
     for name in HELD_TABLES:
         rows = read_published(lake, run, name)
         tables[name] = rows.filter(pc.equal(rows["group_id"], group_id))
-    return _abandonment(tables, group_id, run.key.as_of_ms, run.facts["retention_ms"], run.facts["profile"])
+    homes = tables["groups"]["log_partition"].to_pylist()
+    return _abandonment(
+        tables,
+        group_id,
+        run.key.as_of_ms,
+        retention_ms=run.facts["retention_ms"],
+        profile=run.facts["profile"],
+        block=block_of(lake, run, homes[0]) if homes else None,
+    )
 
 
 def _abandonment(
-    tables: dict[str, pa.Table], group_id: str, as_of_ms: int, retention_ms: int, profile: str
+    tables: dict[str, pa.Table],
+    group_id: str,
+    as_of_ms: int,
+    *,
+    retention_ms: int,
+    profile: str,
+    block: SweepBlock | None,
 ) -> Abandonment | None:
     return abandonment(
-        TablesHeld(tables), group_id, loaded_at_ms=as_of_ms, retention_ms=retention_ms, profile=profile_of(profile)
+        TablesHeld(tables),
+        group_id,
+        loaded_at_ms=as_of_ms,
+        retention_ms=retention_ms,
+        profile=profile_of(profile),
+        block=block,
     )
 
 

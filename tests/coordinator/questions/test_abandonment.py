@@ -2,6 +2,7 @@
 
 import pytest
 
+from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.questions.abandonment import abandonment
 from sexton.records import encode_key, encode_value
@@ -85,3 +86,43 @@ def test_what_an_open_transaction_holds_does_not_expire():
 @pytest.mark.parametrize("entries", [(), (commit("g"),), (group_entry(2, "g", classic_fields()),)])
 def test_without_members_nothing_is_said(entries):
     assert asked(*entries) is None
+
+
+LEFT = group_entry(7, "g", {"topic_partitions": []}, member_id="gone")
+"""A target assignment of somebody who is no member: the group cannot be deleted."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sweep_that_fails_expires_nothing(way):
+    """Another group makes the sweep of the log partition fail, from some instant on or always."""
+    entries = (
+        *consumer(),
+        commit("g", commit_timestamp_ms=BASE_MS),
+        commit("g", 1, "u", commit_timestamp_ms=LOADED_MS),
+    )
+    broker = one_log(*entries, profile=profile_of(JAVA), way=way)
+
+    def told(block):
+        told = {"loaded_at_ms": LOADED_MS, "retention_ms": DAY_MS, "profile": broker.profile}
+        return abandonment(broker.held_of("g"), "g", **told, block=block)
+
+    due = {("t", 0): BASE_MS + DAY_MS, ("u", 0): LOADED_MS + DAY_MS}
+    assert (told(None).expires_at_ms, told(None).block) == (due, None)
+    for from_ms in (None, BASE_MS):
+        block = SweepBlock(group_id="other", from_ms=from_ms)
+        assert (told(block).expires_at_ms, told(block).block) == (dict.fromkeys(due), block)
+    later = SweepBlock(group_id="other", from_ms=LOADED_MS + DAY_MS)
+    assert told(later).expires_at_ms == {**due, ("u", 0): None}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_group_that_cannot_be_deleted_blocks_the_sweep_that_would_delete_it(way):
+    """With a target left, the sweep that takes its last offset fails; those before it work."""
+    entries = (*consumer(), LEFT)
+    old, new = commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=LOADED_MS)
+    found = asked(*entries, old, new, way=way)
+    assert found.expires_at_ms == {("t", 0): BASE_MS + DAY_MS, ("u", 0): None}
+    assert found.block == SweepBlock(group_id="g", from_ms=LOADED_MS + DAY_MS)
+    assert asked(*entries, way=way).block == SweepBlock(group_id="g", from_ms=LOADED_MS + 45_000)
+    held = BatchSpec(entries=(commit("g"),), producer_id=7, transactional=True)
+    assert asked(*entries, old, held, way=way).block is None

@@ -2,7 +2,8 @@
 
 A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
 groups then follow lifecycle.py; members of the new types are fenced one by one (KIP-848: ConsumerGroup has no rebalance
-that could end earlier). From Empty on expiry.py decides.
+that could end earlier). From Empty on expiry.py decides, also whether the sweep works at all: where another group makes
+it fail, or this one does once it is to be deleted, nothing expires.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from sexton.coordinator import lifecycle
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.consumer import ConsumerGroup
-from sexton.coordinator.expiry import verdict
+from sexton.coordinator.expiry import SweepBlock, first_block, verdict
 from sexton.coordinator.group import Group
 from sexton.coordinator.lifecycle import GroupState, LiveGroup, LiveMember
 from sexton.coordinator.offsets import StoredOffset
@@ -36,10 +37,11 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandonment:
     """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, None
-    where it then still does not expire (an open transaction holds it)."""
+    where it then still does not expire: an open transaction holds it, or the sweep fails for `block` when it is due."""
 
     steps: tuple[Step, ...]
     expires_at_ms: Mapping[TopicPartition, int | None]
+    block: SweepBlock | None = None
 
     @property
     def empty_at_ms(self) -> int:
@@ -54,11 +56,13 @@ def abandonment(
     retention_ms: int,
     profile: Profile,
     session_timeout_ms: int = MODERN_SESSION_TIMEOUT_MS,
+    block: SweepBlock | None = None,
 ) -> Abandonment | None:
     """What follows when the group's members are silent from `loaded_at_ms` on; None for a group without members.
 
     `session_timeout_ms` is the broker's setting for members of the new types. An offset goes with the first sweep after
     it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could expire.
+    `block` is what another group does to the sweep of the log partition (`expiry.sweep_block`).
     """
     group, members = held.group(group_id), held.members(group_id)
     if group is None or not members or group.group_type == "Share":
@@ -69,13 +73,30 @@ def abandonment(
         steps = _modern_steps(members, loaded_at_ms, session_timeout_ms)
     empty_ms, pending = steps[-1].at_ms, held.pending(group_id)
     left = _empty_group(group, empty_ms, profile)
+    due_ms = {
+        key: _due_ms(offset, key in pending, key[0], left, empty_ms, retention_ms=retention_ms, profile=profile)
+        for key, offset in sorted(held.offsets(group_id).items())
+    }
+    blocks = (block, _own_block(group, due_ms, empty_ms, is_held=bool(pending), profile=profile))
+    first = first_block(one for one in blocks if one is not None)
     return Abandonment(
         steps=steps,
         expires_at_ms={
-            key: _due_ms(offset, key in pending, key[0], left, empty_ms, retention_ms=retention_ms, profile=profile)
-            for key, offset in sorted(held.offsets(group_id).items())
+            key: None if at_ms is None or (first is not None and first.is_on(at_ms)) else at_ms
+            for key, at_ms in due_ms.items()
         },
+        block=first,
     )
+
+
+def _own_block(
+    group: HeldGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
+) -> SweepBlock | None:
+    """What the group itself does to the sweep once it is Empty and keeps no offset, and so is to be deleted."""
+    instants = [empty_ms, *(at_ms for at_ms in due_ms.values() if at_ms is not None)]
+    if not group.left_targets or not profile.deletes_groups or is_held or None in due_ms.values():
+        return None
+    return SweepBlock(group_id=group.group_id, from_ms=max(instants))
 
 
 def _classic_steps(

@@ -30,11 +30,14 @@ class HeldGroup:
     current_state_timestamp_ms: int | None
     member_count: int
     log_offset: int | None
+    left_targets: tuple[str, ...] = ()
+    """Members that are gone and have a target assignment left; of the new types."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "HeldGroup":
         """Of a row of the table `groups`, or of `Group.to_group_row`."""
-        return cls(**{name: row[name] for name in cls.__slots__})
+        left = tuple(row.get("left_targets") or ())  # runs of older releases have no such column
+        return cls(**{name: row[name] for name in cls.__slots__ if name != "left_targets"}, left_targets=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
 from sexton.lake.catalog import Lake
@@ -20,18 +21,24 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 _CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
+_PROFILE = "load_profile"
 _NOWHERE = -1
 """The log_offset of what a run saw, and no record tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStory:
-    """What published runs tell of a group; `state` is "" where the newest of them, `run`, has no such group."""
+    """What published runs tell of a group; `state` is "" where the newest of them, `run`, has no such group.
+
+    `block` is what makes the broker's sweep of the group's log partition fail, None where nothing does.
+    """
 
     run: PublishedRun
     events: list[Event]
     state: str
     next_ones: list[Next]
+    log_partition: int | None = None
+    block: SweepBlock | None = None
 
 
 def published_story(
@@ -55,10 +62,14 @@ def published_story(
     events = [*_seen(states, runs, ledger), *_changed(asked(ledger))]
     verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
     offsets = asked(_rows(lake, _OFFSETS, group_id, [newest]))
+    state = states.get(newest.key.as_of_ms)
+    home = next((row["log_partition"] for row in (state, *offsets) if row is not None), None)
     return PublishedStory(
         run=newest,
         events=sorted(events, key=lambda event: (event.timestamp_ms or 0, event.log_offset)),
-        state=_words(states.get(newest.key.as_of_ms)),
+        state=_words(state),
+        log_partition=home,
+        block=None if home is None else block_of(lake, newest, home),
         next_ones=[_next(row, verdicts[_key(row)]) for row in sorted(offsets, key=_key) if _key(row) in verdicts],
     )
 
@@ -66,6 +77,14 @@ def published_story(
 def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
     """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
     return _scan(lake, table, group_id, _of(runs))
+
+
+def block_of(lake: Lake, run: PublishedRun, log_partition: int) -> SweepBlock | None:
+    """What makes the broker's sweep of a log partition fail, as a published run tells it."""
+    from pyiceberg.expressions import And, EqualTo
+
+    rows = _rows_where(lake, _PROFILE, And(EqualTo("log_partition", log_partition), _of([run])))
+    return next((block for row in rows if (block := block_in(row)) is not None), None)
 
 
 def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:

@@ -595,3 +595,19 @@ def test_a_listing_is_of_a_cluster_or_of_a_log(run, brokers):
     code, _, err = run(*LIVE, *SEGMENTS)
     assert code == 2
     assert "a cluster or a log, not both" in err
+
+
+def test_what_is_answered_over_commits_in_flight(run, asked, held):
+    told = asked("fetch", "g", "--require-stable", "--in-flight", "u:1=42", "--in-flight", "t:0=7", *held)
+    assert told["waits"] is True
+    assert told["in_flight"] == [
+        {"topic": "u", "partition": 1, "if_appended": 42, "if_failed": -1},
+        {"topic": "t", "partition": 0, "if_appended": "UNSTABLE_OFFSET_COMMIT", "if_failed": "UNSTABLE_OFFSET_COMMIT"},
+    ]
+    _, out, _ = run("fetch", "g", "--in-flight", "t:0=7", "--in-flight", "u:1", *held)
+    assert table(out)[-3:] == [
+        ["TOPIC", "PARTITION", "ONCE APPENDED", "IF THE APPEND FAILS"],
+        ["t", "0", "7", "5"],
+        ["u", "1", "-", "-1"],
+    ]
+    assert run("fetch", "g", "--in-flight", "t:0=x", *held)[0] == 2

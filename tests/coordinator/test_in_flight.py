@@ -1,7 +1,5 @@
 """Commits between their request and the log's answer."""
 
-import pytest
-
 from sexton.coordinator.in_flight import JavaCommits, ScalaCommits
 from sexton.coordinator.offsets import StoredOffset
 
@@ -63,31 +61,9 @@ def test_scala_drops_a_commit_whose_topic_was_deleted_meanwhile():
     assert group.offsets == {}
 
 
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_scala_transactions(is_commit):
-    group = ScalaCommits(offsets={KEY: value(1, 3), OTHER: value(1, 9)})
-    group.prepare_txn_offset_commit(77, {KEY: value(2), OTHER: value(2)})
-    group.on_txn_offset_commit_append(77, KEY, value(2), log_offset=7)
-    group.on_txn_offset_commit_append(77, OTHER, value(2), log_offset=7)
-    assert group.is_unstable(KEY)
-    group.complete_pending_txn_offset_commit(77, is_commit=is_commit)
-    assert group.offsets == {KEY: value(2, 7) if is_commit else value(1, 3), OTHER: value(1, 9)}
-    assert not group.is_unstable(KEY)
-
-
-def test_scala_transaction_whose_append_failed():
-    group = ScalaCommits()
-    group.prepare_txn_offset_commit(77, {KEY: value(2)})
-    group.fail_pending_txn_offset_commit(77, KEY)
-    assert (group.pending_transactional, group.is_unstable(KEY)) == ({}, False)
-
-
-def test_scala_transaction_that_ends_before_its_append():
-    """GroupMetadataTest.testTransactionalCommitIsAbortedAndConsumerCommitWins and its kin; Kafka throws."""
-    group = ScalaCommits()
-    group.prepare_txn_offset_commit(77, {KEY: value(2)})
-    with pytest.raises(ValueError, match="before"):
-        group.complete_pending_txn_offset_commit(77, is_commit=True)
+def test_scala_calls_what_a_transaction_holds_unstable():
+    group = ScalaCommits(offsets={KEY: value(1, 3)}, transactional=frozenset({KEY}))
+    assert (group.is_unstable(KEY), group.is_unstable(OTHER)) == (True, False)
 
 
 def test_java_answers_what_is_replicated():

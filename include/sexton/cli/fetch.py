@@ -21,6 +21,8 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
+from sexton.cli.in_flight import COLUMNS as IN_FLIGHT_COLUMNS
+from sexton.cli.in_flight import commit_in_flight, in_flight_offsets, outcomes
 from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError
@@ -78,9 +80,10 @@ def fetch(
     in_flight: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="T:P",
+            metavar="T:P[=OFFSET]",
             rich_help_panel=_QUESTION,
-            help="With --require-stable: a commit of this partition waits for the log; may be repeated.",
+            help="A commit of this partition waits for the log: what is answered meanwhile, and once it is appended or "
+            "has failed; may be repeated.",
         ),
     ] = None,
     segments: Segments = None,
@@ -99,10 +102,11 @@ def fetch(
     the answer: the exit code is 0.
     """
     asked = [topic_partition(text) for text in topic or []]
-    flying = [exact_partition(text) for text in in_flight or []]
+    flying = dict(commit_in_flight(text) for text in in_flight or [])
     if topic_id is not None and len({name for name, _ in asked}) > 1:
         raise UsageError("an id is of one topic", place="--topic-id", fix="ask for one --topic at a time")
 
+    from sexton.coordinator.in_flight import Outcome
     from sexton.coordinator.questions import fetch as questions
 
     desk = desk_of(
@@ -111,14 +115,24 @@ def fetch(
     with working("Reading the log", is_quiet=json):
         desk.check_coverage([group])
     partitions = _partitions(desk, group, asked, topic_id) if asked or topic_id is not None else None
-    answer = questions.fetch(
-        desk.coordinator, group, partitions=partitions, require_stable=require_stable, in_flight=flying
+    waiting, appended, failed = (
+        questions.fetch(
+            desk.coordinator,
+            group,
+            partitions=partitions,
+            require_stable=require_stable,
+            in_flight=in_flight_offsets(flying),
+            outcome=outcome,
+        )
+        for outcome in Outcome
     )
+    answer, later = waiting, outcomes(flying, appended, failed)
     log_partition = desk.coordinator.log_partition_of(group)
     if json:
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]
         group_fields = {"group_id": group, "log_partition": log_partition, **error_fields(answer.error)}
-        tell_json(desk, OPERATION, {**group_fields, "offsets": offsets, "waits": answer.waits})
+        told = {"in_flight": later} if flying else {}
+        tell_json(desk, OPERATION, {**group_fields, "offsets": offsets, "waits": answer.waits, **told})
         return exit_code(desk)
     where = "" if log_partition is None else f" (log partition {log_partition})"
     if answer.waits:
@@ -136,6 +150,12 @@ def fetch(
                 for offset in answer.offsets
             ),
         )  # fmt: skip
+    if later:
+        tell_line("")
+        tell_table(
+            IN_FLIGHT_COLUMNS,
+            ((row["topic"], row["partition"], row["if_appended"], row["if_failed"]) for row in later),
+        )
     tell_notes(desk)
     return exit_code(desk)
 
@@ -146,14 +166,6 @@ def topic_partition(text: str) -> tuple[str, int | None]:
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):
         raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", place="--topic", fix="such as orders or orders:0")
     return topic, int(partition) if colon else None
-
-
-def exact_partition(text: str) -> tuple[str, int]:
-    """A topic and one of its partitions."""
-    topic, _, partition = text.rpartition(":")
-    if not topic or not (partition.isascii() and partition.isdigit()):
-        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
-    return topic, int(partition)
 
 
 def _partitions(

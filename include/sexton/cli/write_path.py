@@ -21,7 +21,7 @@ from sexton.cli.asking import (
     tell_notes,
     tell_table,
 )
-from sexton.cli.fetch import exact_partition
+from sexton.cli.in_flight import exact_partition
 from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError

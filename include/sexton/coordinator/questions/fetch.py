@@ -4,10 +4,12 @@ Follows OffsetMetadataManager.fetchOffsets and fetchAllOffsets of Kafka 4.3, Gro
 OffsetManager.getOffsets (0.8.2).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sexton.coordinator import group_coordinator
+from sexton.coordinator.in_flight import Outcome, commits_after
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.questions.dating import is_since
@@ -15,6 +17,7 @@ from sexton.coordinator.questions.errors import Error
 from sexton.coordinator.questions.held import Held, HeldMember, TopicPartition
 
 NO_OFFSET = -1
+NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 _REQUIRE_STABLE_SINCE = (2, 5)  # KIP-447; older requests have no such flag
 
 
@@ -63,14 +66,16 @@ def fetch(
     require_stable: bool = False,
     member_id: str | None = None,
     member_epoch: int = -1,
-    in_flight: Collection[TopicPartition] = (),
+    in_flight: Mapping[TopicPartition, StoredOffset] = NOTHING_IN_FLIGHT,
+    outcome: Outcome = Outcome.WAITING,
 ) -> FetchAnswer:
     """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
 
     A group that is not there has no offsets, which is no error. With `require_stable` a partition that an open
     transaction holds is answered UNSTABLE_OFFSET_COMMIT, even of a group that is gone. `member_id` and `member_epoch`
-    matter to groups of the new types only. `in_flight` are partitions with a plain commit that the log has not answered
-    yet (in_flight.py): up to 3.9 they are unstable, too, and a 4.x coordinator keeps the whole answer back.
+    matter to groups of the new types only. `in_flight` are plain commits that came behind the log, and `outcome` tells
+    what became of them (in_flight.py): while they wait, they are unstable up to 3.9, and a 4.x coordinator keeps the
+    whole answer back.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -80,17 +85,23 @@ def fetch(
         return FetchAnswer(group_id=group_id, error=error)
     offsets = held.offsets(group_id) if _is_fetchable(coordinator, held, group_id) else {}
     is_stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
-    waits = is_stable_only and bool(in_flight) and not coordinator.profile.stores_after_append
-    unstable = held.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
-    if is_stable_only and not waits:
-        unstable |= frozenset(in_flight)
+    transactional = held.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
+    commits = commits_after(offsets, in_flight, outcome, transactional=transactional, profile=coordinator.profile)
+    offsets = commits.fetchable
     if partitions is None:
         partitions = [AskedPartition(topic=topic, partition=partition) for topic, partition in sorted(offsets)]
     return FetchAnswer(
         group_id=group_id,
         error=Error.NONE,
-        offsets=tuple(_answer(asked, offsets.get((asked.topic, asked.partition)), unstable) for asked in partitions),
-        waits=waits,
+        offsets=tuple(
+            _answer(
+                asked,
+                offsets.get((asked.topic, asked.partition)),
+                is_unstable=is_stable_only and commits.is_unstable((asked.topic, asked.partition)),
+            )
+            for asked in partitions
+        ),
+        waits=is_stable_only and commits.waits,
     )
 
 
@@ -102,10 +113,10 @@ def _is_fetchable(coordinator: Coordinator, held: Held, group_id: str) -> bool:
     return group is not None and group.group_type != "Share"
 
 
-def _answer(asked: AskedPartition, stored: StoredOffset | None, unstable: frozenset[TopicPartition]) -> FetchedOffset:
+def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: bool) -> FetchedOffset:
     if not asked.topic and asked.topic_id is not None:
         return FetchedOffset(topic="", partition=asked.partition, error=Error.UNKNOWN_TOPIC_ID)
-    if (asked.topic, asked.partition) in unstable:
+    if is_unstable:
         return FetchedOffset(topic=asked.topic, partition=asked.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
     if stored is None or (asked.topic_id and stored.topic_id and asked.topic_id != stored.topic_id):
         return FetchedOffset(topic=asked.topic, partition=asked.partition)

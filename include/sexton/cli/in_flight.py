@@ -1,0 +1,72 @@
+"""`sexton fetch --in-flight`: commits that wait for the log, and what is answered once they are in it, or failed."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sexton.errors import UsageError
+
+if TYPE_CHECKING:
+    from sexton.coordinator.offsets import StoredOffset
+    from sexton.coordinator.questions.fetch import FetchAnswer, FetchedOffset
+
+Flying = Mapping[tuple[str, int], int | None]
+"""The committed offset by partition, None where it was not named."""
+COLUMNS = ("TOPIC", "PARTITION", "ONCE APPENDED", "IF THE APPEND FAILS")
+_UNKNOWN = -1
+
+
+def exact_partition(text: str) -> tuple[str, int]:
+    """A topic and one of its partitions."""
+    topic, _, partition = text.rpartition(":")
+    if not topic or not (partition.isascii() and partition.isdigit()):
+        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
+    return topic, int(partition)
+
+
+def commit_in_flight(text: str) -> tuple[tuple[str, int], int | None]:
+    """A partition, and the offset that is committed for it where that is named."""
+    place, equals, offset = text.partition("=")
+    if equals and not (offset.isascii() and offset.isdigit()):
+        raise UsageError(f"not TOPIC:PARTITION=OFFSET: {text!r}", place="--in-flight", fix="such as orders:0=42")
+    return exact_partition(place), int(offset) if equals else None
+
+
+def in_flight_offsets(flying: Flying) -> "dict[tuple[str, int], StoredOffset]":
+    """The commits as a coordinator has them before they are in the log."""
+    from sexton.coordinator.offsets import StoredOffset
+
+    return {
+        key: StoredOffset(
+            log_offset=_UNKNOWN,
+            committed_offset=_UNKNOWN if offset is None else offset,
+            leader_epoch=None,
+            metadata="",
+            commit_timestamp_ms=_UNKNOWN,
+            expire_timestamp_ms=None,
+            topic_id=None,
+            producer_id=_UNKNOWN,
+        )
+        for key, offset in flying.items()
+    }
+
+
+def outcomes(flying: Flying, appended: "FetchAnswer", failed: "FetchAnswer") -> list[dict[str, Any]]:
+    """What is answered for each partition later: an offset, or the name of an error; None where it was not named."""
+    after, before = ({(one.topic, one.partition): one for one in answer.offsets} for answer in (appended, failed))
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "if_appended": _told(after.get((topic, partition)), is_named=offset is not None),
+            "if_failed": _told(before.get((topic, partition)), is_named=True),
+        }
+        for (topic, partition), offset in flying.items()
+    ]
+
+
+def _told(one: "FetchedOffset | None", *, is_named: bool) -> int | str | None:
+    if one is not None and one.error:
+        return one.error.name
+    if not is_named:
+        return None
+    return _UNKNOWN if one is None else one.committed_offset

@@ -611,3 +611,14 @@ def test_what_is_answered_over_commits_in_flight(run, asked, held):
         ["u", "1", "-", "-1"],
     ]
     assert run("fetch", "g", "--in-flight", "t:0=x", *held)[0] == 2
+
+
+def test_a_plan_of_a_disk_in_the_codec_of_its_broker(run, tmp_path):
+    """Nothing recorded it: it is none unless an option names it."""
+    for options, codec in (((), 0), (("--codec", "lz4"), 3)):
+        out = tmp_path / str(codec)
+        code, _, _ = run("audit", *SEGMENTS, "--retention-minutes", 1, *options, "--out", out)
+        assert code == 0
+        files = list((out / "batches").glob("*.log"))
+        assert {batch.codec for file in files for batch in read_batches(file.read_bytes())} == {codec}
+    assert run("audit", *SEGMENTS, "--codec", "brotli", "--out", tmp_path / "x")[0] == 2

@@ -13,11 +13,13 @@ from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,
     ClusterId,
+    Codec,
     Debug,
     Full,
     Json,
     LoadBuffer,
     check_profile,
+    codec_number,
     complete_profile,
     output,
     parse_instant,
@@ -109,6 +111,7 @@ def audit(
         ),
     ] = DEFAULT_PROFILE,
     load_buffer_bytes: LoadBuffer = None,
+    codec: Codec = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -145,6 +148,7 @@ def audit(
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     taken_at_ms = None if taken_at is None else parse_instant(taken_at, "--taken-at")
     check_profile(profile)
+    codec_as_number = codec_number(codec)
     rules = policy_from(policy)
     place = str(segments) if segments is not None else str(archive)
     claim(out, apart_from=None if "://" in place else Path(place))
@@ -167,6 +171,7 @@ def audit(
             retention_minutes=retention_minutes,
             profile=profile,
             load_buffer_bytes=load_buffer_bytes,
+            codec=codec_as_number,
             topics_file=None if topics is None else str(topics),
             cluster_id=cluster_id,
             is_full=full,

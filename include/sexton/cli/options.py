@@ -65,6 +65,16 @@ LoadBuffer = Annotated[
         help="The broker's offsets.load.buffer.size, of matter before 2.0.1. Default: as recorded, else 5242880.",
     ),
 ]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""By number, as offsets.topic.compression.codec has them."""
+Codec = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(CODECS),
+        rich_help_panel="Rules",
+        help="offsets.topic.compression.codec: the plan's batches are written in it. Default: as recorded, else none.",
+    ),
+]
 BootstrapServers = Annotated[
     str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster, by some of its brokers.")
 ]
@@ -87,6 +97,15 @@ def client_of(bootstrap_servers: str | None, client_config_file: Path | None) ->
     if not bootstrap_servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         bootstrap_servers = settings().bootstrap_servers
     return client_config(properties, bootstrap_servers=bootstrap_servers, place=client_config_file)
+
+
+def codec_number(name: str | None) -> int | None:
+    """The number of a codec; UsageError for what is none."""
+    if name is None:
+        return None
+    if name not in CODECS:
+        raise UsageError(f"unknown codec {name!r}", place="--codec", fix=f"one of {', '.join(CODECS)}")
+    return CODECS.index(name)
 
 
 def check_profile(text: str) -> None:

@@ -17,11 +17,13 @@ from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,
     ClusterId,
+    Codec,
     Debug,
     Full,
     Json,
     LoadBuffer,
     check_profile,
+    codec_number,
     complete_profile,
     parse_instant,
 )
@@ -94,6 +96,7 @@ def plan(
         ),
     ] = DEFAULT_PROFILE,
     load_buffer_bytes: LoadBuffer = None,
+    codec: Codec = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -117,6 +120,7 @@ def plan(
         retention_minutes=retention_minutes,
         profile=profile,
         load_buffer_bytes=load_buffer_bytes,
+        codec=codec_number(codec),
         name="plan",
     )
     claim(out, apart_from=None if "://" in str(segments or archive) else Path(str(segments or archive)))
@@ -152,6 +156,7 @@ def replay_request(
     profile: str,
     name: str,
     load_buffer_bytes: int | None = None,
+    codec: int | None = None,
 ) -> "ReplayRequest":
     """What the options of a command ask to be replayed; UsageError for what does not go together."""
     check_replay(
@@ -177,6 +182,7 @@ def replay_request(
         retention_minutes=retention_minutes,
         profile=profile,
         load_buffer_bytes=load_buffer_bytes,
+        codec=codec,
         topics_file=None if topics is None else str(topics),
         cluster_id=cluster_id,
         is_full=is_full,

@@ -22,7 +22,7 @@ from sexton.cli.asking import (
     tell_table,
 )
 from sexton.cli.in_flight import exact_partition
-from sexton.cli.options import Debug, Json, LoadBuffer
+from sexton.cli.options import CODECS, Debug, Json, LoadBuffer, codec_number
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
@@ -55,13 +55,12 @@ REGISTRATION_EXAMPLES = """\
 sexton groups registration my-group --segments backup --profile group_metadata_manager:2.8
 """
 _REQUEST, _BROKER = "The request", "Settings of the broker and of the offsets topic"
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _RECORDED = "Default: what the snapshot recorded of the broker, else Kafka's"
 Codec = Annotated[
     str | None,
     typer.Option(
-        metavar="|".join(_CODECS),
+        metavar="|".join(CODECS),
         rich_help_panel=_BROKER,
         help=f"offsets.topic.compression.codec. {_RECORDED}, none.",
     ),
@@ -167,7 +166,7 @@ def check_commit(
     from sexton.coordinator.questions.commit import Commit, CommitPartition
     from sexton.coordinator.questions.dry_run import commit_offsets
 
-    wanted = _codec(codec)
+    wanted = codec_number(codec)
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
@@ -249,7 +248,7 @@ def registration(
     from sexton.coordinator.questions.listing import describe_group
     from sexton.coordinator.questions.registration import Registration, value_version
 
-    wanted = _codec(codec)
+    wanted = codec_number(codec)
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
@@ -320,7 +319,7 @@ def _tell_append(batch: bytes, record_count: int, *, end: "LogEnd", settings: "T
     if not batch:
         tell_line("nothing would be appended")
         return
-    magic, codec = settings.magic(desk.coordinator.profile), _CODECS[settings.codec]
+    magic, codec = settings.magic(desk.coordinator.profile), CODECS[settings.codec]
     tell_line(
         f"would be appended at log_offset {end.log_offset}: {record_count} records, {len(batch)} bytes, "
         f"record format {magic}, codec {codec}"
@@ -372,14 +371,6 @@ def _broker(
 def _recorded_minutes(desk: "Desk") -> int:
     told = desk.recorded.broker_settings.get("offsets.retention.minutes")
     return int(told) if told else desk.coordinator.profile.default_retention_minutes
-
-
-def _codec(name: str | None) -> int | None:
-    if name is None:
-        return None
-    if name not in _CODECS:
-        raise UsageError(f"unknown codec {name!r}", place="--codec", fix=f"one of {', '.join(_CODECS)}")
-    return _CODECS.index(name)
 
 
 def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:

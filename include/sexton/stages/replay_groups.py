@@ -61,7 +61,7 @@ STATE_TABLES = (
 def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
     choice = choose(request.profile)
-    source = _open(request).with_buffer(request.load_buffer_bytes)
+    source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     if request.profile == AUTO and source.broker_version is not None:
         choice = of_version(source.broker_version)
     folder.reset()

@@ -34,8 +34,8 @@ class ReplayRequest:
 
     `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
     `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
-    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`. `load_buffer_bytes` is by
-    default what the archive recorded, else Kafka's.
+    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`. `load_buffer_bytes` and
+    `codec`, in which the plan's batches are written, are by default what the archive recorded, else Kafka's.
     """
 
     run_id: str
@@ -51,6 +51,7 @@ class ReplayRequest:
     is_full: bool = False
     since_ms: int | None = None
     load_buffer_bytes: int | None = None
+    codec: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 from pyarrow import fs as pafs
 
 from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
+from sexton.coordinator.questions.broker_settings import CODEC, TOPIC_CODEC
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.archive import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
 from sexton.log.coverage import Coverage
@@ -63,6 +64,13 @@ class LogSource:
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
         """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
         return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
+
+    def with_codec(self, codec: int | None) -> "LogSource":
+        """The same, of a broker that writes in that codec; None keeps the recorded one."""
+        if codec is None:
+            return self
+        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
+        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)
 
     def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
         """What an archive holds behind `places` and before its own; of log partitions without one, all."""

@@ -368,3 +368,13 @@ def repack(data: bytes, *, level: int | None = None, change: bool = False) -> by
         else:
             made.append(encode_batch(records, codec=batch.codec, **told))
     return b"".join(made)
+
+
+def test_a_codec_that_is_asked_for_takes_the_place_of_the_recorded_one(small: Engine, tmp_path: Path) -> None:
+    archive = archive_of_commits(tmp_path / "archive")
+    archive.settings = {"offsets.topic.compression.codec": "1"}
+    archive.snapshot(instant(4) - 1_000)
+    archive.snapshot(instant(4) + 2_000)
+    for codec, name in ((None, "gzip"), (0, "none"), (3, "lz4")):
+        planned(small, tmp_path / name, archive, at=4, codec=codec)
+        assert own_plan(RunFolder(tmp_path / name)).record.codec == name

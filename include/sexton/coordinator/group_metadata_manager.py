@@ -9,8 +9,7 @@ from collections.abc import Collection
 from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
-from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
-from sexton.log import codec as codecs
+from sexton.coordinator.profile import LZ4, ZSTD, AfterFailure, Changes, Expiry, Subscriptions, Waits
 
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)
@@ -86,7 +85,7 @@ CHANGES: Changes = (
             "pending_blocks_expiry": False,
             "deletes_generation_0": False,
             "record_format": 1,
-            "newest_codec": codecs.LZ4,
+            "newest_codec": LZ4,
             "batch_per_group": True,
             "stores_after_append": True,
             "offset_value_version": 1,
@@ -113,7 +112,7 @@ CHANGES: Changes = (
         {
             "value_versions": {0: 3, 1: 3, 2: 2},
             "keeps_expire_of_minus_1": True,
-            "newest_codec": codecs.ZSTD,
+            "newest_codec": ZSTD,
             "members_may_repeat": False,
             "expiry": Expiry.EMPTY_GROUPS,
             "offset_value_version": 3,

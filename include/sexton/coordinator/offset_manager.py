@@ -4,8 +4,7 @@ Here is what changed from release to release; the fold is that of group_metadata
 in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0).
 """
 
-from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
-from sexton.log import codec as codecs
+from sexton.coordinator.profile import LZ4, AfterFailure, Changes, Expiry, Subscriptions, Waits
 
 NAME = "offset_manager"
 DEFAULT_RELEASE = (0, 9)
@@ -40,7 +39,7 @@ CHANGES: Changes = (
             "deletes_groups": False,
             "offset_key_type": 0,
             "record_format": 0,
-            "newest_codec": codecs.LZ4,
+            "newest_codec": LZ4,
             "stores_after_append": True,
             "offset_value_version": 0,
             "group_value_version": None,

@@ -10,11 +10,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from sexton.log import codec as codecs
-
 Release = tuple[int, ...]
 Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
 """Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
+
+LZ4, ZSTD = 3, 4
+"""Codecs by number, as a batch's attributes have them; log.codec would load numpy for the help of a command."""
 
 
 class Waits(StrEnum):
@@ -157,7 +158,7 @@ class Profile:
     # how it writes
     offset_key_type: int = 1
     record_format: int = 2
-    newest_codec: int = codecs.ZSTD
+    newest_codec: int = ZSTD
     """The newest codec of offsets.topic.compression.codec (zstd from 2.1 on; KIP-110)."""
     batch_per_group: bool = False
     offset_value_version: int = 4

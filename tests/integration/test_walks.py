@@ -1,52 +1,104 @@
-"""A person's walks by clicks alone, in Chromium: the forms of all DAGs as they open, and what they refuse.
+"""A person's walks by clicks alone, in Chromium: the forms of all DAGs, and what docs/how-to says to do in a browser.
 
-One broker and one Airflow for all of them. The schedule has three intervals of half a minute.
+One broker and one Airflow for all of them, in their order. The schedule has three intervals of half a minute, which are
+over when they are needed, and no more for a day. The steps of a walk are those of its page, word for word;
+`python -m tests.ui.walks` makes the pictures of the pages anew from these very tests.
 """
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from sexton.java import find_java
 from sexton.kafka import jars
+from sexton.kafka.admin import delete_group
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.facts import committed_offsets
+from sexton.kafka.session import ClusterSession
 from sexton.local.airflow_home import APPROVER, USER
-from sexton.local.system import System
+from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import commit_offsets
 from sexton.settings import PROJECT_ROOT, Settings, settings, variable
 from tests.ui import chromium
+from tests.ui.walks import keep_pictures, steps_of
 
-INTERVAL_S = 30
-INTERVALS = 3
-GROUPS = ("billing", "web-shop", "orders-live")
-PARTITIONS = 3
+FIRST_S, LENGTH_S = 60, 10
+"""The intervals meet at a full minute, ten seconds later, and the same of the next minute."""
+OLD = ("old-report-1", "old-report-2")
+"""What the policy takes."""
+LOST = "web-shop"
+"""Somebody deletes it during the second interval."""
+GROUPS = (*OLD, LOST, "billing", "orders-live")
+PARTITIONS, MESSAGES = 3, 60
+POLICY = """\
+version: 1
+limits: {max_share_of_groups: 0.5, max_share_of_owner: 1}
+rules:
+  - name: old-reports
+    match: {prefix: old-report-}
+    retention: 1m
+    owner: reporting
+    reason: these reports are no longer made
+    ticket: REPORT-12
+"""
+ONE_SOURCE = "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT"
+RUN_TIMEOUT_S = 900
+DONE = {"success", "failed"}
+DASHBOARD_TIME = "%Y-%m-%d %H:%M:%S"
+
+Offsets = dict[str, dict[tuple[str, int], int]]
 
 pytestmark = pytest.mark.timeout(2_400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """An Airflow, and the instants at which the intervals of its schedule meet."""
+    """An Airflow, the broker that it may change, and the instants at which the intervals of its schedule meet."""
 
     system: System
+    clients: ClientConfig
     ticks: list[int]
+    deletion: Future[None]
     out: Path
+    sent: dict[str, str] = field(default_factory=dict)
+    """The runs whose forms were sent untouched, by DAG."""
 
     def walk(self, name: str, **asked: Any) -> Any:
         """What the script tells of a walk that went well to its end."""
         users = {user: self.system.home.password(user) for user in (USER, APPROVER)}
-        told = chromium.run_script("walks.mjs", self.out, walk=name, url=self.system.home.url, users=users, **asked)
+        log = str(self.system.config.var / "log" / "airflow-scheduler.log")
+        asked = {"walk": name, "url": self.system.home.url, "users": users, "schedulerLog": log, **asked}
+        told = chromium.run_script("walks.mjs", self.out, **asked)
         assert (told["errors"], told["foreign"]) == ([], [])
+        assert told["steps"] == steps_of(name)
+        keep_pictures(self.out, name)
         return told
+
+    @property
+    def instants(self) -> list[str]:
+        """The ends of the intervals, newest first, as the dashboard writes them: seconds where there are any."""
+        told = [datetime.fromtimestamp(tick, UTC).strftime(DASHBOARD_TIME) for tick in reversed(self.ticks[1:])]
+        return [instant.removesuffix(":00") for instant in told]
+
+    def offsets(self) -> Offsets:
+        with ClusterSession(self.clients) as session:
+            found = {group: committed_offsets(session, group) for group in GROUPS}
+        return {
+            group: {place: offset.committed_offset for place, offset in offsets.items()}
+            for group, offsets in found.items()
+            if offsets
+        }
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +107,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
     for name in ("dags", "spark_jobs", "plugins", ".cache"):
         (home / name).symlink_to(PROJECT_ROOT / name)
+    policy = home / "policy.yaml"
+    policy.write_text(POLICY, "utf-8")
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True))
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
@@ -67,13 +121,31 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     try:
         broker.start()
         commit(clients)
-        begin_s = int(time.time()) // 60 * 60 + 60
-        ticks = [begin_s + number * INTERVAL_S for number in range(INTERVALS + 1)]
-        system.start(SEXTON_SCHEDULE=schedule_of(ticks), SEXTON_SETTLE_MS="500", SEXTON_MAX_ACTIVE_RUNS="2")
-        yield World(system=system, ticks=ticks, out=tmp_path_factory.mktemp("pictures"))
+        ticks = ticks_after(int(time.time()))
+        with ThreadPoolExecutor(1) as beside:
+            deletion = beside.submit(delete_at, ticks[1] + 5, clients)
+            system.start(
+                SEXTON_SCHEDULE=schedule_of(ticks),
+                SEXTON_SETTLE_MS="500",
+                SEXTON_HOUSE_SCHEDULE="",
+                SEXTON_POLICY=str(policy),
+            )
+            yield World(
+                system=system,
+                clients=clients,
+                ticks=ticks,
+                deletion=deletion,
+                out=tmp_path_factory.mktemp("pictures"),
+            )
     finally:
         system.stop()
         broker.stop()
+
+
+def ticks_after(now_s: int) -> list[int]:
+    """Where three intervals meet, each with a start in a minute of its own or at a full one: what a form can name."""
+    begin_s = -(-(now_s - LENGTH_S // 2) // FIRST_S) * FIRST_S
+    return [begin_s, begin_s + LENGTH_S, begin_s + FIRST_S, begin_s + FIRST_S + LENGTH_S]
 
 
 def schedule_of(ticks: list[int]) -> str:
@@ -88,10 +160,21 @@ def commit(clients: ClientConfig) -> None:
     admin = AdminClient({**clients.for_confluent(), "log_level": 0})
     for made in admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values():
         made.result(30)
+    producer = Producer({**clients.for_confluent(), "log_level": 0})
+    for number in range(PARTITIONS * MESSAGES):
+        producer.produce("orders", b"an order", partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
     for number, group in enumerate(GROUPS):
         commit_offsets(
-            admin, group, [TopicPartition("orders", part, 100 * number + part) for part in range(PARTITIONS)]
+            admin, group, [TopicPartition("orders", part, 10 * number + part + 1) for part in range(PARTITIONS)]
         )
+
+
+def delete_at(at_s: int, clients: ClientConfig) -> None:
+    """Delete the group that somebody deletes."""
+    time.sleep(max(0.0, at_s - time.time()))
+    with ClusterSession(clients) as session:
+        assert delete_group(session, LOST) is None
 
 
 REFUSED = [
@@ -108,13 +191,94 @@ REFUSED = [
 
 def test_forms_open_ready_and_refuse_what_cannot_be(world: World) -> None:
     asked = [
-        {"name": dag_id, "section": section, "field": field, "value": value}
-        for dag_id, section, field, value, _ in REFUSED
+        {"name": dag_id, "section": section, "field": name, "value": value}
+        for dag_id, section, name, value, _ in REFUSED
     ]
     told = world.walk("forms", refused=asked)
     assert told["untouched"] == {
         "offset_retention": True, "keep_house": True, "restore_offsets": True, "apply_tombstones": False
     }  # fmt: skip
     assert (told["filled"], told["emptied"]) == (True, False)
-    for dag_id, _, field, _, answer in REFUSED:
-        assert told["refused"][f"{dag_id}.{field}"].startswith(f"Invalid input for param {field}: {answer}")
+    for dag_id, _, name, _, answer in REFUSED:
+        assert told["refused"][f"{dag_id}.{name}"].startswith(f"Invalid input for param {name}: {answer}")
+
+
+def test_scheduled_retention(world: World) -> None:
+    """The first run describes the last interval; sending the forms later starts no other one."""
+    world.deletion.result(RUN_TIMEOUT_S)
+    api, last = world.system.api(), datetime.fromtimestamp(world.ticks[-1], UTC)
+    # A DAG that is switched on runs what was next when its file was last read.
+    wait_for(lambda: _instant(api._call("GET", f"/api/v2/dags/{MAIN_DAG}")["next_dagrun_run_after"]) == last)
+    told = world.walk("scheduled-retention")
+    assert told["state"] == "success"
+    assert told["runs"] == world.instants[:1]
+
+
+def test_forms_sent_untouched(world: World) -> None:
+    """Those of two DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
+    world.sent.update(world.walk("untouched")["runs"])
+    assert world.sent.keys() == {"offset_retention", "keep_house", "restore_offsets"}
+
+
+def test_backfill(world: World) -> None:
+    first, last = (datetime.fromtimestamp(tick, UTC).strftime("%Y/%m/%d %H:%M") for tick in world.ticks[:3:2])
+    told = world.walk("backfill", **{"from": first, "to": last})
+    assert told["untouched"]
+    assert told["runs"] == world.instants
+    runs = world.system.api().runs_by_interval(MAIN_DAG)
+    intervals = [(1_000 * start, 1_000 * end) for start, end in pairwise(world.ticks)]
+    assert [runs[interval]["state"] for interval in intervals] == ["success"] * len(intervals)
+
+
+def test_incident(world: World) -> None:
+    told = world.walk("incident", group=LOST)
+    assert told["listed"] == [False, False, True]
+    assert "is gone" in told["story"][0]
+    assert "group deleted" in told["story"][1]
+
+
+def test_runs_of_the_forms_sent_untouched(world: World) -> None:
+    api, sent = world.system.api(), world.sent
+    wait_for(lambda: {api.run_state(*run) for run in sent.items()} <= DONE)
+    states = {dag_id: api.run_state(dag_id, run_id) for dag_id, run_id in sent.items()}
+    assert states == {"offset_retention": "success", "keep_house": "success", "restore_offsets": "failed"}
+    assert {task["state"] for task in api.task_states("offset_retention", sent["offset_retention"]).values()} == {
+        "success"
+    }
+    assert ONE_SOURCE in task_log(world.system, "restore_offsets", sent["restore_offsets"])
+
+
+def test_clean_up_and_restore(world: World) -> None:
+    """What one person asked for, another approved: gone, and then back from the ledger."""
+    before = world.offsets()
+    assert {*OLD} < before.keys()
+    told = world.walk("clean-up")
+    assert told["state"] == "success"
+    assert told["question"] == f"Delete what plan {told['plan'][:12]} names?"
+    assert {(row[3], row[6], row[10]) for row in told["ledger"]} == {(group, "done", APPROVER) for group in OLD}
+    assert world.offsets() == {group: offsets for group, offsets in before.items() if group not in OLD}
+
+    told = world.walk("restore", plan=told["plan"])
+    assert told["state"] == "success"
+    assert told["question"].startswith("Write back what restore ")
+    assert {(row[1], row[3], row[6], row[10]) for row in told["ledger"]} == {
+        ("restore", group, "done", APPROVER) for group in OLD
+    }
+    assert world.offsets() == before
+
+
+def task_log(system: System, dag_id: str, run_id: str) -> str:
+    """Every line that the tasks of a run have logged."""
+    folder = system.home.log_folder / f"dag_id={dag_id}" / f"run_id={run_id}"
+    return "\n".join(file.read_text("utf-8", "replace") for file in sorted(folder.rglob("*.log")))
+
+
+def _instant(told: str | None) -> datetime | None:
+    return datetime.fromisoformat(told) if told else None
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(1)

@@ -1,4 +1,4 @@
-// Walks by clicks, in headless Chromium against a real Airflow; and what its forms refuse.
+// The walks of docs/how-to by clicks, in headless Chromium against a real Airflow; and what its forms refuse.
 //
 // node walks.mjs CONFIG.json, where CONFIG is {chromium, out, url, walk, users: {admin: password, approver: password}, ...}.
 // Told as JSON: the steps of the walk, in the words of its page, with the pictures that were taken in `out`; and what
@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const PATIENCE_MS = 600_000;
+const PATIENCE_MS = 840_000;
 
 const config = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const browser = await chromium.launch({ executablePath: config.chromium, args: ["--no-sandbox"] });
@@ -28,16 +28,32 @@ const enter = async (user, viewport = { width: 1100, height: 720 }) => {
   return page;
 };
 
-// A step of the page: its text, what is done, and what its picture shows, the whole window or a part of it.
-const step = async (text, act, { picture } = {}) => {
-  const found = await act();
-  const name = picture ? `${config.walk}-${told.steps.length + 1}.png` : null;
+const within = (box, other) => {
+  const [x, y] = [Math.max(box.x, other.x), Math.max(box.y, other.y)];
+  const [right, bottom] = [Math.min(box.x + box.width, other.x + other.width), Math.min(box.y + box.height, other.y + other.height)];
+  return { x, y, width: right - x, height: bottom - y };
+};
+
+// A step of the page: its text and what is done; with a `height` also a picture of the part of the page that this gives,
+// cut to the window and to that height.
+const step = async (text, act, height) => {
+  const part = await act();
+  const name = height ? `${config.walk}-${told.steps.length + 1}.png` : null;
   if (name) {
-    await picture.waitForTimeout?.(1_000); // what fades in is there
-    await picture.screenshot({ path: `${config.out}/${name}`, animations: "disabled" });
+    const page = part.page();
+    await part.evaluate((found) => {
+      const view = found.ownerDocument.defaultView;
+      view.scrollTo(0, view.scrollY + found.getBoundingClientRect().top - 100); // below what stays at the top
+      const language = found.ownerDocument.getElementById("language");
+      if (language) language.style.visibility = "hidden"; // not every machine has a font for it
+    });
+    await page.waitForTimeout(1_000); // what fades in is there
+    let clip = within(await part.boundingBox(), { x: 0, y: 0, ...page.viewportSize() });
+    if (await dialog(page).isVisible()) clip = within(clip, await dialog(page).boundingBox());
+    clip.height = Math.min(clip.height, height);
+    await page.screenshot({ path: `${config.out}/${name}`, animations: "disabled", caret: "hide", clip });
   }
   told.steps.push({ text, picture: name });
-  return found;
 };
 
 const until = async (page, isSo, pause = 2_000) => {
@@ -90,6 +106,8 @@ const open = async (page, section) => {
 const field = (page, name) =>
   name === "retention_minutes" ? dialog(page).getByRole("spinbutton") : dialog(page).locator(`#element_${name}`);
 
+const unpauses = (page) => dialog(page).getByRole("checkbox", { name: /^Unpause/ });
+
 const sent = async (page, name) => {
   await send(page).click();
   await page.waitForURL(new RegExp(`/dags/${name}/runs/`));
@@ -131,6 +149,7 @@ const forms = async () => {
     await open(page, section);
     await field(page, asked).fill(value);
     await field(page, asked).blur();
+    await unpauses(page).uncheck({ force: true }); // or a refused run would switch the schedule on
     await send(page).click();
     const answer = dialog(page).getByText(/Invalid input for param/);
     await answer.waitFor();
@@ -141,7 +160,218 @@ const forms = async () => {
   }
 };
 
-const WALKS = { forms };
+// What Airflow itself answers about a run; a person looks at its page instead.
+const ask = async (page, path) => (await page.request.get(`${config.url}/api/v2/dags/${path}`)).json();
+
+const ended = async (page, name, run) => {
+  let found;
+  await until(page, async () => ["success", "failed"].includes((found = (await ask(page, `${name}/dagRuns/${encodeURIComponent(run)}`)).state)));
+  return found;
+};
+
+// As tests/airflow/parking.py tells: what is answered before the scheduler has heard that it asks, asks again.
+const hasParked = (run) =>
+  readFileSync(config.schedulerLog, "utf8")
+    .split("\n")
+    .some((line) => line.includes("event with state success") && line.includes(`task_id='approve', run_id='${run}'`));
+
+const asks = async (page, name, run) => {
+  const task = `${name}/dagRuns/${encodeURIComponent(run)}/taskInstances/approve`;
+  await until(page, async () => {
+    const { state } = await ask(page, task);
+    if (state === "upstream_failed") throw new Error(`${run} does not ask`);
+    return state === "awaiting_input" && hasParked(run);
+  });
+};
+
+// Three forms sent as they open.
+const untouched = async () => {
+  const page = await enter("admin");
+  told.runs = {};
+  for (const name of ["offset_retention", "keep_house", "restore_offsets"]) {
+    await dag(page, name);
+    await form(page);
+    told.runs[name] = await sent(page, name);
+  }
+};
+
+// The instants that the dashboard's page of runs lists.
+const runs = async (frame) => {
+  await menu(frame, "Runs");
+  await frame.locator("main h1", { hasText: "Published runs" }).waitFor();
+  return frame.locator("main tbody tr td:first-child").allInnerTexts();
+};
+
+const body = (page) => page.locator("body");
+const shown = (frame) => frame.locator("body");
+
+const scheduledRetention = async () => {
+  const page = await enter("admin", { width: 1100, height: 620 });
+  await step("Open *Dags, offset_retention* and turn its switch on. A run of the last full interval starts.", async () => {
+    await dag(page, "offset_retention");
+    await page.getByTestId("toggle-pause").click();
+    await until(page, async () => (told.run = (await ask(page, "offset_retention/dagRuns?limit=1")).dag_runs[0]?.dag_run_id));
+    await page.reload();
+    await page.locator("a[href*='/offset_retention/runs/']").first().waitFor();
+    return body(page);
+  }, 420);
+  told.state = await ended(page, "offset_retention", told.run);
+  await step("Once a run has published its tables, open *Browse, Consumer groups*: what the cluster was like at the end of the interval.", async () => {
+    return shown(await dashboard(page));
+  }, 520);
+  await step("Choose *Runs*: each published run, and how many of its checks passed.", async () => {
+    const frame = page.frameLocator("iframe");
+    told.runs = await runs(frame);
+    return shown(frame);
+  }, 260);
+};
+
+const backfill = async () => {
+  const page = await enter("admin", { width: 1000, height: 820 });
+  await step("Open *Dags, offset_retention*, press *Trigger* and choose *Backfill*.", async () => {
+    await dag(page, "offset_retention");
+    await form(page);
+    told.untouched = await send(page).isEnabled();
+    await dialog(page).getByText("Run this Dag for a range of dates").click();
+  });
+  await step("Choose the range, in UTC: every interval that begins in it gets a run, *Max Active Runs* of them at a time. *All Runs* runs again what has run before.", async () => {
+    await pick(page, config.from);
+    await pick(page, config.to);
+    await dialog(page).getByText("All Runs").click();
+    await dialog(page).getByRole("spinbutton").first().fill("2");
+    await dialog(page).getByText(/runs? will be triggered|runs will/i).first().waitFor();
+    return dialog(page);
+  }, 680);
+  await step("Press *Run Backfill*. The bar above the runs is there until all have ended.", async () => {
+    await send(page, "Run Backfill").click();
+    // Of an Airflow on SQLite whose scheduler writes at that very moment; a person presses once more.
+    await until(page, async () => {
+      const isLocked = await dialog(page).getByText("Database is locked").isVisible();
+      if (isLocked) await send(page, "Run Backfill").click();
+      return !(await dialog(page).isVisible());
+    });
+    await page.getByText("Backfill in progress").waitFor();
+    return body(page);
+  }, 420);
+  await until(page, async () => (await (await page.request.get(`${config.url}/api/v2/backfills?dag_id=offset_retention`)).json()).backfills.every((each) => each.completed_at));
+  await step("Open *Browse, Consumer groups*, then *Runs*: each of the instants has its tables. Choose one to see everything as it was then.", async () => {
+    const frame = await dashboard(page);
+    told.runs = await runs(frame);
+    return shown(frame);
+  }, 340);
+};
+
+const newestPlan = async (frame) => {
+  await menu(frame, "Plans");
+  await frame.locator("main tbody a[href*='/plans/']").first().click();
+  return frame.locator("header code").innerText();
+};
+
+const openLedger = async (page) => {
+  const frame = await dashboard(page);
+  await menu(frame, "Plans");
+  await frame.locator("main h1", { hasText: "Plans" }).waitFor();
+  await frame.locator("main a[href*='/ledger/']:has(code)").first().click();
+  await frame.locator("main h1", { hasText: "Ledger" }).waitFor();
+  const rows = await frame.locator("main tbody tr").all();
+  told.ledger = await Promise.all(rows.map((row) => row.locator("td").allInnerTexts()));
+  return shown(frame);
+};
+
+// What waits for an answer, as the page of the DAG leads to it; the part of the page that has the question and its answers.
+const question = async (page, name, words) => {
+  await dag(page, name);
+  await page.getByText("Required Actions").first().click();
+  const found = page.getByText(words).first();
+  await found.waitFor();
+  told.question = await found.innerText();
+  await found.evaluate((subject) => subject.scrollIntoView({ block: "start" }));
+  return found.locator("xpath=ancestor::*[.//button[normalize-space()='Approve'] and .//*[normalize-space()='Task ID']][1]");
+};
+
+const approves = async (page) => {
+  const approve = page.getByRole("button", { name: "Approve" });
+  await approve.scrollIntoViewIfNeeded();
+  await approve.click();
+  await approve.waitFor({ state: "detached" });
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+};
+
+const cleanUp = async () => {
+  const page = await enter("admin", { width: 1100, height: 760 });
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest plan. Copy its *plan_id*.", async () => {
+    const frame = await dashboard(page);
+    told.plan = await newestPlan(frame);
+    return shown(frame);
+  }, 560);
+  await step("Choose *To apply_tombstones* and press *Trigger*. Fill *Plan* with the plan_id, choose *coordinator* as *Sink*, and press *Trigger*.", async () => {
+    await page.frameLocator("iframe").getByRole("link", { name: "To apply_tombstones" }).click();
+    await page.waitForURL((url) => url.pathname === "/dags/apply_tombstones");
+    await form(page);
+    await open(page, "What to apply");
+    await field(page, "plan_id").fill(told.plan);
+    await dialog(page).locator("#element_sink input[role=combobox]").fill("coordinator");
+    await page.keyboard.press("Enter");
+    return dialog(page);
+  }, Infinity);
+  told.run = await sent(page, "apply_tombstones");
+  await asks(page, "apply_tombstones", told.run);
+  const other = await enter("approver", { width: 1360, height: 900 });
+  await step("Another person logs in, opens *Dags, apply_tombstones, Required Actions* and reads what would be deleted.", async () => question(other, "apply_tombstones", "Delete what plan"), 500);
+  await step("The other person presses *Approve*. The run deletes what was shown.", async () => approves(other));
+  told.state = await ended(other, "apply_tombstones", told.run);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: what came of each offset, and who approved it.", async () => openLedger(other), 360);
+};
+
+const restore = async () => {
+  const page = await enter("admin", { width: 1100, height: 760 });
+  await step("Open *Dags, restore_offsets* and press *Trigger*. Open *From where* and fill one of its three fields: the plan_id of a plan that was applied, for example. Press *Trigger*.", async () => {
+    await dag(page, "restore_offsets");
+    await form(page);
+    await open(page, "From where");
+    await field(page, "from_ledger").fill(config.plan);
+    await field(page, "from_ledger").blur();
+    return dialog(page);
+  }, Infinity);
+  told.run = await sent(page, "restore_offsets");
+  await asks(page, "restore_offsets", told.run);
+  const other = await enter("approver", { width: 1360, height: 900 });
+  await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference of then and now.", async () => question(other, "restore_offsets", "Write back what restore"), Infinity);
+  await step("The other person presses *Approve*. The run commits these offsets again.", async () => approves(other));
+  told.state = await ended(other, "restore_offsets", told.run);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: what came of each offset.", async () => openLedger(other), 360);
+};
+
+const incident = async () => {
+  const page = await enter("admin", { width: 1100, height: 760 });
+  const isListed = async (frame) => (await frame.locator("main tbody a", { hasText: config.group }).count()) > 0;
+  await step("Open *Browse, Consumer groups*, then *Groups*. Press ‹ beside *As of* until the group is listed: it existed at that instant.", async () => {
+    const frame = await dashboard(page);
+    await menu(frame, "Groups");
+    await frame.locator("main h1", { hasText: "Groups" }).waitFor();
+    told.listed = [await isListed(frame)];
+    while (!told.listed.at(-1) && told.listed.length < 9) {
+      const instant = await frame.locator("#as-of-told").innerText();
+      await frame.locator("#before").click();
+      await until(page, async () => (await frame.locator("#as-of-told").innerText()) !== instant, 100);
+      await frame.locator("main h1", { hasText: "Groups" }).waitFor();
+      told.listed.push(await isListed(frame));
+    }
+    return frame.locator("body");
+  }, 420);
+  await step("Choose the group, then *to the newest*. *Story*, at the end of the page, says what the group lost, when and why.", async () => {
+    const frame = page.frameLocator("iframe");
+    await frame.locator("main tbody a", { hasText: config.group }).first().click();
+    await frame.locator("main h1", { hasText: config.group }).waitFor();
+    await frame.getByRole("link", { name: "to the newest" }).click();
+    await frame.getByText("There is no such group in this run").waitFor();
+    told.story = await frame.locator("ol.story li").allInnerTexts();
+    return frame.locator("section:has(ol.story)");
+  }, Infinity);
+};
+
+const WALKS = { forms, untouched, "scheduled-retention": scheduledRetention, backfill, "clean-up": cleanUp, restore, incident };
 
 try {
   await WALKS[config.walk]();

@@ -1,0 +1,55 @@
+"""The pictures of docs/how-to, made again by the tests that walk there: `python -m tests.ui.walks`.
+
+A walk (tests/ui/browser/walks.mjs) is the section "In the browser" of the page of its name, step by step.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.settings import PROJECT_ROOT, variable
+from tests.ui.png import made_small
+
+PAGES = PROJECT_ROOT / "docs" / "how-to"
+PICTURES = PROJECT_ROOT / "docs" / "images" / "how-to"
+SECTION = "## In the browser\n"
+STEP = re.compile(r"^\d+\. (.*)$|^ +!\[.+\]\(\.\./images/how-to/(.+\.png)\)$", re.MULTILINE)
+KEEP = "SEXTON_WALKS"
+"""A folder in which a run of the tests leaves the pictures."""
+
+
+def steps_of(name: str) -> list[dict[str, Any]]:
+    """The steps of a page in the words of its section, each with the name of its picture or None; none for no page."""
+    page = PAGES / f"{name}.md"
+    if not page.exists():
+        return []
+    section = page.read_text("utf-8").partition(SECTION)[2].partition("\n## ")[0]
+    steps: list[dict[str, Any]] = []
+    for text, picture in STEP.findall(section):
+        if picture:
+            steps[-1]["picture"] = picture
+        else:
+            steps.append({"text": text, "picture": None})
+    return steps
+
+
+def keep_pictures(out: Path, walk: str) -> None:
+    """Where the tests are run for their pictures, put those of a walk where they belong."""
+    if folder := variable(KEEP):
+        for step in steps_of(walk):
+            if name := step["picture"]:
+                Path(folder, name).write_bytes(made_small((out / name).read_bytes()))
+
+
+def main() -> int:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    os.environ[KEEP] = str(PICTURES)
+    return int(pytest.main(["-q", str(PROJECT_ROOT / "tests" / "integration" / "test_walks.py")]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 Searched are the tasks' logs and Airflow's database (XCom, rendered fields), run folder, archive and lake, Spark's event
 logs, alerts and the arguments of every process that ran meanwhile: once with a login that is right, once with a wrong
-one.
+one, and once with keys of AWS in URIs, which hold a `/` and an `@`, as they are and encoded.
 """
 
 import json
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(900)
 KINDS = (
     *("wrong password", "sasl.password", "ssl.key.password", "oauth secret", "oauth secret of librdkafka", "extension"),
     *("connection password", "slack", "smtp", "apprise", "s3 secret", "s3 token", "catalog password", "catalog token"),
-    *("environment", "proxy", "fernet", "jwt", "spark", "git"),
+    *("environment", "proxy", "fernet", "jwt", "spark", "git", "archive key", "warehouse key"),
 )
 
 
@@ -101,11 +101,11 @@ class Seen:
         watcher.join()
 
 
-@pytest.mark.parametrize("login", ["right", "wrong"])
+@pytest.mark.parametrize("login", ["right", "wrong", "in a URI"])
 def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login: str, tmp_path: Path) -> None:
     canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}
     seen = Seen({**canaries, "password": PASSWORDS[READER]})
-    environment = environment_of(cluster, java, canaries, tmp_path, is_right=login == "right")
+    environment = environment_of(cluster, java, canaries, tmp_path, login=login)
     airflow = str(Path(sys.executable).parent / "airflow")
     subprocess.run([airflow, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=300)
     asked = json.dumps({"as_of": str(time.time_ns() // 1_000_000)})
@@ -138,7 +138,7 @@ def task_states(database: Path) -> dict[str, str]:
 
 
 def environment_of(
-    cluster: SecureCluster, java: JavaHome, c: Mapping[str, str], home: Path, *, is_right: bool
+    cluster: SecureCluster, java: JavaHome, c: Mapping[str, str], home: Path, *, login: str
 ) -> dict[str, str]:
     """A deployment of everything that takes a secret."""
     for name in ("dags", "spark_jobs", ".cache"):
@@ -156,7 +156,7 @@ def environment_of(
         "sasl.oauthbearer.client.secret": c["oauth secret of librdkafka"],
         "sasl.oauthbearer.extensions": f"key={c['extension']}",
     }
-    if not is_right:
+    if login == "wrong":
         extra["sasl.jaas.config"] = extra["sasl.jaas.config"].replace(PASSWORDS[READER], c["wrong password"])
     kafka = {"conn_type": "kafka", "login": "somebody", "password": c["connection password"], "extra": extra}
     slack = {"conn_type": "slackwebhook", "password": f"http://127.0.0.1:9/services/{c['slack']}"}
@@ -171,9 +171,14 @@ def environment_of(
         "token": c["catalog token"],
         "s3.secret-access-key": c["s3 secret"],
     }
+    places = {}
+    if login == "in a URI":
+        places["SEXTON_ARCHIVE"] = f"s3://KEY:a/{c['archive key']}@b@bucket/archive"
+        lake["warehouse"] = f"s3://KEY:a%2F{c['warehouse key']}%40b@bucket/warehouse"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON", "AWS"))}
     return {
         **kept,
+        **places,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(PROJECT_ROOT),
         "JAVA_HOME": str(java.home),

@@ -48,7 +48,7 @@ def drill(
     plan_id = plan_all(folder / "archive", folder / "run")
     for name in names:
         assert delete_group(session, name) is None
-    assert not {group.group_id for group in list_groups(session)} & set(names)
+    assert not {group.group_id for group in list_groups(session).groups} & set(names)
     begun = time.perf_counter()
     shown = restore("--from-plan", plan_id, "--pattern", f"{prefix}-.*")
     shown_at = time.perf_counter()

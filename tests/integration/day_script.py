@@ -224,7 +224,9 @@ class DayScript(Script):
 
         def has_joined() -> bool:
             share.poll(0.1)
-            return any(group.group_id == SHARE and group.state == "Stable" for group in list_groups(self.session))
+            return any(
+                group.group_id == SHARE and group.state == "Stable" for group in list_groups(self.session).groups
+            )
 
         until(has_joined, "a share member joined")
 

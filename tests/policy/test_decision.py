@@ -282,3 +282,11 @@ def test_the_instant_is_when_it_goes(policy, given_group, given_offset, now_ms):
         before = decide(policy, given_group, given_offset, now_ms=found.expires_at_ms - 1)
         at = decide(policy, given_group, given_offset, now_ms=found.expires_at_ms)
         assert (before.verdict == "expire", at.verdict) == (False, "expire")
+
+
+def test_an_instant_that_no_clock_reaches_is_none():
+    """A rule waits for a group to be idle until after the last millisecond of 64 bits: it takes nothing."""
+    policy, late, odd = of(IDLE), group(last_active_ms=WIDE), offset(base_timestamp_ms=-WIDE - 1)
+    never = decide(policy, late, odd, now_ms=NOW_MS)
+    assert never.expires_at_ms is None
+    assert CompiledPolicy(policy).for_group(late).decide(odd, now_ms=NOW_MS) == never

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sexton.policy.decision import NO_RULE, held_reason, mismatch
-from sexton.policy.facts import ORPHANS, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
+from sexton.policy.facts import LAST_MS, ORPHANS, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 
 BEGINNING_MS = -(1 << 63)
@@ -124,7 +124,7 @@ def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: in
     waits = {rule.match.idle_ms for rule in rules if rule.match.idle_ms is not None}
     if idle_since_ms is not None:
         ends |= {idle_since_ms + wait_ms for wait_ms in waits}
-    starts = [BEGINNING_MS, *sorted(ends)]
+    starts = [BEGINNING_MS, *sorted(end_ms for end_ms in ends if end_ms <= LAST_MS)]
     return GroupRules(
         spans=tuple(
             _span(start_ms, end_ms, holds, rules, idle_since_ms)

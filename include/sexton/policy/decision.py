@@ -9,7 +9,7 @@ offsets of a group at once, and tests hold one against the other.
 from collections.abc import Iterator
 
 from sexton.policy.durations import duration_text, instant_text
-from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
+from sexton.policy.facts import LAST_MS, Considered, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
 
@@ -165,4 +165,4 @@ def _turning_points(policy: Policy, group: GroupFacts, offset: OffsetFacts, *, n
     since_ms = group.idle_since_ms
     if since_ms is not None:
         points |= {since_ms + rule.match.idle_ms for rule in policy.rules if rule.match.idle_ms is not None}
-    yield from sorted(at_ms for at_ms in points if at_ms is not None and at_ms > now_ms)
+    yield from sorted(at_ms for at_ms in points if at_ms is not None and now_ms < at_ms <= LAST_MS)

@@ -101,6 +101,10 @@ class Considered:
     why: str
 
 
+LAST_MS = (1 << 63) - 1
+"""No clock of a broker comes further."""
+
+
 def is_due(since_ms: int, retention_ms: int, *, now_ms: int) -> bool:
     """Whether the retention has passed at `now_ms`, in the signed 64 bits in which the broker counts.
 
@@ -112,7 +116,7 @@ def is_due(since_ms: int, retention_ms: int, *, now_ms: int) -> bool:
 def due_at_ms(since_ms: int, retention_ms: int, *, now_ms: int) -> int | None:
     """The instant when the retention has passed; None where that never is (the sums leave 64 bits)."""
     due_ms = since_ms + retention_ms
-    is_instant = -(1 << 63) <= due_ms < 1 << 63 and is_due(since_ms, retention_ms, now_ms=now_ms) == (now_ms >= due_ms)
+    is_instant = -(1 << 63) <= due_ms <= LAST_MS and is_due(since_ms, retention_ms, now_ms=now_ms) == (now_ms >= due_ms)
     return due_ms if is_instant else None
 
 

@@ -18,7 +18,7 @@ from sexton.kernels.pins import pins
 from sexton.kernels.sweep import held_offsets, judge, sweep_block
 from sexton.policy import CompiledPolicy, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
-from sexton.policy.facts import ORPHANS, TIME_REASONS
+from sexton.policy.facts import LAST_MS, ORPHANS, TIME_REASONS
 from sexton.stages.plans.policy import group_facts, newest_commits
 from sexton.stages.run import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import TABLES
@@ -34,7 +34,6 @@ _POLICY_COLUMNS = (
 )
 _KINDS = pa.array([*ORPHANS, None])
 _NONE = -1
-_MAX_MS = (1 << 63) - 1
 _Numbers = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 
@@ -203,13 +202,12 @@ _GROUP_COLUMNS = [
 
 
 def _fate(rules: GroupRules, orphan: str | None, *, now_ms: int) -> _Fate:
-    span, *_ = coming = [span for span in rules.from_(now_ms) if span.start_ms <= _MAX_MS]
+    span, *_ = coming = rules.from_(now_ms)
     one = span.candidate(orphan)
     spans = []
     for each in coming:
         its = each.candidate(orphan)
-        end_ms = None if each.end_ms is None or each.end_ms > _MAX_MS else each.end_ms
-        spans.append(_Span(start_ms=each.start_ms, end_ms=end_ms, retention_ms=its.retention_ms if its else _NONE))
+        spans.append(_Span(start_ms=each.start_ms, end_ms=each.end_ms, retention_ms=its.retention_ms if its else _NONE))
     return _Fate(
         decides=span.hold.name if span.hold else one.rule if one else None,
         reason=span.hold.reason if span.hold else NO_RULE,
@@ -225,7 +223,7 @@ def _expires_at(fates: Sequence[_Fate], at: _Numbers, since: _Numbers, *, now_ms
         spans = [fate.spans[number] if number < len(fate.spans) else _NEVER for fate in fates]
         retention = np.array([span.retention_ms for span in spans], np.int64)[at]
         start = np.array([span.start_ms for span in spans], np.int64)[at]
-        end = np.array([_MAX_MS if span.end_ms is None else span.end_ms for span in spans], np.int64)[at]
+        end = np.array([LAST_MS if span.end_ms is None else span.end_ms for span in spans], np.int64)[at]
         is_endless = np.array([span.end_ms is None for span in spans])[at]
         with np.errstate(over="ignore"):
             due_at = since + retention

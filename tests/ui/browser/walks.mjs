@@ -278,14 +278,16 @@ const openLedger = async (page) => {
   return shown(frame);
 };
 
-// What waits for an answer, as the page of the DAG leads to it; the part of the page that has the question and its answers.
-const question = async (page, name, words) => {
+// What waits for an answer, as the page of the DAG leads to it; the part of the page that has the question and its answers,
+// scrolled to either of them.
+const question = async (page, name, words, { toAnswers = false } = {}) => {
   await dag(page, name);
   await page.getByText("Required Actions").first().click();
   const found = page.getByText(words).first();
   await found.waitFor();
   told.question = await found.innerText();
-  await found.evaluate((subject) => subject.scrollIntoView({ block: "start" }));
+  const seen = toAnswers ? page.getByRole("button", { name: "Approve" }) : found;
+  await seen.evaluate((part, block) => part.scrollIntoView({ block }), toAnswers ? "end" : "start");
   return found.locator("xpath=ancestor::*[.//button[normalize-space()='Approve'] and .//*[normalize-space()='Task ID']][1]");
 };
 
@@ -337,7 +339,7 @@ const restore = async () => {
   told.run = await sent(page, "restore_offsets");
   await asks(page, "restore_offsets", told.run);
   const other = await enter("approver", { width: 1360, height: 900 });
-  await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference of then and now.", async () => question(other, "restore_offsets", "Write back what restore"), Infinity);
+  await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference of then and now.", async () => question(other, "restore_offsets", "Write back what restore", { toAnswers: true }), Infinity);
   await step("The other person presses *Approve*. The run commits these offsets again.", async () => approves(other));
   told.state = await ended(other, "restore_offsets", told.run);
   await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: what came of each offset.", async () => openLedger(other), 360);

@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from sexton.pipeline import find_expired, job
 from sexton.policy import read_policy
-from sexton.stages import find_expired, job
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 
 
 def options() -> argparse.ArgumentParser:

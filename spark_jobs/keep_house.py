@@ -25,13 +25,13 @@ from sexton.errors import DataQualityFailure, UsageError
 from sexton.kafka.client import client_config, read_properties
 from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.lake.catalog import open_lake
+from sexton.maintenance import drill, folders, recheck, thin, tidy, verify
+from sexton.maintenance.keeping import KeepPolicy
+from sexton.pipeline import job
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.runs.engine import Engine
+from sexton.runs.folder import write_bytes
 from sexton.settings import settings
-from sexton.stages import job
-from sexton.stages.house import drill, folders, recheck, thin, tidy, verify
-from sexton.stages.house.keeping import KeepPolicy
-from sexton.stages.run import write_bytes
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
 
 
 def options() -> argparse.ArgumentParser:

@@ -3,10 +3,10 @@
 import argparse
 import sys
 
+from sexton.pipeline import job, plan_tombstones
 from sexton.report.plan_page import render_plan
-from sexton.stages import job, plan_tombstones
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 
 
 def options() -> argparse.ArgumentParser:

@@ -4,9 +4,9 @@ import argparse
 import sys
 
 from sexton.lake.catalog import open_lake
-from sexton.stages import job, publish_tables
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.pipeline import job, publish_tables
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 
 
 def options() -> argparse.ArgumentParser:

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 from sexton.coordinator.profiles import NAMES
 from sexton.errors import UsageError
-from sexton.stages import job, replay_groups
-from sexton.stages.checkpoint_check import Checked, check_checkpoint
-from sexton.stages.choose_profile import AUTO
-from sexton.stages.replay_groups import ReplayRequest, now_ms
-from sexton.stages.run import RunFolder, snapshot_cluster
-from sexton.stages.spark import Engine
+from sexton.maintenance.checkpoint_comparison import Checked, check_checkpoint
+from sexton.pipeline import job, replay_groups
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
+from sexton.runs.choose_profile import AUTO
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, snapshot_cluster
 
 
 def options() -> argparse.ArgumentParser:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from sexton.kafka.client import client_config, read_properties
 from sexton.kafka.facts import OFFSETS_TOPIC
-from sexton.stages import job, snapshot_log
-from sexton.stages.run import write_bytes
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
+from sexton.pipeline import job, snapshot_log
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.runs.engine import Engine
+from sexton.runs.folder import write_bytes
 
 
 def options() -> argparse.ArgumentParser:

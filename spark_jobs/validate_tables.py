@@ -6,11 +6,11 @@ A critical failure ends with 3: nothing is published, the branch is kept, <run-d
 import argparse
 import sys
 
+from sexton.pipeline import job, validate_tables
 from sexton.report import write_report
-from sexton.stages import job, validate_tables
-from sexton.stages.checker import Checker
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.runs.checker import Checker
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 
 
 def options() -> argparse.ArgumentParser:

@@ -7,11 +7,11 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.log.archive import FactsRecord, write_facts, write_segment
+from sexton.archive.cluster_metadata import LogPartitionFacts
+from sexton.archive.lineages import ArchivedLineage, Origin, lineages, write_origin
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import FactsRecord, write_facts, write_segment
 from sexton.log.batch import Batch, read_batches
-from sexton.log.facts import LogPartitionFacts
-from sexton.log.lineage import ArchivedLineage, Origin, lineages, write_origin
-from sexton.log.manifest import Lineage
 
 CLUSTER, TOPIC = "cluster", "topic"
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from sexton.kafka.jars import ensure
 from sexton.lake.catalog import Lake, open_lake
+from sexton.runs.engine import Engine, spark_session
 from sexton.settings import settings
-from sexton.stages.spark import Engine, spark_session
 
 
 def lake_at(folder: Path) -> Lake:

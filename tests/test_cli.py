@@ -16,7 +16,7 @@ from sexton import __version__, cli
 from sexton.cli.audit import MARKER, claim
 from sexton.cli.options import parse_instant
 from sexton.errors import BrokerError, DownloadError, NoCoverage, Refused, SetupError, SextonError, UsageError
-from sexton.stages.run import RunFolder
+from sexton.runs.folder import RunFolder
 from tests.report.run_folder import AS_OF_MS, due, group, offsets_of, write_run_folder
 
 Run = Callable[..., tuple[int, str, str]]
@@ -50,9 +50,9 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
             write_run_folder(request.out, ending, source=request.replay.segments or request.replay.archive)
             return SimpleNamespace(profile_doubts=())
 
-        monkeypatch.setattr("sexton.stages.audit.run_audit", double)
-        monkeypatch.setattr("sexton.stages.processes.engine_here", lambda name, *, quiet: nullcontext())
-        monkeypatch.setattr("sexton.stages.checker.Checker", lambda: nullcontext(SimpleNamespace(validate=None)))
+        monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
+        monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet: nullcontext())
+        monkeypatch.setattr("sexton.runs.checker.Checker", lambda: nullcontext(SimpleNamespace(validate=None)))
         return requests
 
     return install
@@ -323,7 +323,7 @@ def test_broker_down_when_none_runs(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_snapshot(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from sexton.stages import snapshot_log
+    from sexton.pipeline import snapshot_log
 
     asked = []
 

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
+from sexton.archive.cluster_metadata import LogPartitionFacts
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import FactsRecord, write_facts, write_segment
 from sexton.kernels.warm_up import warm_up
-from sexton.log.archive import FactsRecord, write_facts, write_segment
-from sexton.log.facts import LogPartitionFacts
 from sexton.log.framing import POSITION, frames
-from sexton.log.manifest import Lineage
 from sexton.log.segment import Segment, list_segments
-from sexton.stages import replay_groups
-from sexton.stages.checkpoint import publish_checkpoint
-from sexton.stages.processes import engine_here
-from sexton.stages.replay_groups import ReplayRequest
-from sexton.stages.run import RunFolder
+from sexton.pipeline import replay_groups
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.runs.checkpoint import publish_checkpoint
+from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_here
 from tests.bench.figures import Increment
 from tests.bench.generate import Shape
 from tests.bench.watch import run_watched

@@ -14,7 +14,7 @@ import numpy as np
 from pyarrow import fs
 
 from sexton.kernels.fold import fold_chunk, merge_all
-from sexton.kernels.state import finish
+from sexton.kernels.results import finish
 from sexton.kernels.warm_up import warm_up
 from sexton.log.segment import Chunk, list_segments, plan_chunks
 from sexton.settings import settings

@@ -18,9 +18,9 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, fold_chunk, merge
-from sexton.kernels.state import finish
-from sexton.kernels.sweep import held_offsets, judge, judge_unblocked, plan, sweep_block
+from sexton.kernels.results import finish
 from sexton.log.segment import Chunk
+from sexton.verdicts.expiry import held_offsets, judge, judge_unblocked, plan, sweep_block
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
 from tests.campaign.histories import is_old

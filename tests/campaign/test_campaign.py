@@ -11,7 +11,7 @@ import pytest
 from sexton.coordinator import expiry
 from sexton.coordinator.group_coordinator import LeakingOffsets
 from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import Offsets
 from sexton.coordinator.profile import Profile, Waits
@@ -19,7 +19,7 @@ from sexton.kernels import fold
 from sexton.kernels import partial as partial_fold
 from sexton.kernels.merge import absorb_state
 from sexton.kernels.rules import new_state_of
-from sexton.kernels.sweep import judge, plan
+from sexton.verdicts.expiry import judge, plan
 from tests.campaign import __main__ as command
 from tests.campaign import checks, closed_form, narrow
 from tests.campaign.histories import PACK, history

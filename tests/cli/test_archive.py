@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
 from tests.faults.snapshots import START_MS, Archivist, disk_of, topics_of
 from tests.faults.spoiled_folds import seal
 from tests.kafka.fake_cluster import FakeCluster
-from tests.stages.archive_runs import instant, publish, three_minutes
-from tests.stages.archive_runs import run as replay
+from tests.pipeline.archive_runs import instant, publish, three_minutes
+from tests.pipeline.archive_runs import run as replay
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -11,7 +11,6 @@ from sexton.lake import catalog as lake_catalog
 from sexton.lake.catalog import Lake
 from sexton.tables import SNAPSHOT_TABLES, TABLES
 from tests.coordinator.golden import GOLDEN
-from tests.stages.questions.worlds import write_log, write_run
 from tests.strategies import (
     BASE_MS,
     BatchSpec,
@@ -22,6 +21,7 @@ from tests.strategies import (
     subscription,
     tombstone,
 )
+from tests.views.worlds import write_log, write_run
 
 MINUTE_MS = 60_000
 HOSTILE = "\u202egroup\x1b[31m"
@@ -132,7 +132,7 @@ def test_as_of(asked, story):
 def test_a_large_log_tells_the_same(asked, story, monkeypatch):
     some = [("explain", "g"), ("explain", "g", "t"), ("explain", "g", "--as-of", BASE_MS + 15 * MINUTE_MS)]
     small = [asked(*words, *story) for words in some]
-    monkeypatch.setattr("sexton.stages.changes.story.PLAIN_BYTES", 0)
+    monkeypatch.setattr("sexton.history.story.PLAIN_BYTES", 0)
     assert [asked(*words, *story) for words in some] == small
 
 

@@ -10,8 +10,8 @@ import pytest
 from sexton.cli import main
 from tests.archived import Archive
 from tests.coordinator.test_endless import BUFFER, LOG, sizes
-from tests.stages.questions.worlds import write_log
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
+from tests.views.worlds import write_log
 
 Run = Callable[..., tuple[int, str, str]]
 OLD = ("--profile", "group_metadata_manager:2.0.0")

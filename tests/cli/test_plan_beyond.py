@@ -11,13 +11,13 @@ import pytest
 
 from sexton.cli import apply as apply_command
 from sexton.cli import main
+from sexton.execution import cluster as real
+from sexton.plans.record import PlanRecord
 from sexton.report.words import beyond_words
-from sexton.stages.apply import cluster as real
-from sexton.stages.plans.record import PlanRecord
 from tests.archived import Archive
 from tests.environment import with_settings
 from tests.faults.apply_cluster import SimCluster
-from tests.stages.archive_runs import instant
+from tests.pipeline.archive_runs import instant
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 Run = Callable[..., tuple[int, str, str]]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sexton.analysis import outlook
 from sexton.cli import main
 from sexton.lake import catalog as lake_catalog
-from sexton.stages import outlook
-from sexton.stages.plans.record import PlanRecord
+from sexton.plans.record import PlanRecord
 from tests.cli.test_plan_forecast import POLICY
-from tests.stages.plans.plan_runs import archive_of_commits
+from tests.plans.plan_runs import archive_of_commits
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_commands_of_the_page_run(
 
 
 def _run(place: Path) -> tuple[object, object]:
-    from sexton.stages.run import RunFolder
+    from sexton.runs.folder import RunFolder
 
     folder = RunFolder(place / "plan")
     return folder, folder.read_run()

@@ -9,14 +9,14 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.cli import main
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.standalone_plan import PlanRequest, make_plan
+from sexton.plans.files import plans_of, read_plan
 from sexton.quality import Measures, Result, validate
-from sexton.stages.plans.alone import PlanRequest, make_plan
-from sexton.stages.plans.files import plans_of, read_plan
-from sexton.stages.replay_groups import ReplayRequest
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive
-from tests.stages.archive_runs import LATER_MS, instant
-from tests.stages.plans.plan_runs import archive_of_commits
+from tests.pipeline.archive_runs import LATER_MS, instant
+from tests.plans.plan_runs import archive_of_commits
 from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
 
 Run = Callable[..., tuple[int, str, str]]

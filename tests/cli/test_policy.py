@@ -10,12 +10,12 @@ import yaml
 
 from sexton import cli
 from sexton.coordinator.partitioner import partition_of
-from sexton.stages.find_expired import run as judge
-from sexton.stages.run import RunFolder
+from sexton.pipeline.find_expired import run as judge
+from sexton.runs.folder import RunFolder
 from tests.coordinator.golden import GOLDEN
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.stages.questions.worlds import Here, log_of, write_archive, write_log, write_run
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.views.worlds import Here, log_of, write_archive, write_log, write_run
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
 SEGMENTS = ("--segments", RECORDING / "before", "--topics", RECORDING / "topics.jsonl")

@@ -9,13 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton import cli
+from sexton.archive.writer import Lineage, LogPartitionFacts
 from sexton.coordinator.partitioner import partition_of
-from sexton.log.archive import Lineage, LogPartitionFacts
 from sexton.log.batch import read_batches
 from sexton.records import decode_subscription, decode_value, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
 from tests.kafka.fake_cluster import FakeCluster
-from tests.stages.questions.worlds import log_of, logs_of, write_archive, write_log, write_run
 from tests.strategies import (
     TOPIC_IDS,
     BatchSpec,
@@ -26,6 +25,7 @@ from tests.strategies import (
     offset_key,
     subscription,
 )
+from tests.views.worlds import log_of, logs_of, write_archive, write_log, write_run
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
 SEGMENTS = ("--segments", RECORDING / "before")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
+from sexton.execution.restore import cluster as real
 from sexton.settings import settings
-from sexton.stages.restore import cluster as real
 from tests.archived import Archive
-from tests.stages.archive_runs import instant, minute
-from tests.stages.restore.cluster import Group, SimulatedCluster, value
+from tests.execution.restore.cluster import Group, SimulatedCluster, value
+from tests.pipeline.archive_runs import instant, minute
 from tests.strategies import commit, tombstone
 
 GONE, LEFT = "gone", "left"
@@ -41,7 +41,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Simulat
         log_partition_count=1,
     )
 
-    monkeypatch.setattr("sexton.stages.apply.cluster.connected", lambda config: nullcontext())
+    monkeypatch.setattr("sexton.execution.cluster.connected", lambda config: nullcontext())
     monkeypatch.setattr(real, "KafkaPort", lambda connected: made)
     monkeypatch.setenv("SEXTON_HOME", str(tmp_path))  # there is no lake
     settings.cache_clear()

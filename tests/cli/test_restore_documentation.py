@@ -8,18 +8,18 @@ from string import Template
 import pytest
 
 from sexton import cli
+from sexton.execution.restore.rows import What
+from sexton.ledger.entries import FINAL
+from sexton.plans.files import keep_plan, own_plan
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
-from sexton.stages.apply.entries import FINAL
-from sexton.stages.plans.files import keep_plan, own_plan
-from sexton.stages.restore.rows import What
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
 from tests.archived import Archive
 from tests.cli.test_restore import GONE, archive, cluster  # noqa: F401 (fixtures)
-from tests.stages.archive_runs import instant
-from tests.stages.plans.plan_runs import planned
-from tests.stages.restore.cluster import SimulatedCluster
-from tests.stages.test_own_acts import act
+from tests.execution.restore.cluster import SimulatedCluster
+from tests.history.test_own_actions import act
+from tests.pipeline.archive_runs import instant
+from tests.plans.plan_runs import planned
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "restore.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (sexton .*)$", PAGE, flags=re.MULTILINE)

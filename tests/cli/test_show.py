@@ -8,13 +8,13 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton import cli
-from sexton.stages.plans.files import Plan, keep_plan, own_plan, plan_folder
-from sexton.stages.restore.keep import RestorePlan, keep_restore
-from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.execution.restore.keep import RestorePlan, keep_restore
+from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What
+from sexton.plans.files import Plan, keep_plan, own_plan, plan_folder
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER
-from tests.stages.plans.plan_runs import archive_of_commits, planned
+from tests.plans.plan_runs import archive_of_commits, planned
 
 Show = Callable[..., tuple[int, str, str]]
 THEN = OffsetValue(committed_offset=7, leader_epoch=None, metadata="")

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.profiles import of_broker
 from sexton.records import decode_key, decode_value
 from tests.strategies import classic_fields, group_entry

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator import expiry
+from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
-from sexton.coordinator.questions.coordinator import Coordinator
 from sexton.coordinator.tombstones import Tombstone
-from sexton.kernels.state import finish
-from sexton.kernels.sweep import appended, held_offsets, judge, plan, sweep_block
+from sexton.kernels.results import finish
+from sexton.verdicts.expiry import appended, held_offsets, judge, plan, sweep_block
+from tests.coordinator.api.broker import coordinator_of
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines
-from tests.coordinator.questions.broker import coordinator_of
 from tests.kernels.compare import fold_bytes
 from tests.oracle import Rows, oracle_tables
 

@@ -4,18 +4,18 @@ from collections.abc import Iterable
 
 import pytest
 
+from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import Coordinator, shard_after_load
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.listing import describe_group, list_groups
+from sexton.coordinator.api.plain_view import PlainHeld
 from sexton.coordinator.endless import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless
 from sexton.coordinator.loading import LOADED, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.questions.commit import Commit, CommitPartition, validate_commit
-from sexton.coordinator.questions.coordinator import Coordinator, shard_after_load
-from sexton.coordinator.questions.errors import Error
-from sexton.coordinator.questions.fetch import fetch
-from sexton.coordinator.questions.listing import describe_group, list_groups
-from sexton.coordinator.questions.plain import PlainHeld
 from sexton.kernels.oversized import endless_of, stays_somewhere
-from sexton.kernels.state import finish
+from sexton.kernels.results import finish
 from sexton.log.batch import Batch, read_batches
 from sexton.log.codec import GZIP
 from sexton.log.crc import as_u8

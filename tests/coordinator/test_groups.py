@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from sexton.coordinator.groups import GROUP_RECORD_TYPES
-from sexton.coordinator.questions.held import HeldMember
+from sexton.coordinator.api.view import HeldMember
+from sexton.coordinator.groups.groups import GROUP_RECORD_TYPES
 from sexton.errors import LogError, TransitionError
 from sexton.records import RECORD_TYPES, kafka_uuid
 from tests.coordinator.group_records import (

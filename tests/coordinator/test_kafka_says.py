@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from sexton.coordinator.questions.errors import Error
-from sexton.coordinator.questions.fetch import fetch
-from sexton.coordinator.questions.listing import describe_group, list_groups
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.records import kafka_uuid
+from tests.coordinator.api.broker import WAYS, rows
 from tests.coordinator.kafka_says import kafka_says
-from tests.coordinator.questions.broker import WAYS, rows
 
 RELEASES = ("4.3.1", "4.0.0")
 CASES = [case for release in RELEASES for case in kafka_says(release).values()]

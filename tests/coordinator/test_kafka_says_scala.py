@@ -2,10 +2,10 @@
 
 import pytest
 
-from sexton.coordinator.questions.commit import Commit, CommitPartition, validate_commit
-from sexton.coordinator.questions.listing import list_groups
+from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.listing import list_groups
+from tests.coordinator.api.broker import WAYS
 from tests.coordinator.kafka_says import kafka_says
-from tests.coordinator.questions.broker import WAYS
 
 CASES = kafka_says("3.9.1")
 LOGS = [case for case in CASES.values() if case.segments]

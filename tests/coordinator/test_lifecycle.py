@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from sexton.coordinator.lifecycle import (
+from sexton.coordinator.groups.lifecycle import (
     GroupState,
     LiveMember,
     NotAllowed,

@@ -19,8 +19,8 @@ import pytest
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
-from sexton.kernels.state import finish
-from sexton.kernels.sweep import held_offsets, judge
+from sexton.kernels.results import finish
+from sexton.verdicts.expiry import held_offsets, judge
 from tests.coordinator.golden import CAP_BYTES, GOLDEN
 from tests.coordinator.sweep_instants import RETENTION_MS, Ladder, Sweep, batches_by_stamp
 from tests.kernels.compare import fold_bytes

@@ -21,8 +21,8 @@ from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import open_lake, reader_properties
 from sexton.local.airflow_home import USERS, AirflowHome, connections
 from sexton.local.deploy import KEPT, OWNERS, SPARK_DEFAULTS, write_secrets
+from sexton.runs.engine import JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
-from sexton.stages.spark import JVM_OPTIONS, LOGGING
 from tests.deploy.compose import (
     AIRFLOW,
     COMPOSE,

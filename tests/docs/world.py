@@ -21,8 +21,8 @@ from sexton import cli
 from sexton.coordinator.partitioner import partition_of
 from sexton.lake.branch import RunKey
 from sexton.records import kafka_uuid
+from sexton.runs.engine import Engine
 from sexton.settings import settings
-from sexton.stages.spark import Engine
 from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER, Archive, next_offset
 from tests.docs.pages import ROOT

@@ -1,7 +1,7 @@
 """A cluster in memory that plans are applied to: coordinators with a log, and everything that may happen meanwhile.
 
 What a coordinator holds is what the rules of sexton.coordinator make of its log, record by record; what it answers to
-a commit, a fetch and a describe is what sexton.coordinator.questions says. OffsetDelete, DeleteGroups and the sweep are
+a commit, a fetch and a describe is what sexton.coordinator.api says. OffsetDelete, DeleteGroups and the sweep are
 played here as Kafka's coordinator does them: which checks, which tombstones, in one batch. Every record knows who wrote
 it.
 """
@@ -13,23 +13,23 @@ from random import Random
 from typing import Any
 
 from sexton.coordinator import loading, profiles
+from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.listing import describe_group
+from sexton.coordinator.api.plain_view import PlainHeld
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.questions.commit import Commit, CommitPartition, validate_commit
-from sexton.coordinator.questions.coordinator import Coordinator, Shard, Status
-from sexton.coordinator.questions.fetch import fetch
-from sexton.coordinator.questions.listing import describe_group
-from sexton.coordinator.questions.plain import PlainHeld
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
+from sexton.execution.cluster_protocol import BrokerTime, Identity, TopicPartition
 from sexton.kafka.admin import CommittedValue, GroupError, GroupNow, Unsettled
 from sexton.kafka.facts import CommittedOffset
 from sexton.kafka.failures import TransientError
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import encode_batch, encode_marker, read_batches
 from sexton.records import decode_key, decode_value
-from sexton.stages.apply.port import BrokerTime, Identity, TopicPartition
 from tests.strategies import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
 
 PROFILE = profiles.NEWEST

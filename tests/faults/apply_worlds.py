@@ -15,16 +15,16 @@ from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
 from sexton.errors import BrokerError, Refused
+from sexton.execution.cluster_protocol import ClusterPort
+from sexton.execution.context import Clocks
+from sexton.execution.engine import apply_plan
+from sexton.execution.guards import Rules
+from sexton.execution.status import Standing
+from sexton.execution.summary import ApplySummary
+from sexton.ledger.entries import Item, Owner, Result
+from sexton.ledger.ledger import Ledger, acts_of, told_of
+from sexton.plans.record import TOMBSTONES, UNDO, Plan, PlanRecord
 from sexton.policy import DefaultLimits
-from sexton.stages.apply.attempt import Clocks
-from sexton.stages.apply.engine import apply_plan
-from sexton.stages.apply.entries import Item, Owner, Result
-from sexton.stages.apply.guards import Rules
-from sexton.stages.apply.ledger import Ledger, acts_of, told_of
-from sexton.stages.apply.port import ClusterPort
-from sexton.stages.apply.standing import Standing
-from sexton.stages.apply.summary import ApplySummary
-from sexton.stages.plans.record import TOMBSTONES, UNDO, Plan, PlanRecord
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
 
 LOCAL = pafs.LocalFileSystem()

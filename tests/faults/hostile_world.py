@@ -14,13 +14,13 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.coordinator.partitioner import partition_of
+from sexton.execution.restore.keep import RestorePlan, keep_restore
+from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What, in_order
+from sexton.plans.files import read_plan
+from sexton.plans.record import Plan
 from sexton.report import write_report
 from sexton.report.names import harmless
-from sexton.stages.plans.files import read_plan
-from sexton.stages.plans.record import Plan
-from sexton.stages.restore.keep import RestorePlan, keep_restore
-from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What, in_order
-from sexton.stages.run import RunFolder
+from sexton.runs.folder import RunFolder
 from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER, Archive
 from tests.faults.apply_cluster import SimCluster

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 from sexton import kill_points
+from sexton.archive import create
+from sexton.archive import lineages as lineage
+from sexton.archive import writer as archive
 from sexton.kafka.client import ClientConfig
-from sexton.log import archive, create, lineage
-from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import SnapshotRequest
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.snapshot_log import SnapshotRequest
 from tests.faults.snapshots import START_MS, InlineEngine
 from tests.kafka.fake_cluster import FakeCluster
 

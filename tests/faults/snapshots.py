@@ -8,12 +8,12 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
+from sexton.archive.writer import ArchivedLineage, FactsRecord, lineages, newest_facts
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import OFFSETS_TOPIC
-from sexton.log.archive import ArchivedLineage, FactsRecord, lineages, newest_facts
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import kafka_uuid
-from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import Snapshot, SnapshotRequest
 from tests.kafka.fake_cluster import FakeCluster, batches_in
 
 LOCAL = pafs.LocalFileSystem()

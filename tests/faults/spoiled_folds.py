@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sexton.archive.verify import Finding
 from sexton.errors import DataQualityFailure
-from sexton.log.verify import Finding
-from sexton.stages.checkpoint_check import check_checkpoint
-from sexton.stages.checkpoint_verify import verify_checkpoints
-from sexton.stages.run import RunFolder, tree_sha256
-from sexton.stages.spark import Engine
+from sexton.maintenance.checkpoint_comparison import check_checkpoint
+from sexton.runs.checkpoint_verify import verify_checkpoints
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, tree_sha256
 from tests.archived import Archive
-from tests.stages.archive_runs import SETTLE_MS, instant, minute, passed_over, publish, run, tables
+from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, passed_over, publish, run, tables
 from tests.strategies import BatchSpec, classic_fields, commit, encode_log, group_entry, subscription, tombstone
 
 NUMBERS = {"minus_1": -1, "low": -(1 << 62), "int16": 1 << 15, "int32": 1 << 31, "high": 1 << 62, "many": 7}

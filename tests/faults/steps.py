@@ -115,7 +115,7 @@ def uncompile() -> None:
     from sexton.log import crc
 
     crc.crc32c_behind, crc.crc32_behind = _crc32c, _crc32
-    from sexton.kernels import memory
+    from sexton.jit import memory
 
     memory.rows = lambda array, _: Rows(array)
     memory.word64, memory.be16 = _number(8, "little"), _number(2, "big")
@@ -151,7 +151,7 @@ def main(profile_name: str, *files: str) -> None:
     from sexton.coordinator.loading import load
     from sexton.coordinator.profiles import profile_of
     from sexton.kernels.fold import fold_chunk
-    from sexton.kernels.state import finish
+    from sexton.kernels.results import finish
     from sexton.log.segment import Chunk, Piece
 
     profile, found = profile_of(profile_name), []

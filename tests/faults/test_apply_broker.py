@@ -16,6 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 from sexton.errors import BrokerError
+from sexton.execution.cluster import KafkaCluster, connected
+from sexton.execution.context import Clocks
+from sexton.execution.engine import apply_plan
+from sexton.execution.guards import Rules
+from sexton.execution.status import Standing
+from sexton.execution.summary import Windows
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
@@ -24,16 +30,10 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
+from sexton.ledger.ledger import Ledger
+from sexton.plans.record import Plan
 from sexton.records import decode_key
 from sexton.settings import settings, variable
-from sexton.stages.apply.attempt import Clocks
-from sexton.stages.apply.cluster import KafkaCluster, connected
-from sexton.stages.apply.engine import apply_plan
-from sexton.stages.apply.guards import Rules
-from sexton.stages.apply.ledger import Ledger
-from sexton.stages.apply.standing import Standing
-from sexton.stages.apply.summary import Windows
-from sexton.stages.plans.record import Plan
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 
 GROUPS_A_ROUND = 25

@@ -9,8 +9,8 @@ from typing import Any
 
 from sexton.coordinator.expiry import verdict
 from sexton.errors import Refused
-from sexton.stages.apply.guards import MAX_SKEW_MS
-from sexton.stages.apply.port import BrokerTime
+from sexton.execution.cluster_protocol import BrokerTime
+from sexton.execution.guards import MAX_SKEW_MS
 from tests.faults.apply_cluster import START_MS, US, SimCluster
 from tests.faults.apply_worlds import HOUR_MS, World, account, swept_plan
 

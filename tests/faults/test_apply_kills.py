@@ -20,9 +20,9 @@ from sexton import kill_points
 from sexton.kill_points import KILL_POINTS
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import plain
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.publish import publish_ledger
 from sexton.settings import Settings
-from sexton.stages.apply.ledger import Ledger
-from sexton.stages.apply.publish import publish_ledger
 from sexton.tables import TABLES
 from tests.faults.apply_cluster import Faults, SimCluster
 from tests.faults.apply_worlds import LEASE_MS, World, account, final_losses, world

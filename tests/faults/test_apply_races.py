@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.stages.apply import calling, effects
-from sexton.stages.apply.ledger import Ledger
+from sexton.execution import calling, effects
+from sexton.ledger.ledger import Ledger
 from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_owner, final_losses, world
 
@@ -54,7 +54,7 @@ def _places(made: World) -> set[tuple[int, int]]:
 
 
 def _raced_beyond(made: World) -> set[tuple[int, int]]:
-    from sexton.stages.apply.standing import Standing
+    from sexton.execution.status import Standing
 
     standing = Standing.of(made.ledger.entries())
     return {place for place in standing.results if place not in standing.restored}

@@ -18,11 +18,11 @@ import pytest
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
+from sexton.ledger.entries import Entry
+from sexton.ledger.ledger import Ledger
+from sexton.plans.files import read_plan
+from sexton.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
 from sexton.policy import DefaultLimits
-from sexton.stages.apply.entries import Entry
-from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plans.files import read_plan
-from sexton.stages.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
 from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, dead_owner, world
 

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from sexton.log.archive import Origin
-from sexton.log.lineage import EPOCH_LEFT, GAP, PARTITION_COUNT, RECREATED, SLEPT, TRUNCATED
-from sexton.stages import snapshot_log
+from sexton.archive.lineages import EPOCH_LEFT, GAP, PARTITION_COUNT, RECREATED, SLEPT, TRUNCATED
+from sexton.archive.writer import Origin
+from sexton.pipeline import snapshot_log
 from tests.faults.snapshots import Archivist
 from tests.kafka.fake_cluster import FakeCluster, FakeLog
 

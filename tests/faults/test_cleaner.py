@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from sexton.kernels.state import finish
-from sexton.stages import snapshot_log
+from sexton.kernels.results import finish
+from sexton.pipeline import snapshot_log
 from tests.campaign import checks
 from tests.campaign.closed_form import closed_form
 from tests.campaign.compaction import compact

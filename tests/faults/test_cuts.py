@@ -15,8 +15,8 @@ import pytest
 from sexton.coordinator.decoding import TORN_SEGMENT
 from sexton.coordinator.loading import load
 from sexton.kernels.fold import PartialFold, merge_all
+from sexton.kernels.layout import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
 from sexton.kernels.scan import T_TORN
-from sexton.kernels.table import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded

@@ -17,13 +17,13 @@ from random import Random
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import list_archived, verify_segment, write_segment
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import PartialFold, merge_all
-from sexton.log.archive import list_archived, verify_segment, write_segment
 from sexton.log.batch import Batch, TornTail, read_batches
-from sexton.log.manifest import Lineage
 from tests.faults.logs import FIXED_SEED, batches_in, clean_edge_cases, every_kind, moved, recordings, window
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_pieces, loaded, tables_of
 

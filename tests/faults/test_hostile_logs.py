@@ -15,7 +15,7 @@ import pytest
 from sexton.coordinator import decoding
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
-from sexton.kernels import table
+from sexton.kernels import layout as table
 from sexton.kernels.fold import fold_chunk, merge_all
 from sexton.log.batch import encode_batch
 from sexton.log.entry import MOST_BAD_RECORDS
@@ -120,7 +120,7 @@ def test_no_row_depends_on_the_key_of_the_hash(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_process_has_a_key_of_its_own() -> None:
-    script = "from sexton.kernels.table import new_state, FIRST_HASH_KEY as at; print(*new_state().counts[at:at + 2])"
+    script = "from sexton.kernels.layout import new_state, FIRST_HASH_KEY as at; print(*new_state().counts[at:at + 2])"
     told = {subprocess.check_output([sys.executable, "-c", script], cwd=ROOT) for _ in range(2)}
     assert len(told) == 2
 

@@ -27,7 +27,9 @@ from rich.console import Console
 from sexton.airflow.commands import printable
 from sexton.airflow.notifiers import Message, Sink, notifier_of
 from sexton.airflow.runs import run_folder
+from sexton.execution.restore.keep import read_restore
 from sexton.lake.read import published_runs, read_published
+from sexton.pipeline import validate_tables
 from sexton.report import read_summary
 from sexton.report.approval_text import plan_text, restore_text
 from sexton.report.collect import summarize
@@ -35,11 +37,9 @@ from sexton.report.names import short, visible
 from sexton.report.page import render_page
 from sexton.report.plan_page import render_plan
 from sexton.report.terminal import print_summary
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import PROJECT_ROOT
-from sexton.stages import validate_tables
-from sexton.stages.restore.keep import read_restore
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
 from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
-from sexton.kernels.state import finish
+from sexton.kernels.results import finish
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.segment import Segment, plan_chunks

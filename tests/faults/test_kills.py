@@ -14,9 +14,9 @@ import pytest
 
 from sexton import kill_points
 from sexton.kill_points import KILL_POINTS
+from sexton.pipeline import import_log, snapshot_log
+from sexton.pipeline.import_log import ImportRequest
 from sexton.settings import Settings
-from sexton.stages import import_log, snapshot_log
-from sexton.stages.import_log import ImportRequest
 from tests.faults.snapshots import START_MS, Story, disk_of, files, topics_of
 from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster

@@ -15,14 +15,14 @@ import pytest
 from sexton.errors import UsageError
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
+from sexton.pipeline import find_expired, plan_tombstones, publish_tables, validate_tables
 from sexton.quality import Measures, Result
-from sexton.stages import find_expired, plan_tombstones, publish_tables, validate_tables
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES
 from tests.archived import Archive
 from tests.lake_session import engine_of, iceberg_session, lake_at
-from tests.stages.archive_runs import instant, run, three_minutes
+from tests.pipeline.archive_runs import instant, run, three_minutes
 
 MINUTES = (1, 2, 3)
 AT_ONCE = 2

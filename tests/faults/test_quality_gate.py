@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import Measures, Result
 from sexton.quality.suites import EXPECTATIONS, INTERVAL_EXPECTATIONS, validate
-from sexton.stages import publish_tables, validate_tables
-from sexton.stages.run import RunFolder
-from sexton.stages.spark import Engine
-from tests.stages.test_validate_publish import fill
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
+from tests.pipeline.test_validate_publish import fill
 
 ALL = [e for suites in (EXPECTATIONS, INTERVAL_EXPECTATIONS) for some in suites.values() for e in some]
 OF_INTERVALS = [e for some in INTERVAL_EXPECTATIONS.values() for e in some if e.severity == "critical"]

@@ -13,13 +13,13 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton import cli
-from sexton.log.archive import lineages, write_segment
-from sexton.log.create import create_whole
-from sexton.log.manifest import Lineage
-from sexton.log.repair import repair
-from sexton.log.verify import verify
+from sexton.archive.create import create_whole
+from sexton.archive.manifest import Lineage
+from sexton.archive.repair import repair
+from sexton.archive.verify import verify
+from sexton.archive.writer import lineages, write_segment
+from sexton.runs.source import filesystem
 from sexton.settings import environment
-from sexton.stages.source import filesystem
 from tests.faults.racing import grown
 from tests.faults.stores import s3_server
 from tests.kafka.fake_cluster import FakeCluster
@@ -122,7 +122,7 @@ def test_a_file_is_made_once(kind: str, tmp_path: Path, query: str) -> None:
 
 
 def test_where_no_file_can_be_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sexton.log.create._OPEN_FILES", tmp_path / "none")
+    monkeypatch.setattr("sexton.archive.create._OPEN_FILES", tmp_path / "none")
     fs, path = pafs.LocalFileSystem(), str(tmp_path / "file")
     assert create_whole(fs, path, b"first")
     assert not create_whole(fs, path, b"second")

@@ -13,6 +13,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs as pafs
 
+from sexton.archive.verify import verify
+from sexton.archive.writer import lineages, list_archived, newest_facts
 from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka import jars
@@ -22,11 +24,9 @@ from sexton.kafka.facts import OFFSETS_TOPIC, log_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import commit_offsets
-from sexton.log.archive import lineages, list_archived, newest_facts
-from sexton.log.verify import verify
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.settings import settings, variable
-from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import Snapshot, SnapshotRequest
 from tests.faults.snapshots import InlineEngine
 
 LOCAL = pafs.LocalFileSystem()

@@ -20,9 +20,9 @@ from fastapi.testclient import TestClient
 from sexton import cli, doctor
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
+from sexton.pipeline import job
+from sexton.runs.source import open_archive
 from sexton.settings import PROJECT_ROOT
-from sexton.stages import job
-from sexton.stages.source import open_archive
 from sexton.uris import uri_without_login
 from tests.environment import with_settings
 from tests.faults.test_stalls import hung_up, nonsense, server, silent

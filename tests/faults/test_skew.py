@@ -1,7 +1,7 @@
 """One hot log partition with nine tenths of all bytes: it is cut into chunks, so that all cores share its work.
 
 What is planned is looked at, not how long it takes: how even the chunks are, and what the busiest core would read if
-each takes the largest chunk that is left, as Spark hands them out (stages/replay_groups).
+each takes the largest chunk that is left, as Spark hands them out (pipeline/replay_groups).
 """
 
 import heapq

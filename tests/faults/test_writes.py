@@ -15,8 +15,8 @@ from random import Random
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.log.verify import verify
-from sexton.stages import snapshot_log
+from sexton.archive.verify import verify
+from sexton.pipeline import snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
 from tests.faults.stores import Fault, FaultyHandler, Unavailable, objects, s3_server
 from tests.fork import fork

@@ -11,10 +11,10 @@ from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload, drive
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import run as run_snapshot
+from sexton.runs.engine import Engine
 from sexton.settings import settings, variable
-from sexton.stages.snapshot_log import Snapshot, SnapshotRequest
-from sexton.stages.snapshot_log import run as run_snapshot
-from sexton.stages.spark import Engine
 
 PASSWORDS = {"reader": "reader-secret", "nobody": "nobody-secret"}
 USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())

@@ -17,6 +17,7 @@ from pathlib import Path
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyarrow import fs as pafs
 
+from sexton.archive.writer import list_archived
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port
@@ -25,7 +26,6 @@ from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups, lo
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import TIMEOUT_S
-from sexton.log.archive import list_archived
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable
 from tests.integration.day_script import LOG_PARTITIONS, DayScript, Step

@@ -30,7 +30,7 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kernels.fold import fold_chunk, merge_all
-from sexton.kernels.state import finish
+from sexton.kernels.results import finish
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, commit_offsets
 from sexton.log.segment import list_segments, plan_chunks
 from sexton.settings import settings, variable

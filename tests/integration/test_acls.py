@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 )
 from pyarrow import fs as pafs
 
+from sexton.archive.writer import newest_facts
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
@@ -47,11 +48,10 @@ from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import describe_topic
-from sexton.log.archive import newest_facts
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import encode_key
-from sexton.stages import snapshot_log
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
 from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
 

@@ -33,17 +33,17 @@ from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader, TailRecord
 from sexton.kafka.topics import describe_topic
+from sexton.ledger.ledger import Ledger, acts_of
 from sexton.log.batch import encode_batch
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.plans.files import Plan, keep_plan, own_plan, read_plan
 from sexton.policy import read_policy
 from sexton.records import decode_key
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import environment
-from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.stages.apply.ledger import Ledger, acts_of
-from sexton.stages.plans.files import Plan, keep_plan, own_plan, read_plan
-from sexton.stages.replay_groups import ReplayRequest
-from sexton.stages.run import RunFolder
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
 from tests.integration.streams_client import streams_member
 from tests.strategies import commit
 

@@ -22,16 +22,16 @@ from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import committed_offsets
 from sexton.kafka.session import ClusterSession
+from sexton.ledger.ledger import Ledger
 from sexton.local.system import System
 from sexton.local.workload import commit_offsets
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.plans.files import keep_plan, own_plan
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import PROJECT_ROOT, Settings
-from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plans.files import keep_plan, own_plan
-from sexton.stages.replay_groups import ReplayRequest, now_ms
-from sexton.stages.run import RunFolder, RunRecord
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
 from tests.airflow.parking import has_parked
 from tests.environment import with_settings
 

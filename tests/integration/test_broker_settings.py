@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.archive.writer import newest_facts
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
-from sexton.log.archive import newest_facts
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
 from sexton.log.codec import NAMES
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.plans.files import own_plan
 from sexton.records import decode_key, encode_key, encode_value
-from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.stages.plans.files import own_plan
-from sexton.stages.replay_groups import ReplayRequest
-from sexton.stages.run import RunFolder
+from sexton.runs.folder import RunFolder
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
-from tests.stages.questions.worlds import Here
+from tests.views.worlds import Here
 
 GROUP, TOPIC, OFFSETS, METADATA_BYTES = "idle", "orders", 300, "777"
 BEHIND_EPOCH = slice(16, None)

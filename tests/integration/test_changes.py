@@ -11,8 +11,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 from pyarrow import fs as pafs
 
+from sexton.archive.cluster_metadata import FactsRecord
 from sexton.coordinator.changes.rules import SLACK_MS
 from sexton.coordinator.profiles import NEWEST
+from sexton.history.rows import changes_of, known_of
 from sexton.java import JavaHome
 from sexton.kafka.admin import delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
@@ -21,9 +23,7 @@ from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, 
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
-from sexton.log.facts import FactsRecord
 from sexton.log.segment import list_segments
-from sexton.stages.changes.rows import changes_of, known_of
 
 LOCAL = pafs.LocalFileSystem()
 SWEEP_EVERY_MS = 15_000

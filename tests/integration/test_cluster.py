@@ -34,8 +34,8 @@ from sexton.local import deploy
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.deploy import KEPT
 from sexton.local.workload import commit_offsets
+from sexton.runs.engine import SMALL_WORK_BYTES
 from sexton.settings import settings
-from sexton.stages.spark import SMALL_WORK_BYTES
 from tests.deploy.services import AIRFLOW, SPARK, WORKERS, Services, running_services
 from tests.deploy.wheel import python_with_wheel
 from tests.ui import chromium

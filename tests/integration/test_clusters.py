@@ -12,7 +12,7 @@ import pytest
 from sexton.java import JavaHome
 from sexton.settings import PROJECT_ROOT
 from tests.archived import Archive
-from tests.stages.archive_runs import instant, three_minutes
+from tests.pipeline.archive_runs import instant, three_minutes
 
 CLUSTERS = {"main": "main-id", "eu": "eu-id"}
 PROGRAM = """

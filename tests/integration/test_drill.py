@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.archive.writer import list_archived
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload
-from sexton.log.archive import list_archived
+from sexton.maintenance import drill
+from sexton.maintenance.drill import Drilled
+from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import encode_key
-from sexton.stages.house import drill
-from sexton.stages.house.drill import Drilled
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()

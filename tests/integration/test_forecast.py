@@ -25,11 +25,11 @@ from sexton.kafka.facts import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
 from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.pipeline.replay_groups import now_ms
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.records import decode_key
-from sexton.stages.replay_groups import now_ms
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.snapshot_log import run as run_snapshot
-from sexton.stages.spark import Engine
+from sexton.runs.engine import Engine
 from tests.integration.test_changes import Script
 
 RETENTION_MS = 60_000

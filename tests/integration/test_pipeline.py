@@ -25,13 +25,13 @@ from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import drive
 from sexton.log.batch import Batch, read_batches, read_records
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
+from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import decode_key
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import PROJECT_ROOT, Settings
-from sexton.stages import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.stages.replay_groups import ReplayRequest, now_ms
-from sexton.stages.run import RunFolder
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.spark import Engine
 
 STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
 UNSTABLE = 88

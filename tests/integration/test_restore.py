@@ -21,16 +21,16 @@ from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.facts import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
+from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
+from sexton.ledger.ledger import Ledger
 from sexton.local.workload import QUIET, TIMEOUT_S
-from sexton.stages import find_expired, plan_tombstones, replay_groups
-from sexton.stages.apply.entries import Intent, Item, Result, StepOutcome, Value
-from sexton.stages.apply.ledger import Ledger
-from sexton.stages.plans.files import keep_plan, own_plan
-from sexton.stages.replay_groups import ReplayRequest
-from sexton.stages.run import RunFolder
-from sexton.stages.snapshot_log import SnapshotRequest
-from sexton.stages.snapshot_log import run as run_snapshot
-from sexton.stages.spark import Engine
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.pipeline.snapshot_log import run as run_snapshot
+from sexton.plans.files import keep_plan, own_plan
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from tests.environment import with_settings
 from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit

@@ -14,6 +14,8 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 from pyarrow import fs as pafs
 
+from sexton.archive.verify import verify
+from sexton.archive.writer import list_archived, newest_facts, read_manifest, verify_segment
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, dump_log
 from sexton.kafka.client import ClientConfig, client_config
@@ -21,11 +23,9 @@ from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload
-from sexton.log.archive import list_archived, newest_facts, read_manifest, verify_segment
-from sexton.log.verify import verify
-from sexton.stages import import_log, snapshot_log
-from sexton.stages.import_log import ImportRequest
-from sexton.stages.snapshot_log import Snapshot
+from sexton.pipeline import import_log, snapshot_log
+from sexton.pipeline.import_log import ImportRequest
+from sexton.pipeline.snapshot_log import Snapshot
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()

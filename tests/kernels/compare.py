@@ -8,7 +8,7 @@ from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels.fold import PartialFold, fold_chunk
-from sexton.kernels.state import finish
+from sexton.kernels.results import finish
 from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
 from tests.oracle import oracle_tables
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
-from sexton.kernels.lz4 import inflate_frame
-from sexton.kernels.memory import pointer
-from sexton.kernels.snappy import inflate_xerial
-from sexton.kernels.zstd import _is_one_frame
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer
+from sexton.kernels.codecs.lz4 import inflate_frame
+from sexton.kernels.codecs.snappy import inflate_xerial
+from sexton.kernels.codecs.zstd import _is_one_frame
 from sexton.log.codec import LZ4, SNAPPY, ZSTD, deflate
 
 PAGE = mmap.PAGESIZE

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
+from sexton.kernels import checkpoint as store
 from sexton.kernels import fold as fold_module
-from sexton.kernels import store
 from sexton.kernels.canonical import canonical
+from sexton.kernels.checkpoint import pack, unpack
 from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
-from sexton.kernels.store import pack, unpack
 from sexton.log.segment import Chunk
 from tests.campaign.histories import history
 from tests.campaign.packs import pack as pack_histories

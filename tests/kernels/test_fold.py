@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
+from sexton.kernels.checkpoint import key_columns
 from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
-from sexton.kernels.store import key_columns
-from sexton.kernels.table import TEXT_BYTES, TEXT_LIVE, compact_texts
+from sexton.kernels.layout import TEXT_BYTES, TEXT_LIVE, compact_texts
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import LogError
 from sexton.kernels import inflate as module
-from sexton.kernels import zstd
+from sexton.kernels.codecs import zstd
 from sexton.kernels.decode import (
     ATTRIBUTES,
     BATCH_COLUMNS,

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator.partitioner import partition_of
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer
 from sexton.kernels import columns
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import pointer
-from sexton.kernels.table import Bytes
+from sexton.kernels.layout import Bytes
 from sexton.kernels.text import group_hash, log_partition_of
 from sexton.records import decode_utf8, kafka_uuid
 

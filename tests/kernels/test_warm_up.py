@@ -4,23 +4,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from sexton.kernels import (
-    apply,
-    columns,
-    compiled,
-    decode,
-    inflate,
-    lz4,
-    memory,
-    merge,
-    replay,
-    scan,
-    snappy,
-    store,
-    table,
-    text,
-    zstd,
-)
+from sexton.jit import compiled, memory
+from sexton.kernels import apply, columns, decode, inflate, merge, replay, scan, text
+from sexton.kernels import checkpoint as store
+from sexton.kernels import layout as table
+from sexton.kernels.codecs import lz4, snappy, zstd
 from sexton.kernels.warm_up import warm_up
 
 ENTRIES = [

@@ -18,13 +18,13 @@ from sexton.kill_points import KILL_POINTS
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import load, published_runs, read_published
+from sexton.pipeline import publish_tables, validate_tables
 from sexton.settings import environment
-from sexton.stages import publish_tables, validate_tables
 from tests.lake.test_publish import NAMES, Runs
 from tests.lake_session import engine_of
+from tests.pipeline.test_validate_publish import fill
 from tests.postgres import Postgres
 from tests.quality import world
-from tests.stages.test_validate_publish import fill
 
 pytestmark = pytest.mark.parametrize("lake", ["postgres"], indirect=True, scope="module")
 
@@ -36,7 +36,7 @@ from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import open_lake
 from sexton.settings import settings
-from sexton.stages.spark import spark_session
+from sexton.runs.engine import spark_session
 from tests.lake.test_publish import FACTS, NAMES
 
 lake = replace(open_lake(), name=sys.argv[1])

@@ -7,15 +7,15 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sexton.analysis.forecast import forecast_of
+from sexton.coordinator.api.plain_view import PlainHeld, removed_groups
+from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.questions.plain import PlainHeld, removed_groups
-from sexton.coordinator.questions.unloading import unexpected_unloads
 from sexton.coordinator.tombstones import group_tombstones
-from sexton.kernels.sweep import held_offsets, judge, plan
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
-from sexton.stages.forecast import forecast_of
 from sexton.tables import TABLES
+from sexton.verdicts.expiry import held_offsets, judge, plan
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.oracle import oracle_tables
 from tests.quality import world

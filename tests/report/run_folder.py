@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.policy import parse_policy
-from sexton.stages.run import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import SNAPSHOT_TABLES, Column, Table
 
 AS_OF_MS = 1_700_000_000_000

@@ -7,10 +7,10 @@ import pytest
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
+from sexton.execution.restore.keep import RestorePlan
+from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What
+from sexton.plans.record import Losses, Plan
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
-from sexton.stages.plans.record import Losses, Plan
-from sexton.stages.restore.keep import RestorePlan
-from sexton.stages.restore.rows import OffsetValue, RestoreRow, Then, What
 from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.report.test_plan_page import PLAN_ID, content

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sexton.plans.content import GROUP, VERDICT, PlanContent, losses_of
+from sexton.plans.record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
 from sexton.report.names import short, visible
 from sexton.report.plan_page import GROUPS_SHOWN, NAMES_SHOWN, ROWS_SHOWN, render_plan
-from sexton.stages.plans.content import GROUP, VERDICT, PlanContent, losses_of
-from sexton.stages.plans.record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
 from sexton.tables import TABLES
 from tests.html import Html
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES

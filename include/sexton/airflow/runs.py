@@ -25,7 +25,7 @@ def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
 
 
 def outcome_file(folder: str, stage: str) -> Path:
-    """The file in which a job leaves its exit code and its error, see `sexton.stages.job`."""
+    """The file in which a job leaves its exit code and its error, see `sexton.pipeline.job`."""
     return Path(folder) / "outcome" / f"{stage}.json"
 
 

@@ -33,11 +33,11 @@ from sexton.settings import Cluster, settings
 from sexton.uris import secrets_of, uri_without_login
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
-"""The six stages in their order: task id, file in spark_jobs/ and module in sexton.stages."""
+"""The six stages in their order: task id, file in spark_jobs/ and module in sexton.pipeline."""
 
 HOUSE = "keep_house"
 HOUSE_STEPS = ("verify", "recheck", "thin", "tidy", "drill")
-"""Steps of spark_jobs/keep_house.py: task id and module in sexton.stages.house."""
+"""Steps of spark_jobs/keep_house.py: task id and module in sexton.maintenance."""
 
 ANY_ERROR = 1
 NEVER_RETRIED = {

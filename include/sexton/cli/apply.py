@@ -19,11 +19,11 @@ from sexton.report.names import harmless
 from sexton.report.words import beyond_words
 
 if TYPE_CHECKING:
+    from sexton.execution.guards import Rules
+    from sexton.execution.summary import ApplySummary
     from sexton.kafka.client import ClientConfig
-    from sexton.stages.apply.guards import Rules
-    from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.apply.summary import ApplySummary
-    from sexton.stages.plans.record import Plan
+    from sexton.ledger.ledger import Ledger
+    from sexton.plans.record import Plan
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -117,10 +117,10 @@ def apply(
             fix="read docs/apply.md, then add --allow-log-sink",
         )
 
+    from sexton.ledger.ledger import Ledger
+    from sexton.plans.files import read_plan
+    from sexton.runs.source import filesystem, recorded_retention_ms
     from sexton.settings import settings
-    from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.plans.files import read_plan
-    from sexton.stages.source import filesystem, recorded_retention_ms
 
     fs, root = filesystem(archive or settings().archive_uri)
     plan = read_plan(fs, root, cluster_id, plan_id)
@@ -165,10 +165,10 @@ def _rules(
     policy: Path | None,
     recorded_retention_ms: int | None,
 ) -> "Rules":
+    from sexton.execution.guards import Rules
+    from sexton.plans.policy import default_limits
     from sexton.policy import read_policy
     from sexton.settings import settings
-    from sexton.stages.apply.guards import Rules
-    from sexton.stages.plans.policy import default_limits
 
     config = settings()
     file = policy or (Path(config.policy) if config.policy else None)
@@ -189,9 +189,9 @@ def _applied(
     plan: "Plan", ledger: "Ledger", rules: "Rules", *, sink: Sink, client: "ClientConfig", json: bool
 ) -> "ApplySummary":
     """Do it. SIGTERM ends it after the group that it is in, with every outcome written down."""
-    from sexton.stages.apply.attempt import Clocks
-    from sexton.stages.apply.cluster import connected
-    from sexton.stages.apply.engine import apply_plan
+    from sexton.execution.cluster import connected
+    from sexton.execution.context import Clocks
+    from sexton.execution.engine import apply_plan
 
     with connected(client) as port, asked_to_end() as is_asked, bar("Groups", is_quiet=json) as show:
 

@@ -20,7 +20,7 @@ from sexton.report.names import harmless
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
-    from sexton.log.inventory import ClusterInventory, LineageLine
+    from sexton.archive.inventory import ClusterInventory, LineageLine
 
 LS_EXAMPLES = """\
 [b]Examples[/b]
@@ -82,9 +82,9 @@ def ls(*, archive: Archive = None, cluster_id: ClusterId = None, json: Json = Fa
 
     A lineage is one unbroken history of a log partition. Opens two manifests of each and no segment.
     """
-    from sexton.log.inventory import inventory
+    from sexton.archive.inventory import inventory
+    from sexton.runs.source import filesystem
     from sexton.settings import settings
-    from sexton.stages.source import filesystem
 
     uri = archive or settings().archive_uri
     fs, root = filesystem(uri)
@@ -164,18 +164,18 @@ def verify(
     """
     part = _part(subset)
 
-    from sexton.log.verify import DAMAGED, ROTTEN
-    from sexton.log.verify import verify as look
+    from sexton.archive.verify import DAMAGED, ROTTEN
+    from sexton.archive.verify import verify as look
+    from sexton.runs.checkpoint_verify import verify_checkpoints
+    from sexton.runs.source import filesystem
     from sexton.settings import settings
-    from sexton.stages.checkpoint_verify import verify_checkpoints
-    from sexton.stages.source import filesystem
 
     uri = archive or settings().archive_uri
     fs, root = filesystem(uri)
     begun = time.monotonic()
     mended: list[str] = []
     if repair:
-        from sexton.log.repair import repair as mend
+        from sexton.archive.repair import repair as mend
 
         mended = mend(fs, root, cluster_id=cluster_id)
     with bar("Verifying", is_quiet=json, in_percent=True) as progress:
@@ -249,8 +249,8 @@ def import_(
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     taken_at_ms = time.time_ns() // 1_000_000 if taken_at is None else parse_instant(taken_at, "--taken-at")
 
+    from sexton.pipeline import import_log
     from sexton.settings import settings
-    from sexton.stages import import_log
 
     request = import_log.ImportRequest(
         source=str(directory),

@@ -17,8 +17,8 @@ from sexton.errors import UsageError
 from sexton.report.names import NAME_CELLS, harmless, visible
 
 if TYPE_CHECKING:
-    from sexton.coordinator.questions.errors import Error
-    from sexton.stages.questions.desk import Desk
+    from sexton.coordinator.api.errors import Error
+    from sexton.views.view import Desk
 
 MISSING = "-"
 UNDECODABLE = 5
@@ -81,8 +81,8 @@ def desk_of(
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
-    from sexton.stages.questions.desk import DeskRequest
-    from sexton.stages.questions.opening import open_desk
+    from sexton.views.opening import open_desk
+    from sexton.views.view import DeskRequest
 
     return open_desk(
         DeskRequest(

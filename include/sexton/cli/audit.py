@@ -154,13 +154,13 @@ def audit(
     claim(out, apart_from=None if "://" in place else Path(place))
 
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine side by side.
-    from sexton.stages.checker import Checker
-    from sexton.stages.processes import engine_here
+    from sexton.runs.checker import Checker
+    from sexton.runs.processes import engine_here
 
     with Checker() as checker, engine_here("sexton audit", quiet=json) as engine:
+        from sexton.pipeline.audit import AuditRequest, run_audit
+        from sexton.pipeline.replay_groups import ReplayRequest, now_ms
         from sexton.report import summary_json, write_report
-        from sexton.stages.audit import AuditRequest, run_audit
-        from sexton.stages.replay_groups import ReplayRequest, now_ms
 
         request = ReplayRequest(
             run_id=f"audit-{uuid.uuid4().hex[:16]}",

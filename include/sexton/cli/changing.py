@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sexton.stages.apply.entries import Entry
+    from sexton.ledger.entries import Entry
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def asked_to_end() -> Iterator[Callable[[], bool]]:
 def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str | None]:
     """Rows in the table, None without a lake, and what went wrong: the ledger itself is written already."""
     from sexton.lake.catalog import open_lake
-    from sexton.stages.apply.publish import publish_ledger
+    from sexton.ledger.publish import publish_ledger
 
     try:
         return publish_ledger(open_lake(), entries, as_of_ms=as_of_ms), None

@@ -58,8 +58,8 @@ def coordinator(
 
     The broker is the one that led when the snapshot was taken; `-` where no snapshot recorded it.
     """
-    from sexton.coordinator.questions.errors import Error
-    from sexton.coordinator.questions.ownership import Owner, find_coordinator
+    from sexton.coordinator.api.errors import Error
+    from sexton.coordinator.api.ownership import Owner, find_coordinator
 
     desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     count = desk.coordinator.partition_count
@@ -102,7 +102,7 @@ def unload(
 
     Groups that stay are of other log partitions: only coordinators before 4.0 load those and keep them.
     """
-    from sexton.coordinator.questions.unloading import unload as unloaded
+    from sexton.coordinator.api.unloading import unload as unloaded
 
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes

@@ -25,7 +25,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 
 if TYPE_CHECKING:
-    from sexton.stages.changes.diff import Difference, Side
+    from sexton.history.diff import Difference, Side
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -68,7 +68,7 @@ def diff(
     if profile is not None:
         check_profile(profile)
 
-    from sexton.stages.changes.diff import difference
+    from sexton.history.diff import difference
 
     sides = [
         _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
@@ -100,8 +100,8 @@ def diff(
 def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
     """What an argument names; UsageError for what is neither an instant nor a run folder."""
     from sexton.coordinator.profiles import NEWEST
-    from sexton.stages.changes.diff import LogSide, PublishedSide, RunSide
-    from sexton.stages.run import RunFolder
+    from sexton.history.diff import LogSide, PublishedSide, RunSide
+    from sexton.runs.folder import RunFolder
 
     if segments is None and archive is None and Path(text).is_dir():
         return RunSide(RunFolder(text))
@@ -112,9 +112,9 @@ def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path
 
         lake = open_lake()
         return PublishedSide(lake, published_at(lake, at_ms))
-    from sexton.stages.questions.log_parts import LogParts
-    from sexton.stages.questions.log_profile import choice_of
-    from sexton.stages.source import open_archive, open_segments
+    from sexton.runs.source import open_archive, open_segments
+    from sexton.views.log_parts import LogParts
+    from sexton.views.log_profile import choice_of
 
     topics_file = None if topics is None else str(topics)
     if segments is not None:

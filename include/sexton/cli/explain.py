@@ -32,9 +32,9 @@ from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
-    from sexton.stages.changes.events import Event
-    from sexton.stages.changes.story import Next, Story, Teller
-    from sexton.stages.questions.desk import Desk
+    from sexton.history.events import Event
+    from sexton.history.story import Next, Story, Teller
+    from sexton.views.view import Desk
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -94,8 +94,8 @@ def explain(
     span = (_instant(since, "--from"), _instant(until, "--to"))
     if segments is None and archive is None:
         return _from_tables(group, topic, partition, span, as_of=_instant(as_of, "--as-of"), json=json)
-    from sexton.stages.changes.events import describe
-    from sexton.stages.changes.story import what_is_next
+    from sexton.history.events import describe
+    from sexton.history.story import what_is_next
 
     desk = desk_of(
         segments, archive, None, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
@@ -160,11 +160,11 @@ def _read(
     retention_minutes: int | None,
 ) -> "tuple[int | None, Story | None, Teller | None]":
     """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
-    from sexton.log.facts import newest_facts, oldest_facts_after
-    from sexton.stages.apply.ledger import acts_of
-    from sexton.stages.changes.rows import known_of
-    from sexton.stages.changes.story import Teller
-    from sexton.stages.source import filesystem, open_archive, open_segments
+    from sexton.archive.cluster_metadata import newest_facts, oldest_facts_after
+    from sexton.history.rows import known_of
+    from sexton.history.story import Teller
+    from sexton.ledger.ledger import acts_of
+    from sexton.runs.source import filesystem, open_archive, open_segments
 
     place = str(segments) if segments is not None else str(archive)
     fs, path = filesystem(place)
@@ -281,8 +281,8 @@ def _from_tables(
     json: bool,
 ) -> int:
     """The story by the published tables."""
+    from sexton.history.published import published_story
     from sexton.lake.catalog import open_lake
-    from sexton.stages.changes.published import published_story
 
     with working("Reading the tables", is_quiet=json):
         story = published_story(open_lake(), group, topic=topic, partition=partition, as_of_ms=as_of)

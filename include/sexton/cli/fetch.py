@@ -29,8 +29,8 @@ from sexton.errors import UsageError
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.coordinator.questions.fetch import AskedPartition
-    from sexton.stages.questions.desk import Desk
+    from sexton.coordinator.api.fetch import AskedPartition
+    from sexton.views.view import Desk
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -106,8 +106,8 @@ def fetch(
     if topic_id is not None and len({name for name, _ in asked}) > 1:
         raise UsageError("an id is of one topic", place="--topic-id", fix="ask for one --topic at a time")
 
+    from sexton.coordinator.api import fetch as questions
     from sexton.coordinator.in_flight import Outcome
-    from sexton.coordinator.questions import fetch as questions
 
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
@@ -172,7 +172,7 @@ def _partitions(
     desk: "Desk", group: str, asked: list[tuple[str, int | None]], topic_id: str | None
 ) -> "list[AskedPartition]":
     """The partitions to ask for: those named, and for a topic alone all that are known or committed."""
-    from sexton.coordinator.questions.fetch import AskedPartition
+    from sexton.coordinator.api.fetch import AskedPartition
 
     if not asked and topic_id is not None:
         asked = [(desk.topics.ids.get(topic_id, ""), None)]
@@ -188,7 +188,7 @@ def _numbers(desk: "Desk", group: str, topic: str) -> list[int]:
     known = (desk.topics.partition_counts or {}).get(topic)
     if known is not None:
         return list(range(known))
-    from sexton.coordinator.questions.errors import Error
+    from sexton.coordinator.api.errors import Error
 
     if desk.coordinator.error_of(group) is not Error.NONE:
         return [0]

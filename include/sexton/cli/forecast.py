@@ -22,9 +22,9 @@ from sexton.report.names import short, visible
 from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
-    from sexton.coordinator.questions.abandonment import Abandonment
-    from sexton.stages.outlook import OffsetOutlook, Outlook
-    from sexton.stages.run import RunFolder, RunRecord
+    from sexton.analysis.outlook import OffsetOutlook, Outlook
+    from sexton.coordinator.api.abandonment import Abandonment
+    from sexton.runs.folder import RunFolder, RunRecord
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -96,7 +96,7 @@ def forecast(
         )
     rules = policy_from(policy)
     if asked.is_log:
-        from sexton.stages.outlook import forecast_folder
+        from sexton.analysis.outlook import forecast_folder
 
         with replayed(asked, retention_minutes=retention_minutes, policy=rules, quiet=json) as (folder, record):
             found = forecast_folder(folder, record)
@@ -104,14 +104,14 @@ def forecast(
             _tell(found, own, record.warnings, limit=limit, json=json)
             return UNDECODABLE if record.counts["undecodable_records"] or record.endless else 0
     if run is not None:
-        from sexton.stages.outlook import outlook_of_folder
-        from sexton.stages.run import RunFolder
+        from sexton.analysis.outlook import outlook_of_folder
+        from sexton.runs.folder import RunFolder
 
         folder, record = RunFolder(run), RunFolder(run).read_run()
         own = None if group is None else _of_folder(folder, record, group)
         _tell(outlook_of_folder(folder, record), own, [], limit=limit, json=json)
         return 0
-    from sexton.stages.outlook import abandonment_of_lake, offsets_of_lake, outlook_of_lake
+    from sexton.analysis.outlook import abandonment_of_lake, offsets_of_lake, outlook_of_lake
 
     lake, newest = published(asked)
     found = outlook_of_lake(lake, newest)
@@ -143,7 +143,7 @@ class _Group:
 
 
 def _of_folder(folder: "RunFolder", record: "RunRecord", group: str) -> _Group:
-    from sexton.stages.outlook import abandonment_of_folder, offsets_of_folder
+    from sexton.analysis.outlook import abandonment_of_folder, offsets_of_folder
 
     return _Group(
         group_id=group,

@@ -29,8 +29,8 @@ from sexton.errors import UsageError
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.coordinator.questions.listing import DescribedGroup
-    from sexton.stages.questions.desk import Desk
+    from sexton.coordinator.api.listing import DescribedGroup
+    from sexton.views.view import Desk
 
 LIST_EXAMPLES = """\
 [b]Examples[/b]
@@ -105,7 +105,7 @@ def list_(
         _refuse_log_options(segments, archive, run, topics, as_of, profile, load_buffer_bytes)
         return list_live(bootstrap_servers, client_config_file, states=state or (), types=type_ or (), json=json)
 
-    from sexton.coordinator.questions.listing import list_groups
+    from sexton.coordinator.api.listing import list_groups
 
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
@@ -164,7 +164,7 @@ def describe(
     if members + state + offsets > 1:
         raise UsageError("one of --offsets, --members and --state", place="describe")
 
-    from sexton.coordinator.questions.listing import describe_groups, list_groups
+    from sexton.coordinator.api.listing import describe_groups, list_groups
 
     desk = desk_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
@@ -189,7 +189,7 @@ def describe(
 
 
 def _tell(desk: "Desk", described: "list[DescribedGroup]", what: str) -> None:
-    from sexton.coordinator.questions.console import member_rows, offset_rows, state_row
+    from sexton.coordinator.api.console import member_rows, offset_rows, state_row
 
     if what == "members":
         member_lines = [row for group in described for row in member_rows(group)]
@@ -244,7 +244,7 @@ def _tell_state(described: "DescribedGroup", *, is_quiet: bool) -> None:
 
 def _fields(desk: "Desk", described: "DescribedGroup") -> dict[str, Any]:
     """All that is known of a group, for machines."""
-    from sexton.coordinator.questions.console import member_rows, offset_rows, state_row
+    from sexton.coordinator.api.console import member_rows, offset_rows, state_row
 
     rows = offset_rows(desk.coordinator, described, desk.topics) if described.group is not None else []
     line = state_row(desk.coordinator, described, desk.recorded.leaders)

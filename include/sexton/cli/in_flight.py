@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
+    from sexton.coordinator.api.fetch import FetchAnswer, FetchedOffset
     from sexton.coordinator.offsets import StoredOffset
-    from sexton.coordinator.questions.fetch import FetchAnswer, FetchedOffset
 
 Flying = Mapping[tuple[str, int], int | None]
 """The committed offset by partition, None where it was not named."""

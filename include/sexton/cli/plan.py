@@ -32,9 +32,9 @@ from sexton.report.names import visible
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
-    from sexton.stages.plans.alone import Planned
-    from sexton.stages.plans.record import PlanRecord
-    from sexton.stages.replay_groups import ReplayRequest
+    from sexton.pipeline.replay_groups import ReplayRequest
+    from sexton.pipeline.standalone_plan import Planned
+    from sexton.plans.record import PlanRecord
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -126,12 +126,12 @@ def plan(
     claim(out, apart_from=None if "://" in str(segments or archive) else Path(str(segments or archive)))
     rules = policy_from(policy)
 
-    from sexton.stages.checker import Checker
-    from sexton.stages.processes import engine_here
+    from sexton.runs.checker import Checker
+    from sexton.runs.processes import engine_here
 
     with Checker() as checker, engine_here("sexton plan", quiet=json) as engine:
+        from sexton.pipeline.standalone_plan import PlanRequest, make_plan
         from sexton.report.plan_page import render_plan
-        from sexton.stages.plans.alone import PlanRequest, make_plan
 
         made = make_plan(
             engine, PlanRequest(replay=request, policy=rules, out=out), page=render_plan, validate=checker.validate
@@ -171,7 +171,7 @@ def replay_request(
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
     check_profile(profile)
 
-    from sexton.stages.replay_groups import ReplayRequest, now_ms
+    from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 
     return ReplayRequest(
         run_id=f"{name}-{uuid.uuid4().hex[:16]}",

@@ -12,8 +12,8 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.policy import Considered, Decision, Policy
-    from sexton.stages.questions.desk import Desk
-    from sexton.stages.questions.judged import JudgedGroup, JudgedOffset
+    from sexton.views.judged import JudgedGroup, JudgedOffset
+    from sexton.views.view import Desk
 
     # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
     Answer = tuple[JudgedOffset | None, Decision, list[Considered]]
@@ -36,8 +36,8 @@ def judged_group(
     now_ms: int,
 ) -> "JudgedGroup | None":
     """A group of what the options name, with the broker's verdict on each offset; None where it is not there."""
-    from sexton.stages.questions.judged import judged_in_log, judged_in_run
-    from sexton.stages.source import open_archive, open_segments
+    from sexton.runs.source import open_archive, open_segments
+    from sexton.views.judged import judged_in_log, judged_in_run
 
     if run is not None:
         if retention_minutes is not None:

@@ -24,11 +24,11 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
-    from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.restore.apply import RestoreSummary
-    from sexton.stages.restore.keep import RestorePlan
-    from sexton.stages.restore.port import RestorePort
-    from sexton.stages.restore.sources import Source
+    from sexton.execution.restore.apply import RestoreSummary
+    from sexton.execution.restore.keep import RestorePlan
+    from sexton.execution.restore.port import RestorePort
+    from sexton.execution.restore.sources import Source
+    from sexton.ledger.ledger import Ledger
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -152,14 +152,14 @@ def restore(
             "a kept restore is done as it was shown, or not at all", place="--id", fix="leave out the rest"
         )
 
+    from sexton.execution.cluster import connected
+    from sexton.execution.restore import keep
+    from sexton.execution.restore.cluster import KafkaPort
+    from sexton.execution.restore.request import RestoreRequest, source_of
+    from sexton.execution.restore.selection import Selection
+    from sexton.ledger.ledger import Ledger
+    from sexton.runs.source import filesystem
     from sexton.settings import settings
-    from sexton.stages.apply.cluster import connected
-    from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.restore import keep
-    from sexton.stages.restore.cluster import KafkaPort
-    from sexton.stages.restore.request import RestoreRequest, source_of
-    from sexton.stages.restore.selection import Selection
-    from sexton.stages.source import filesystem
 
     request = RestoreRequest(
         archive=archive or settings().archive_uri,
@@ -201,10 +201,10 @@ def _made(
     source: "Source", port: "RestorePort", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
 ) -> "RestorePlan":
     """The restore of a source, kept in the archive unless it would do nothing."""
-    from sexton.stages.apply.ledger import Ledger
-    from sexton.stages.restore.apply import is_done
-    from sexton.stages.restore.keep import keep_restore
-    from sexton.stages.restore.make import make_restore
+    from sexton.execution.restore.apply import is_done
+    from sexton.execution.restore.keep import keep_restore
+    from sexton.execution.restore.make import make_restore
+    from sexton.ledger.ledger import Ledger
 
     made = make_restore(
         source,
@@ -222,8 +222,8 @@ def _applied(
     port: "RestorePort", plan: "RestorePlan", ledger: "Ledger", *, approved_by: str, quiet: bool
 ) -> "RestoreSummary":
     """Carry it out. SIGTERM ends it after the step that it is in, with every outcome told."""
+    from sexton.execution.restore.apply import apply_restore
     from sexton.settings import settings
-    from sexton.stages.restore.apply import apply_restore
 
     with asked_to_end() as is_asked, bar("Putting back", is_quiet=quiet) as show:
 

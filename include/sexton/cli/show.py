@@ -54,9 +54,9 @@ def plan(
     _debug: Debug = False,
 ) -> int:
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
+    from sexton.plans.files import read_plan
     from sexton.report.approval_text import plan_text
     from sexton.report.words import beyond_words, what_if_words
-    from sexton.stages.plans.files import read_plan
 
     fs, root = _opened(archive)
     found = read_plan(fs, root, cluster_id, plan_id)
@@ -83,8 +83,8 @@ def restore(
     _debug: Debug = False,
 ) -> int:
     """Show a restore: what was committed then, what is now, and what would be written."""
+    from sexton.execution.restore.keep import read_restore
     from sexton.report.approval_text import restore_text
-    from sexton.stages.restore.keep import read_restore
 
     fs, root = _opened(archive)
     found = read_restore(fs, root, cluster_id, restore_id)
@@ -94,8 +94,8 @@ def restore(
 
 
 def _opened(archive: str | None) -> "tuple[pafs.FileSystem, str]":
+    from sexton.runs.source import filesystem
     from sexton.settings import settings
-    from sexton.stages.source import filesystem
 
     return filesystem(archive or settings().archive_uri)
 

@@ -48,9 +48,9 @@ def snapshot(
     """
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
+    from sexton.pipeline import snapshot_log
+    from sexton.runs.engine import Engine
     from sexton.settings import settings
-    from sexton.stages import snapshot_log
-    from sexton.stages.spark import Engine
 
     request = snapshot_log.SnapshotRequest(
         config=client_of(bootstrap_servers, client_config_file),

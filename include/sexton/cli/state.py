@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sexton.lake.catalog import Lake
     from sexton.lake.read import PublishedRun
     from sexton.policy import Policy
-    from sexton.stages.run import RunFolder, RunRecord
+    from sexton.runs.folder import RunFolder, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ def replayed(
         load_buffer_bytes=asked.load_buffer_bytes,
         name=asked.name,
     )
-    from sexton.stages.plans.alone import judged_run
-    from sexton.stages.processes import engine_here
-    from sexton.stages.run import RunFolder
+    from sexton.pipeline.standalone_plan import judged_run
+    from sexton.runs.folder import RunFolder
+    from sexton.runs.processes import engine_here
 
     with scratch() as place, engine_here(f"sexton {asked.name}", quiet=quiet) as engine:
         folder = RunFolder(place)

@@ -29,9 +29,9 @@ from sexton.report import figures
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
+    from sexton.analysis.what_if import Rules, WhatIf
     from sexton.policy import Policy
-    from sexton.stages.run import RunFolder, RunRecord
-    from sexton.stages.what_if import Rules, WhatIf
+    from sexton.runs.folder import RunFolder, RunRecord
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -118,7 +118,7 @@ def what_if(
     tried, known = policy_from(policy), policy_from(against_policy)
 
     def told(folder: "RunFolder", record: "RunRecord") -> int:
-        from sexton.stages.what_if import what_if as compare
+        from sexton.analysis.what_if import what_if as compare
 
         in_force, proposed = _sides(record, retention_minutes, tried, against_minutes, known)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
@@ -128,11 +128,11 @@ def what_if(
     if asked.is_log:
         with replayed(asked, retention_minutes=None, policy=None, quiet=json) as state:
             return told(*state)
-    from sexton.stages.run import RunFolder
+    from sexton.runs.folder import RunFolder
 
     if run is not None:
         return told(RunFolder(run), RunFolder(run).read_run())
-    from sexton.stages.what_if import published_folder
+    from sexton.analysis.what_if import published_folder
 
     with scratch() as place:
         return told(*published_folder(*published(asked), place))
@@ -145,7 +145,7 @@ def _sides(
     against_minutes: int | None,
     against_policy: "Policy | None",
 ) -> "tuple[Rules, Rules]":
-    from sexton.stages.what_if import Rules
+    from sexton.analysis.what_if import Rules
 
     in_force = Rules(
         retention_ms=record.retention_ms if against_minutes is None else against_minutes * MINUTE_MS,

@@ -30,11 +30,11 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sexton.coordinator.questions.batches import LogEnd, TopicSettings
-    from sexton.coordinator.questions.broker_settings import BrokerSettings
-    from sexton.coordinator.questions.dry_run import CommitDryRun
-    from sexton.coordinator.questions.errors import Error
-    from sexton.stages.questions.desk import Desk
+    from sexton.coordinator.api.batches import LogEnd, TopicSettings
+    from sexton.coordinator.api.broker_settings import BrokerSettings
+    from sexton.coordinator.api.dry_run import CommitDryRun
+    from sexton.coordinator.api.errors import Error
+    from sexton.views.view import Desk
 
 CHECK_COMMIT_EXAMPLES = """\
 [b]Examples[/b]
@@ -163,8 +163,8 @@ def check_commit(
     """
     places = [exact_partition(text) for text in partitions]
 
-    from sexton.coordinator.questions.commit import Commit, CommitPartition
-    from sexton.coordinator.questions.dry_run import commit_offsets
+    from sexton.coordinator.api.commit import Commit, CommitPartition
+    from sexton.coordinator.api.dry_run import commit_offsets
 
     wanted = codec_number(codec)
     desk = desk_of(
@@ -244,9 +244,9 @@ def registration(
 
     The record is the one of the group as it is, with its members. Nothing is written to any log.
     """
-    from sexton.coordinator.questions.dry_run import store_group
-    from sexton.coordinator.questions.listing import describe_group
-    from sexton.coordinator.questions.registration import Registration, value_version
+    from sexton.coordinator.api.dry_run import store_group
+    from sexton.coordinator.api.group_metadata_record import Registration, value_version
+    from sexton.coordinator.api.listing import describe_group
 
     wanted = codec_number(codec)
     desk = desk_of(
@@ -337,7 +337,7 @@ def _tell_failed_appends(answers: "Mapping[Error, Error]") -> None:
 
 
 def _log_end(desk: "Desk", group: str, leader_epoch: int) -> "LogEnd":
-    from sexton.coordinator.questions.batches import LogEnd
+    from sexton.coordinator.api.batches import LogEnd
 
     log_partition = desk.coordinator.log_partition_of(group)
     part = None if log_partition is None else desk.parts.read.get(log_partition)
@@ -354,7 +354,7 @@ def _broker(
     """The broker's settings as they were recorded, and what the options say instead of them."""
     from dataclasses import replace
 
-    from sexton.coordinator.questions.broker_settings import broker_settings
+    from sexton.coordinator.api.broker_settings import broker_settings
 
     told = broker_settings(
         desk.recorded.broker_settings,

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sexton.coordinator.classic import CONSUMER, ClassicGroup
-from sexton.coordinator.group import Group
+from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
+from sexton.coordinator.groups.group import Group
+from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.coordinator.share import ShareGroup
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 
 _INT64_RANGE = range(-(1 << 63), 1 << 63)

@@ -8,9 +8,9 @@ kernels `sweep`, `orphans` and `pins` tell the same over whole tables.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.expiry import Verdict
-from sexton.coordinator.group import Group
+from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
+from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Expiry, Profile

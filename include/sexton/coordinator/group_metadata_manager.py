@@ -6,8 +6,8 @@ release to release. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupM
 
 from collections.abc import Collection
 
-from sexton.coordinator.classic import ClassicGroup
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
 from sexton.coordinator.profile import LZ4, ZSTD, AfterFailure, Changes, Expiry, Subscriptions, Waits
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import OFFSET_TYPES, Decoded, Undecodable, UnknownType
 from sexton.coordinator.endless import NEVER_ENDS, Endless, is_too_large
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.groups import Groups
+from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile, Waits
-from sexton.coordinator.share import ShareGroup
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID

@@ -8,7 +8,7 @@ from typing import Any
 from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager
 from sexton.coordinator.group_coordinator import LeakingOffsets
 from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import Offsets
 from sexton.coordinator.profile import Changes, Profile, Release
 from sexton.errors import UsageError

@@ -5,7 +5,7 @@ None where there was none. A request that was surely not carried out (the coordi
 reached) is tried again in here for a while. One that may have been is not: Unsettled is raised, and the caller looks
 at what is there before it does anything else.
 
-Not here: what may be changed (stages/apply, stages/restore), and what no coordinator takes (append.py).
+Not here: what may be changed (execution, execution/restore), and what no coordinator takes (append.py).
 """
 
 from collections.abc import Callable, Collection, Mapping

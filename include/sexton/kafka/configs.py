@@ -6,10 +6,10 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from sexton.archive.cluster_metadata import differences_text
 from sexton.errors import BrokerError
 from sexton.kafka.failures import error_name
 from sexton.kafka.session import ClusterSession
-from sexton.log.facts import differences_text
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"

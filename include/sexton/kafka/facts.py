@@ -12,12 +12,12 @@ from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from sexton.archive.writer import FactsRecord
 from sexton.errors import BrokerError
 from sexton.kafka.configs import DELETE_RETENTION, MAX_MESSAGE_BYTES, OF_APPENDS, told_settings
 from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, Topic, describe_cluster, list_offsets
-from sexton.log.archive import FactsRecord
 
 OFFSETS_TOPIC = "__consumer_offsets"
 UNKNOWN_OFFSET = -1

@@ -4,7 +4,7 @@ Nothing is decoded here but each batch's frame: where it begins, its base offset
 Consumers and Spark's Kafka source hide batch headers, producer ids and control batches, without which the coordinator's
 replay is not exact.
 
-Not here: what to fetch and where to put it (stages/snapshot_log.py), and what is inside a batch (log/).
+Not here: what to fetch and where to put it (pipeline/snapshot_log.py), and what is inside a batch (log/).
 """
 
 import struct

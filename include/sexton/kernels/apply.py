@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled, inlined
-from sexton.kernels.memory import copy_bytes
-from sexton.kernels.table import (
+from sexton.jit.compiled import compiled, inlined
+from sexton.jit.memory import copy_bytes
+from sexton.kernels.layout import (
     ABORTED,
     FREE_WAITING,
     KEY_GROUP,

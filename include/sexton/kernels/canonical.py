@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.kernels.checkpoint import key_columns
 from sexton.kernels.columns import places
-from sexton.kernels.store import key_columns
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     KEYS,
     LAST_TOMBSTONE,
     LOG_OFFSET,

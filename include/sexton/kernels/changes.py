@@ -22,9 +22,9 @@ from sexton.kernels.changes_set import SCHEMA, set_rows
 from sexton.kernels.changes_view import StateView
 from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
 from sexton.kernels.fold import NO_INSTANT, PartialFold, _Folder, _frames_of, _read_only, tell
+from sexton.kernels.layout import SEEN_RECORDS, Bytes, Int64s
 from sexton.kernels.reread import reread
 from sexton.kernels.rules import new_state_of
-from sexton.kernels.table import SEEN_RECORDS, Bytes, Int64s
 from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
 from sexton.log.segment import Piece

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be16, pointer, rows
 from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, CONTROL, COUNT, IN_ARENA, SOURCE
-from sexton.kernels.memory import be16, pointer, rows
 
 HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
 """Marks of a batch: it holds a tombstone of an offset; its first record is a tombstone of any type."""

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from sexton.coordinator.changes.change import Kind, Known, act_at
 from sexton.kernels import columns as cols
-from sexton.kernels.store import key_columns
-from sexton.kernels.table import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State
+from sexton.kernels.checkpoint import key_columns
+from sexton.kernels.layout import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State
 
 SCHEMA = pa.schema(
     [

@@ -17,14 +17,14 @@ from sexton.coordinator import decoding
 from sexton.coordinator.changes.change import TopicPartition
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.decoding import Decoded
-from sexton.coordinator.group import Group
+from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import pointer, same_bytes
-from sexton.kernels.table import (
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer, same_bytes
+from sexton.kernels.layout import (
     COMMIT_MS,
     COMMITTED,
     EXPIRE_MS,

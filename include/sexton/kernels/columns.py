@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import copy_bytes, pointer
-from sexton.kernels.table import NONE, Bytes, Int64s
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import copy_bytes, pointer
+from sexton.kernels.layout import NONE, Bytes, Int64s
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled, inlined
-from sexton.kernels.memory import be16, be32, be64, prefetch
-from sexton.kernels.table import (
+from sexton.jit.compiled import compiled, inlined
+from sexton.jit.memory import be16, be32, be64, prefetch
+from sexton.kernels.layout import (
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
     KEEPS_EXPIRE,

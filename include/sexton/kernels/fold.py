@@ -19,22 +19,12 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import decode, scan
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
+from sexton.kernels.layout import KEYS, NEED, SEEN_CONTROL, SEEN_RECORDS, Bytes, Int64s, State, compact_texts, grow
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
 from sexton.kernels.reread import UNKNOWN_PLACE, Found, keep, place_before, reread
 from sexton.kernels.rules import roles_of
-from sexton.kernels.table import (
-    KEYS,
-    NEED,
-    SEEN_CONTROL,
-    SEEN_RECORDS,
-    Bytes,
-    Int64s,
-    State,
-    compact_texts,
-    grow,
-)
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
 from sexton.log.batch import Batch, Damage, TornTail, read_frame

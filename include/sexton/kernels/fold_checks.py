@@ -4,7 +4,7 @@ A checkpoint lies in an archive, and its hashes prove nothing against somebody w
 whole columns: names, types, rows that belong together, NULL, ranges, and the offsets of texts within their columns.
 What takes a hash table (a key, group or producer that is there twice) is checked by `store`, which fills it anyway.
 
-Not here: whether the values are those of the log. Only a full replay tells (stages.checkpoint_check).
+Not here: whether the values are those of the log. Only a full replay tells (maintenance.checkpoint_comparison).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sexton.errors import DamagedFold
 from sexton.kernels import scan
-from sexton.kernels.table import LEAKED, MARKER_COMMIT
+from sexton.kernels.layout import LEAKED, MARKER_COMMIT
 from sexton.kernels.text import GROWTH
 
 _MOST = (1 << 63) - 1

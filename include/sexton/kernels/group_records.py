@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding
 from sexton.coordinator.decoding import Decoded, Undecodable
-from sexton.coordinator.groups import Groups
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
-from sexton.kernels.reread import Found, keep, place_of
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     GROUP_AT,
     GROUP_LENGTH,
     LAST_VALUE,
@@ -28,6 +27,7 @@ from sexton.kernels.table import (
     RECORDS,
     State,
 )
+from sexton.kernels.reread import Found, keep, place_of
 from sexton.log.batch import Record
 from sexton.records import decode_key
 

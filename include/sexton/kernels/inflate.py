@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from sexton.errors import LogError
-from sexton.kernels.compiled import compiled
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer, rows
+from sexton.kernels.codecs.lz4 import NO_ROOM, ODD, inflate_frame
+from sexton.kernels.codecs.snappy import inflate_xerial
+from sexton.kernels.codecs.zstd import SEAL_BYTES, inflate_together
 from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, COUNT, IN_ARENA, SOURCE
-from sexton.kernels.lz4 import NO_ROOM, ODD, inflate_frame
-from sexton.kernels.memory import pointer, rows
-from sexton.kernels.snappy import inflate_xerial
-from sexton.kernels.table import Bytes, Int64s
-from sexton.kernels.zstd import SEAL_BYTES, inflate_together
+from sexton.kernels.layout import Bytes, Int64s
 from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 

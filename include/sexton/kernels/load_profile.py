@@ -16,10 +16,7 @@ from sexton.coordinator.offsets import FATES
 from sexton.kernels import columns as cols
 from sexton.kernels import scan
 from sexton.kernels.group_records import GroupRecords
-from sexton.kernels.partial import PartialFold
-from sexton.kernels.reread import place_before
-from sexton.kernels.sorted_rows import SortedRows
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     COMMITS,
     GROUP_AT,
     GROUP_LENGTH,
@@ -33,6 +30,9 @@ from sexton.kernels.table import (
     W_COUNT,
     State,
 )
+from sexton.kernels.partial import PartialFold
+from sexton.kernels.reread import place_before
+from sexton.kernels.sorted_rows import SortedRows
 
 _BEHIND_ALL = 1 << 80
 """Behind every place of the log."""

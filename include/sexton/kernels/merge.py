@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import copy_bytes, pointer
 from sexton.kernels.apply import (
     abort_waiting,
     close_producer,
@@ -19,10 +21,7 @@ from sexton.kernels.apply import (
     store_text,
     waiting_row,
 )
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import copy_bytes, pointer
-from sexton.kernels.rules import copy_rules
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     ABORTED,
     COMMITS,
     GROUP_AT,
@@ -89,6 +88,7 @@ from sexton.kernels.table import (
     room_for,
     view_of,
 )
+from sexton.kernels.rules import copy_rules
 
 _ADDED = (TOMBSTONED, ABORTED, SEEN_RECORDS, SEEN_CONTROL, SEEN_VALUES, SEEN_TOMBSTONES, SEEN_LEGACY, SEEN_V4)
 

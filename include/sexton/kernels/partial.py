@@ -10,11 +10,11 @@ from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import DamagedFold
+from sexton.kernels import checkpoint as store
 from sexton.kernels import columns as cols
-from sexton.kernels import scan, store
+from sexton.kernels import scan
 from sexton.kernels.canonical import canonical
-from sexton.kernels.rules import new_state_of
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     ABORTED,
     GROUP_AT,
     GROUP_LENGTH,
@@ -37,6 +37,7 @@ from sexton.kernels.table import (
     State,
     copy_state,
 )
+from sexton.kernels.rules import new_state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

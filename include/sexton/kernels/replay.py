@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sexton.jit.compiled import compiled, inlined
+from sexton.jit.memory import be64, copy_bytes, pointer, prefetch, rows
 from sexton.kernels.apply import cancel_own, put_marker, put_tombstone, put_waiting, remove_stored, store_text
-from sexton.kernels.compiled import compiled, inlined
 from sexton.kernels.decode import (
     ATTRIBUTES,
     BATCH_COLUMNS,
@@ -54,8 +55,7 @@ from sexton.kernels.decode import (
     UNKNOWN,
     fill_queue,
 )
-from sexton.kernels.memory import be64, copy_bytes, pointer, prefetch, rows
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     COMMIT_MS,
     COMMITS,
     COMMITTED,

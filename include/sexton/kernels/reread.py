@@ -15,7 +15,7 @@ from sexton.coordinator.decoding import Undecodable, UnknownType
 from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError
 from sexton.kernels import decode
-from sexton.kernels.table import Bytes, Int64s
+from sexton.kernels.layout import Bytes, Int64s
 from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_records
 from sexton.log.entry import CONTROL_BIT, MOST_BAD_RECORDS
 from sexton.log.varint import write_varint

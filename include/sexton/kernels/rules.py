@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from sexton.coordinator.profile import Profile, Waits
 from sexton.kernels import decode
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     FIRST_RULE,
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,

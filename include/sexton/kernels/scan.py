@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be16, be32, be64, pointer, rows
 from sexton.kernels.decode import (
     ATTRIBUTES,
     BASE_MS,
@@ -28,7 +29,6 @@ from sexton.kernels.decode import (
     SOURCE,
     TOLD_OFFSET,
 )
-from sexton.kernels.memory import be16, be32, be64, pointer, rows
 from sexton.log import framing
 
 HEADER_BYTES = 61

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.share import ShareGroup
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer
 from sexton.kernels import columns as cols
+from sexton.kernels.checkpoint import key_columns
 from sexton.kernels.columns import Mask
-from sexton.kernels.compiled import compiled
 from sexton.kernels.group_records import GroupNames, GroupRecords
-from sexton.kernels.memory import pointer
-from sexton.kernels.store import key_columns
-from sexton.kernels.table import (
+from sexton.kernels.layout import (
     GROUP_AT,
     GROUP_LENGTH,
     GROUPS,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.compiled import compiled
-from sexton.kernels.memory import is_ascii, pointer
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import is_ascii, pointer
 
 GROWTH = 3
 """The canonical form is at most this many times as long: one malformed byte becomes U+FFFD, three bytes."""

@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from sexton.kernels.fold import PartialFold, fold_chunk, merge
+from sexton.kernels.layout import ROW_TABLES, move_texts, reserve
 from sexton.kernels.merge import without_the_dead
-from sexton.kernels.state import finish
-from sexton.kernels.table import ROW_TABLES, move_texts, reserve
+from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.codec import LZ4, SNAPPY, ZSTD
 from sexton.log.segment import Chunk, Piece

@@ -23,8 +23,8 @@ from pyarrow import fs as pafs
 from sexton.airflow.pools import POOLS
 from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
+from sexton.runs.source import filesystem
 from sexton.settings import Settings, settings
-from sexton.stages.source import filesystem
 
 OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
 """Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's. Whoever runs code on a

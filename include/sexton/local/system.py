@@ -24,8 +24,8 @@ from sexton.kafka.broker import EmbeddedBroker, RunningBroker, running_broker, s
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.airflow_home import HOST, USER, AirflowHome
 from sexton.local.processes import Patience, Processes
+from sexton.runs.engine import JVM_OPTIONS, spark_environment
 from sexton.settings import Settings, environment, variable
-from sexton.stages.spark import JVM_OPTIONS, spark_environment
 
 COMPONENTS = {
     "api-server": ("api-server",),

@@ -16,7 +16,7 @@ def write_report(root: Path | str) -> "Summary":
     """Count the finished run folder at `root`, write DIR/summary.json and DIR/report.html, and return the summary."""
     from sexton.report.collect import summarize
     from sexton.report.page import render_page
-    from sexton.stages.run import write_bytes
+    from sexton.runs.folder import write_bytes
 
     summary = summarize(root)
     # ASCII, so that no terminal is harmed by looking at the file: names in it are whatever somebody chose.

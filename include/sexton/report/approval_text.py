@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.execution.restore.keep import RestorePlan
+from sexton.plans.record import Losses, Plan
 from sexton.report.figures import count, duration, instant, size
 from sexton.report.names import harmless, short
 from sexton.report.words import beyond_words
-from sexton.stages.plans.record import Losses, Plan
-from sexton.stages.restore.keep import RestorePlan
 
 GROUPS_SHOWN = 50
 OFFSETS_SHOWN = 50

@@ -35,7 +35,7 @@ from sexton.report.summary import (
     outcome,
 )
 from sexton.report.verdicts import COLUMNS, oddities, orphaned_topics, policy_outcome
-from sexton.stages.run import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import FATES
 from sexton.uris import uri_without_login, without_login
 

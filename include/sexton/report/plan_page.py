@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.plans.check import OFFSET_TYPES
+from sexton.plans.content import PlanContent
+from sexton.plans.record import Losses, PlanRecord
 from sexton.report import words
 from sexton.report.templates import render
-from sexton.stages.plans.check import OFFSET_TYPES
-from sexton.stages.plans.content import PlanContent
-from sexton.stages.plans.record import Losses, PlanRecord
 
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5

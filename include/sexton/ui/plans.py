@@ -2,7 +2,7 @@
 
 What a plan says of itself comes from its plan.json in the archive; its rows come from the published table `tombstones`,
 a page at a time. Reading a kept plan without trust, file by file, is the business of whoever applies it
-(`stages.plans.files.read_plan`): a page says whether plan.json is the one that its run published, no more.
+(`plans.files.read_plan`): a page says whether plan.json is the one that its run published, no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -176,8 +176,8 @@ def _kept(archive: str, cluster_id: str, plan_id: str) -> tuple[dict[str, Any] |
     from pyarrow import fs as pafs
     from pydantic import ValidationError
 
-    from sexton.stages.plans.files import MANIFEST, PlanRecord, plan_folder, plan_sha256
-    from sexton.stages.source import filesystem
+    from sexton.plans.files import MANIFEST, PlanRecord, plan_folder, plan_sha256
+    from sexton.runs.source import filesystem
 
     try:
         fs, root = filesystem(archive)

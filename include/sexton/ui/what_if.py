@@ -1,4 +1,4 @@
-"""What other rules would delete, asked of `stages.what_if` in a process of its own: one at a time, with an end.
+"""What other rules would delete, asked of `analysis.what_if` in a process of its own: one at a time, with an end.
 
 Judging two million offsets twice takes memory and seconds that a web server has for everybody, so a child has it:
 `python -m sexton.ui.what_if` reads one question (JSON) from standard input and writes one answer, with counts and the
@@ -84,9 +84,9 @@ def _read(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """What `ask` tells, computed here."""
+    from sexton.analysis.what_if import Rules, published_folder, what_if
     from sexton.lake.catalog import open_lake
     from sexton.lake.read import published_at
-    from sexton.stages.what_if import Rules, published_folder, what_if
 
     (file,) = (cluster.policy for cluster in settings().every_cluster if cluster.is_of(question["cluster_id"]))
     known = read_policy(Path(file)) if file else None

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from sexton.coordinator.changes.change import Kind
 from sexton.coordinator.changes.powers import powers_of
-from sexton.coordinator.classic import ClassicGroup
-from sexton.coordinator.group import Group
-from sexton.coordinator.lifecycle import has_empty_state
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.group import Group
+from sexton.coordinator.groups.lifecycle import has_empty_state
 from sexton.coordinator.profile import Profile
 
 

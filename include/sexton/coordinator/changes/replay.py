@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from sexton.coordinator import decoding, loading
 from sexton.coordinator.changes.causes import changes_of_write
 from sexton.coordinator.changes.change import Change, Known, Removal, TopicPartition, Write, continues, set_change
-from sexton.coordinator.classic import ClassicGroup
 from sexton.coordinator.decoding import Decoded, Undecodable
-from sexton.coordinator.group import Group
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile, Waits

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sexton.coordinator.changes.change import CAUSES, Before, Kind, Known, TopicPartition, TopicsAt, Write
 from sexton.coordinator.changes.powers import Powers
-from sexton.coordinator.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.expiry import Verdict, verdict
-from sexton.coordinator.group import Group
+from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
+from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.log.entry import NO_PRODUCER_ID

@@ -1,0 +1,174 @@
+"""What expires in the next days if nobody commits and no group changes (the table expiry_forecast).
+
+An offset goes at the first instant at which the broker or a rule of the policy lets it go, and that one is told as the
+cause; a rule needs a plan that is applied. Nothing is said of what waits for an event: a subscription given up, a
+transaction that ends.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.pipeline.find_expired import read_held
+from sexton.plans.check import OFFSET_TYPES
+from sexton.plans.policy import RULE, group_facts, newest_commits, policy_of
+from sexton.policy import CompiledPolicy, Policy
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.tables import TABLES
+from sexton.tables.verdicts import HORIZON_DAYS
+from sexton.verdicts.expiry import plan
+
+TABLE = "expiry_forecast"
+DAY_MS = 86_400_000
+BROKER = "broker"
+_ANY_GROUP_RECORD = 3
+_NEEDED = [
+    "group_id",
+    "broker_verdict",
+    "broker_expires_at_ms",
+    "policy_verdict",
+    "policy_rule",
+    "policy_expires_at_ms",
+    "orphan",
+    "pinned_by_producer_id",
+]
+
+
+def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
+    """Write the forecast of one log partition from its verdicts; how many rows."""
+    rows = forecast_of(
+        folder.read_table("offset_verdicts", log_partition, _NEEDED),
+        read_held(folder, log_partition),
+        folder.read_table("groups", log_partition),
+        as_of_ms=record.as_of_ms,
+        profile=profile_of(record.profile),
+        policy=policy_of(record),
+    )
+    rows = rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
+    return folder.write_table(record, TABLE, rows, log_partition)
+
+
+def forecast_of(
+    verdicts: pa.Table,
+    held: pa.Table,
+    groups: pa.Table,
+    *,
+    as_of_ms: int,
+    profile: Profile,
+    policy: Policy | None = None,
+) -> pa.Table:
+    """The rows of expiry_forecast of one log partition, without log_partition, by group, horizon and cause.
+
+    `verdicts` and `held` are of the same order (find_expired.read_held).
+    """
+    going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
+    if policy is not None:
+        until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
+        going = named_rules(policy, going, groups, held, as_of_ms=as_of_ms, until_ms=until_ms)
+    some = [_within(going, days, held, groups, as_of_ms=as_of_ms, profile=profile) for days in HORIZON_DAYS]
+    names = [name for name in TABLES[TABLE].column_names if name != "log_partition"]
+    order = [("group_id", "ascending"), ("horizon_days", "ascending"), ("by", "ascending")]
+    return pa.concat_tables(some).select(names).sort_by(order)
+
+
+def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
+    """Offsets that time alone lets go: row (their place in `verdicts`), group_id, orphan, at_ms and by.
+
+    `at_ms` is when they go, as_of_ms where no instant can be told. `by` is the broker, `rule:<name>`, or NULL for a
+    rule that does not decide yet; what is due to both goes to the one that was due first. An offset under an open
+    transaction stays, whatever the time (where the profile has it so).
+    """
+    broker_ms = _instants(verdicts, "broker", as_of_ms)
+    if profile.pending_blocks_expiry:
+        is_free = pc.or_(pc.equal(verdicts["broker_verdict"], "expire"), pc.is_null(verdicts["pinned_by_producer_id"]))
+        broker_ms = pc.if_else(is_free, broker_ms, None)
+    policy_ms = _instants(verdicts, "policy", as_of_ms)
+    is_rule = pc.and_(pc.is_valid(policy_ms), pc.fill_null(pc.less(policy_ms, broker_ms), True))
+    decides = pc.fill_null(pc.equal(verdicts["policy_verdict"], "expire"), False)
+    rule = pc.if_else(decides, pc.binary_join_element_wise(RULE, verdicts["policy_rule"], ""), None)
+    found = pa.table(
+        {
+            "row": pa.array(np.arange(verdicts.num_rows)),
+            "group_id": verdicts["group_id"],
+            "orphan": verdicts["orphan"],
+            "at_ms": pc.if_else(is_rule, policy_ms, broker_ms),
+            "by": pc.if_else(is_rule, rule, BROKER),
+        }
+    )
+    return found.filter(pc.is_valid(found["at_ms"]))
+
+
+def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
+    """When time alone expires each offset by a verdict; as_of_ms for what is due since no instant that can be told."""
+    is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
+    at_ms = verdicts[f"{whose}_expires_at_ms"]
+    return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
+
+
+def named_rules(
+    policy: Policy, going: pa.Table, groups: pa.Table, held: pa.Table, *, as_of_ms: int, until_ms: int
+) -> pa.Table:
+    """`going` up to an instant with the rule of every row: another may decide on that day than today."""
+    going = going.filter(pc.less_equal(going["at_ms"], until_ms))
+    open_ones = going.filter(pc.is_null(going["by"]))
+    compiled, committed_ms = CompiledPolicy(policy), newest_commits(held)
+    own = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(open_ones["group_id"]))).to_pylist()
+    rules = {row["group_id"]: compiled.for_group(group_facts(row, committed_ms.get(row["group_id"]))) for row in own}
+    names = []
+    for row in open_ones.select(["group_id", "orphan", "at_ms"]).to_pylist():
+        one = rules[row["group_id"]].at(max(row["at_ms"], as_of_ms)).candidate(row["orphan"])
+        assert one is not None, "a policy that expires it then has a rule for it"
+        names.append(RULE + one.rule)
+    open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", pa.array(names, pa.string()))
+    return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
+
+
+def _within(
+    going: pa.Table, days: int, held: pa.Table, groups: pa.Table, *, as_of_ms: int, profile: Profile
+) -> pa.Table:
+    some = going.filter(pc.less_equal(going["at_ms"], as_of_ms + days * DAY_MS))
+    counted = some.group_by(["group_id", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
+    whole = whole_groups(some, held, groups, profile=profile)
+    return pa.table(
+        {
+            "group_id": counted["group_id"],
+            "horizon_days": pa.repeat(pa.scalar(days, pa.int32()), counted.num_rows),
+            "by": counted["by"],
+            "offset_count": counted["count_all"],
+            "is_whole_group": pc.is_in(counted["group_id"], value_set=whole),
+            "first_expires_at_ms": counted["at_ms_min"],
+            "last_expires_at_ms": counted["at_ms_max"],
+        }
+    )
+
+
+def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
+    """Groups that a sweep deletes once the offsets of `lost` (one row each, by group_id) have gone from `held`.
+
+    The sweep is asked with one offset to stand for all of a group.
+    """
+    counts = lost.group_by("group_id").aggregate([([], "count_all")])
+    numbered = held.select(["group_id"]).append_column("row", pa.array(np.arange(held.num_rows)))
+    totals = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
+    of_all = totals["count_all"].take(pc.index_in(counts["group_id"], value_set=totals["group_id"].combine_chunks()))
+    bare = counts["group_id"].filter(pc.equal(counts["count_all"], of_all))
+    standing = held.take(totals["row_min"])
+    planned = plan(
+        standing,
+        pc.is_in(standing["group_id"], value_set=bare.combine_chunks()),
+        groups,
+        _some_record(groups),
+        profile=profile,
+    )
+    of_groups = planned.filter(pc.invert(pc.is_in(planned["record_type"], value_set=OFFSET_TYPES)))
+    return pc.unique(of_groups["group_id"])
+
+
+def _some_record(groups: pa.Table) -> pa.Table:
+    """For each group one record of its own: which ones a deletion takes along is not asked here."""
+    texts = pa.nulls(groups.num_rows, pa.string())
+    numbers = pa.repeat(pa.scalar(_ANY_GROUP_RECORD, pa.int32()), groups.num_rows)
+    columns = {"group_id": groups["group_id"], "ordinal": numbers, "record_type": numbers}
+    return pa.table({**columns, "member_id": texts, "regular_expression": texts})

@@ -1,0 +1,203 @@
+"""What other rules would delete at an instant, held against the rules in force: nothing is planned and nothing written.
+
+An offset is lost under some rules when the broker's retention or a rule of the policy lets it go at that instant; what
+a policy holds or keeps the broker takes all the same. Both sides are judged anew from the same state of the log. Groups
+without an offset are not told of: the broker deletes them by itself, whatever the retention.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.analysis.forecast import going_of, whole_groups
+from sexton.coordinator.profiles import profile_of
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, read_published
+from sexton.policy import Policy
+from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, write_parquet
+from sexton.runs.judging import judge_offsets, read_held
+from sexton.tables import TABLES
+
+_STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A retention, and a policy or none; `told_by` says where the retention is from."""
+
+    retention_ms: int
+    policy: Policy | None
+    told_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetLoss:
+    """An offset that one side or both would delete. `by` is broker or rule:<name>: of the other rules where they would
+    take it, else of those in force."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    commit_timestamp_ms: int
+    in_force: bool
+    proposed: bool
+    by: str
+    log_partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLoss:
+    """A group that one side or both would take from; `whole_*` say whether nothing of it would be left."""
+
+    group_id: str
+    group_type: str
+    state: str
+    offset_count: int
+    lost_in_force: int
+    lost_proposed: int
+    newly_lost: int
+    spared: int
+    whole_in_force: bool
+    whole_proposed: bool
+    by: tuple[str, ...]
+    log_partition: int
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.newly_lost or self.spared) or self.whole_in_force != self.whole_proposed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Both sides at one instant; `groups` and `offsets` by name."""
+
+    in_force: Rules
+    proposed: Rules
+    groups: list[GroupLoss]
+    offsets: list[OffsetLoss]
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "offsets_lost_in_force": sum(one.in_force for one in self.offsets),
+            "offsets_lost_proposed": sum(one.proposed for one in self.offsets),
+            "offsets_newly_lost": sum(one.proposed and not one.in_force for one in self.offsets),
+            "offsets_spared": sum(one.in_force and not one.proposed for one in self.offsets),
+            "groups_that_differ": sum(one.differs for one in self.groups),
+            "whole_groups_in_force": sum(one.whole_in_force for one in self.groups),
+            "whole_groups_proposed": sum(one.whole_proposed for one in self.groups),
+        }
+
+
+def what_if(
+    folder: RunFolder, record: RunRecord, *, in_force: Rules, proposed: Rules, group_id: str | None = None
+) -> WhatIf:
+    """Judge the state in `folder` by both; of one group, or of all."""
+    offsets: list[OffsetLoss] = []
+    groups: list[GroupLoss] = []
+    for part in record.log_partitions:
+        own, losing = _part(folder, record, part, in_force, proposed, group_id)
+        offsets += own
+        groups += losing
+    return WhatIf(
+        in_force=in_force,
+        proposed=proposed,
+        groups=sorted(groups, key=lambda one: (one.group_id.encode(), one.log_partition)),
+        offsets=sorted(offsets, key=lambda one: (one.group_id.encode(), one.topic.encode(), one.partition)),
+    )
+
+
+def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFolder, RunRecord]:
+    """The state of a published run as a run folder, to be judged anew."""
+    folder = RunFolder(root)
+    parts = sorted(run.cuts)
+    for name in _STATE:
+        rows = read_published(lake, run, name)
+        for part in parts:
+            write_parquet(folder.table_file(name, part), rows.filter(pc.equal(rows["log_partition"], part)))
+    topics = read_published(lake, run, "topic_partitions")
+    write_parquet(folder.table_file("topic_partitions", WHOLE_RUN), topics)
+    facts = {name: run.facts[name] for name in ("topic_id", "taken_at_ms", "profile", "retention_ms", "coverage")}
+    record = RunRecord(
+        run_id=run.key.run_id,
+        cluster_id=run.key.cluster_id,
+        as_of_ms=run.key.as_of_ms,
+        retention_source="the published run",
+        source="published tables",
+        partition_count=None,
+        log_partitions=parts,
+        cuts=run.cuts,
+        has_topics=topics.num_rows > 0,
+        **facts,
+    )
+    return folder, record
+
+
+def _part(
+    folder: RunFolder, record: RunRecord, part: int, in_force: Rules, proposed: Rules, group_id: str | None
+) -> tuple[list[OffsetLoss], list[GroupLoss]]:
+    held = read_held(folder, part)
+    before, after = (_lost(folder, record, part, rules, group_id) for rules in (in_force, proposed))
+    groups = folder.read_table("groups", part, list(TABLES["groups"].column_names))
+    profile = profile_of(record.profile)
+    whole_before, whole_after = (
+        set(whole_groups(side, held, groups, profile=profile).to_pylist()) for side in (before, after)
+    )
+    by_before, by_after = (
+        dict(zip(side["row"].to_pylist(), side["by"].to_pylist(), strict=True)) for side in (before, after)
+    )
+    rows = sorted({*by_before, *by_after})
+    names = ["group_id", "topic", "partition", "committed_offset", "commit_timestamp_ms"]
+    values = held.select(names).take(pa.array(rows, pa.int64())).to_pylist()
+    offsets = [
+        OffsetLoss(
+            **value,
+            in_force=row in by_before,
+            proposed=row in by_after,
+            by=by_after.get(row) or by_before[row],
+            log_partition=part,
+        )
+        for row, value in zip(rows, values, strict=True)
+    ]
+    return offsets, list(_groups(offsets, held, groups, whole_before, whole_after))
+
+
+def _lost(folder: RunFolder, record: RunRecord, part: int, rules: Rules, group_id: str | None) -> pa.Table:
+    """What some rules take at the instant: row (of `held`), group_id, by."""
+    judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
+    verdicts = judge_offsets(folder, judged_by, part, policy=rules.policy)
+    going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))
+    lost = going.filter(pc.less_equal(going["at_ms"], record.as_of_ms))
+    return lost if group_id is None else lost.filter(pc.equal(lost["group_id"], group_id))
+
+
+def _groups(
+    offsets: list[OffsetLoss], held: pa.Table, groups: pa.Table, whole_before: set[str], whole_after: set[str]
+) -> Iterator[GroupLoss]:
+    own: dict[str, list[OffsetLoss]] = {}
+    for one in offsets:
+        own.setdefault(one.group_id, []).append(one)
+    wanted = pa.array(own, pa.string())
+    counted = pc.value_counts(held["group_id"].filter(pc.is_in(held["group_id"], value_set=wanted))).to_pylist()
+    totals = {item["values"]: item["counts"] for item in counted}
+    known = groups.filter(pc.is_in(groups["group_id"], value_set=wanted)).to_pylist()
+    facts: dict[str, dict[str, Any]] = {row["group_id"]: row for row in known}
+    for group_id, losses in own.items():
+        yield GroupLoss(
+            group_id=group_id,
+            group_type=facts[group_id]["group_type"],
+            state=facts[group_id]["state"],
+            offset_count=totals[group_id],
+            lost_in_force=sum(one.in_force for one in losses),
+            lost_proposed=sum(one.proposed for one in losses),
+            newly_lost=sum(one.proposed and not one.in_force for one in losses),
+            spared=sum(one.in_force and not one.proposed for one in losses),
+            whole_in_force=group_id in whole_before,
+            whole_proposed=group_id in whole_after,
+            by=tuple(sorted({one.by for one in losses})),
+            log_partition=losses[0].log_partition,
+        )

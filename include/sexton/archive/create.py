@@ -1,0 +1,158 @@
+"""Files that are made once: of several processes that make one at the same time one does, and the others learn of it.
+
+    disks           the bytes get their name by a hard link, which the kernel makes or refuses
+    S3              a PUT under the condition that nothing is there (If-None-Match: *)
+    others          GCS, ABFS, HDFS, of which pyarrow has no such call, and disks without hard links: it is looked for
+                    the name right before it is taken, and between the two another process may take it. One snapshot
+                    at a time is up to whoever runs them; `sexton archive verify` finds what two have left
+
+Nobody sees half of a file, and a process that dies leaves nothing behind on a disk of Linux.
+"""
+
+import errno
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyarrow import fs as pafs
+
+from sexton.archive.files import make_folder, write_whole
+from sexton.kill_points import reach
+
+_OPEN_FILES = Path("/proc/self/fd")
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+_TAKEN = {"PreconditionFailed", "ConditionalRequestConflict"}
+
+
+def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> bool:
+    """Write a file that is not there yet; False when it is there, as whoever was first has made it.
+
+    `what` names the kill points on the way.
+    """
+    folder, _, name = path.rpartition("/")
+    make_folder(fs, folder)
+    if fs.type_name == "s3":
+        if what:
+            reach(f"{what}.half")
+        is_mine = _put(fs, path, data)
+    elif isinstance(fs, pafs.LocalFileSystem):
+        is_mine = _link(folder or ".", name, data, what)
+    else:
+        is_mine = fs.get_file_info(path).type == pafs.FileType.NotFound
+        if is_mine:
+            write_whole(fs, path, data)
+    if what:
+        reach(f"{what}.after")
+    return is_mine
+
+
+def _link(folder: str, name: str, data: bytes, what: str | None) -> bool:
+    """Write the bytes without a name, or where there is no such thing under one of our own, and then name them."""
+    home = os.open(folder, os.O_RDONLY)
+    draft = None
+    try:
+        descriptor = _unnamed(folder)
+        if descriptor is None:
+            draft = f".{name}.{uuid4().hex}.part"
+            descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666, dir_fd=home)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+            if what:
+                reach(f"{what}.half")
+            is_mine = _named(home, draft or str(_OPEN_FILES / str(descriptor)), name)
+        os.fsync(home)
+        return is_mine
+    finally:
+        if draft is not None:
+            Path(folder, draft).unlink(missing_ok=True)
+        os.close(home)
+
+
+def _unnamed(folder: str) -> int | None:
+    """A new file without a name; None where there is no such thing: not on Linux, or on this filesystem."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if _OPEN_FILES.is_dir() else None
+    except (AttributeError, OSError):
+        return None
+
+
+def _named(home: int, draft: str, name: str) -> bool:
+    """Give a file its name in a folder; False when that is taken."""
+    try:
+        # with the descriptors it is linkat(2), which follows the link that stands for an open file
+        os.link(draft, name, src_dir_fd=home, dst_dir_fd=home, follow_symlinks=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if draft.startswith("/") or error.errno not in _NO_LINKS or name in os.listdir(home):
+            raise
+        os.rename(draft, name, src_dir_fd=home, dst_dir_fd=home)
+    return True
+
+
+def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
+    from botocore.exceptions import ClientError
+
+    bucket, _, key = path.partition("/")
+    try:
+        _client(fs).put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _TAKEN:
+            return False
+        raise OSError(f"{path}: {error}") from None
+    return True
+
+
+def _client(fs: pafs.FileSystem) -> Any:
+    """A client of the same store by the same login; pyarrow's own has no conditions."""
+    told = fs.__reduce__()[1][0]
+    options = {name: value for name, value in told.items() if value is None or isinstance(value, str | bool)}
+    make = _client_of.__wrapped__ if told["role_arn"] else _client_of  # the login of a role expires
+    return make(tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=8)
+def _client_of(options: tuple[tuple[str, str | bool | None], ...]) -> Any:
+    import boto3
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    told: dict[str, Any] = dict(options)
+    login = {
+        "aws_access_key_id": told["access_key"] or None,
+        "aws_secret_access_key": told["secret_key"] or None,
+        "aws_session_token": told["session_token"] or None,
+    }
+    if told["role_arn"]:
+        name = told["session_name"] or "sexton"
+        role = {"RoleArn": told["role_arn"], "RoleSessionName": name}
+        if told["external_id"]:
+            role["ExternalId"] = told["external_id"]
+        answer = boto3.client("sts", region_name=told["region"] or None, **login).assume_role(**role)["Credentials"]
+        login = {
+            "aws_access_key_id": answer["AccessKeyId"],
+            "aws_secret_access_key": answer["SecretAccessKey"],
+            "aws_session_token": answer["SessionToken"],
+        }
+    is_virtual = told["force_virtual_addressing"] or not told["endpoint_override"]
+    config: dict[str, Any] = {
+        "s3": {"addressing_style": "virtual" if is_virtual else "path"},
+        "retries": {"max_attempts": 3},
+        "request_checksum_calculation": "when_required",  # other stores than AWS's do not all know the newer checksums
+        "response_checksum_validation": "when_required",
+    }
+    if told["anonymous"]:
+        config["signature_version"] = UNSIGNED
+    endpoint = f"{told['scheme'] or 'https'}://{told['endpoint_override']}" if told["endpoint_override"] else None
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=told["region"] or None,
+        verify=told["tls_ca_file_path"] or None,
+        config=Config(**config),
+        **login,
+    )

@@ -1,0 +1,171 @@
+"""What becomes of a loaded group whose members never come back: sessions end, the group is Empty, offsets expire.
+
+A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
+groups then follow lifecycle.py; members of the new types are fenced one by one (KIP-848: ConsumerGroup has no rebalance
+that could end earlier). From Empty on expiry.py decides, also whether the sweep works at all: where another group makes
+it fail, or this one does once it is to be deleted, nothing expires.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.api.view import Held, HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.expiry import SweepBlock, first_block, verdict
+from sexton.coordinator.groups import lifecycle
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.consumer import ConsumerGroup
+from sexton.coordinator.groups.group import Group
+from sexton.coordinator.groups.lifecycle import GroupState, LiveGroup, LiveMember
+from sexton.coordinator.groups.streams import StreamsGroup
+from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.profile import Expiry, Profile
+
+MODERN_SESSION_TIMEOUT_MS = 45_000
+"""Kafka's default of group.consumer.session.timeout.ms and group.streams.session.timeout.ms."""
+_EXPIRING = {"Consumer": ConsumerGroup, "Streams": StreamsGroup}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something that happens to the group; `state` is what it is then."""
+
+    at_ms: int
+    state: str
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandonment:
+    """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, None
+    where it then still does not expire: an open transaction holds it, or the sweep fails for `block` when it is due."""
+
+    steps: tuple[Step, ...]
+    expires_at_ms: Mapping[TopicPartition, int | None]
+    block: SweepBlock | None = None
+
+    @property
+    def empty_at_ms(self) -> int:
+        return self.steps[-1].at_ms
+
+
+def abandonment(
+    held: Held,
+    group_id: str,
+    *,
+    loaded_at_ms: int,
+    retention_ms: int,
+    profile: Profile,
+    session_timeout_ms: int = MODERN_SESSION_TIMEOUT_MS,
+    block: SweepBlock | None = None,
+) -> Abandonment | None:
+    """What follows when the group's members are silent from `loaded_at_ms` on; None for a group without members.
+
+    `session_timeout_ms` is the broker's setting for members of the new types. An offset goes with the first sweep after
+    it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could expire.
+    `block` is what another group does to the sweep of the log partition (`expiry.sweep_block`).
+    """
+    group, members = held.group(group_id), held.members(group_id)
+    if group is None or not members or group.group_type == "Share":
+        return None
+    if group.group_type == "Classic":
+        steps = _classic_steps(group, members, loaded_at_ms, profile)
+    else:
+        steps = _modern_steps(members, loaded_at_ms, session_timeout_ms)
+    empty_ms, pending = steps[-1].at_ms, held.pending(group_id)
+    left = _empty_group(group, empty_ms, profile)
+    due_ms = {
+        key: _due_ms(offset, key in pending, key[0], left, empty_ms, retention_ms=retention_ms, profile=profile)
+        for key, offset in sorted(held.offsets(group_id).items())
+    }
+    blocks = (block, _own_block(group, due_ms, empty_ms, is_held=bool(pending), profile=profile))
+    first = first_block(one for one in blocks if one is not None)
+    return Abandonment(
+        steps=steps,
+        expires_at_ms={
+            key: None if at_ms is None or (first is not None and first.is_on(at_ms)) else at_ms
+            for key, at_ms in due_ms.items()
+        },
+        block=first,
+    )
+
+
+def _own_block(
+    group: HeldGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
+) -> SweepBlock | None:
+    """What the group itself does to the sweep once it is Empty and keeps no offset, and so is to be deleted."""
+    instants = [empty_ms, *(at_ms for at_ms in due_ms.values() if at_ms is not None)]
+    if not group.left_targets or not profile.deletes_groups or is_held or None in due_ms.values():
+        return None
+    return SweepBlock(group_id=group.group_id, from_ms=max(instants))
+
+
+def _classic_steps(
+    group: HeldGroup, members: tuple[HeldMember, ...], loaded_at_ms: int, profile: Profile
+) -> tuple[Step, ...]:
+    live = lifecycle.loaded(
+        (_live(member, loaded_at_ms) for member in members), generation=group.generation or 0, since_ms=loaded_at_ms
+    )
+    steps: list[Step] = []
+    while live.state not in (GroupState.EMPTY, GroupState.DEAD):
+        before, live = live, lifecycle.tick(live, profile=profile)
+        if (live.state, len(live.members)) != (before.state, len(before.members)):
+            steps.append(_step(live, lifecycle.next_timer_ms(before)))
+    return tuple(steps)
+
+
+def _live(member: HeldMember, loaded_at_ms: int) -> LiveMember:
+    session_ms = member.session_timeout_ms or 0
+    rebalance_ms = member.rebalance_timeout_ms
+    return LiveMember(
+        member_id=member.member_id,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=session_ms if rebalance_ms is None else rebalance_ms,
+        session_ends_at_ms=loaded_at_ms + session_ms,
+        is_static=member.group_instance_id is not None,
+    )
+
+
+def _step(live: LiveGroup, at_ms: int | None) -> Step:
+    assert at_ms is not None, "a group with members waits for their sessions"
+    return Step(at_ms=at_ms, state=live.state.value, member_count=len(live.members))
+
+
+def _modern_steps(members: tuple[HeldMember, ...], loaded_at_ms: int, session_timeout_ms: int) -> tuple[Step, ...]:
+    """A step for each instant at which members are fenced; those of the classic protocol have timeouts of their own."""
+    ends = sorted(
+        loaded_at_ms + (session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms)
+        for member in members
+    )
+    left = {at_ms: len(ends) - sum(end <= at_ms for end in ends) for at_ms in ends}
+    return tuple(
+        Step(at_ms=at_ms, state="Assigning" if count else GroupState.EMPTY.value, member_count=count)
+        for at_ms, count in left.items()
+    )
+
+
+def _empty_group(group: HeldGroup, empty_ms: int, profile: Profile) -> Group:
+    """The group as it is once its last member has gone."""
+    if group.group_type != "Classic":
+        return _EXPIRING[group.group_type](group.group_id, profile)
+    left = ClassicGroup(group.group_id, profile)
+    left.become_empty(protocol_type=group.protocol_type, since_ms=empty_ms)
+    return left
+
+
+def _due_ms(
+    offset: StoredOffset,
+    is_pending: bool,
+    topic: str,
+    left: Group,
+    empty_ms: int,
+    *,
+    retention_ms: int,
+    profile: Profile,
+) -> int | None:
+    if is_pending and profile.pending_blocks_expiry:
+        return None
+    judged = verdict(offset, topic, left, is_pending=False, retention_ms=retention_ms, now_ms=empty_ms, profile=profile)
+    if judged.decision == "keep":
+        return judged.expires_at_ms
+    is_own = profile.expiry is Expiry.OWN_STAMP or judged.expires_at_ms is None
+    return judged.expires_at_ms if is_own else max(judged.expires_at_ms or 0, empty_ms)

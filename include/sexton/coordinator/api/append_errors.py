@@ -1,0 +1,73 @@
+"""What a client is told when the append behind its request fails.
+
+Follows CoordinatorOperationExceptionHelper and GroupCoordinatorService.handleOffsetFetchException (Kafka 4.0 on),
+GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9), OffsetCommitRequest.responseFor (0.8.2).
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from sexton.coordinator import group_coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.releases import is_since
+
+
+class Operation(Enum):
+    """Requests that wait for an append."""
+
+    OFFSET_COMMIT = "offset commit"
+    """Plain or transactional; also everything else that a 4.x coordinator writes for a client."""
+    OFFSET_FETCH = "offset fetch"
+    """Of stable offsets: in 4.x it takes its turn among the writes. Before, fetches wait for none."""
+    STORE_GROUP = "store group"
+    """The record of a classic group, when a rebalance has ended."""
+
+
+_TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
+_MOVED = {
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+}
+_NOT_THERE = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+}
+_JAVA: Mapping[Error, Error] = {
+    **_MOVED,
+    **_NOT_THERE,
+    **dict.fromkeys(_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NETWORK_EXCEPTION: Error.COORDINATOR_LOAD_IN_PROGRESS,
+}
+_JAVA_FETCH: Mapping[Error, Error] = {
+    **_JAVA,
+    # consumers before 3.9 do not retry the others
+    **dict.fromkeys((*_NOT_THERE, Error.REQUEST_TIMED_OUT), Error.NOT_COORDINATOR),
+}
+_SCALA = {
+    **_MOVED,
+    **_NOT_THERE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    **dict.fromkeys(_TOO_LARGE, Error.INVALID_COMMIT_OFFSET_SIZE),
+}
+_SCALA_GROUP = {
+    **_SCALA,
+    **dict.fromkeys(_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
+    Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
+}
+_SINCE = {
+    (0, 9): _TOO_LARGE,
+    (0, 10, 1): (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    (1, 0): (Error.KAFKA_STORAGE_ERROR,),
+}
+"""Errors that older releases hand on as they are."""
+
+
+def answered(log_error: Error, operation: Operation, profile: Profile) -> Error:
+    """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged."""
+    if profile.name == group_coordinator.NAME:
+        return (_JAVA_FETCH if operation is Operation.OFFSET_FETCH else _JAVA).get(log_error, log_error)
+    if any(not is_since(profile, since) and log_error in errors for since, errors in _SINCE.items()):
+        return log_error
+    return (_SCALA_GROUP if operation is Operation.STORE_GROUP else _SCALA).get(log_error, log_error)

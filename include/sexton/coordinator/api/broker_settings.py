@@ -1,0 +1,83 @@
+"""What recorded settings of a broker and of the offsets topic mean to a coordinator: what it takes, how it appends.
+
+Every release writes the tombstones of its sweep as it writes commits: in offsets.topic.compression.codec and in the
+record format of the log (OffsetManager of 0.8.2, GroupMetadataManager.cleanupGroupMetadata, CoordinatorRuntime with
+Builder.withCompression from 4.0 on). The log compresses anew where the topic has a compression.type other than
+`producer`, which brokers give it (LogValidator, BrokerCompressionType).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.api.batches import BATCH_FORMAT, TopicSettings
+from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.log import codec as codecs
+
+CODEC, METADATA = "offsets.topic.compression.codec", "offset.metadata.max.bytes"
+TOPIC_CODEC, MESSAGE_FORMAT, PROTOCOL = "compression.type", "message.format.version", "inter.broker.protocol.version"
+_AS_PRODUCED, _UNCOMPRESSED = "producer", "uncompressed"
+_IGNORES_MESSAGE_FORMAT = (3, 0)
+"""From this inter.broker.protocol.version on the newest format is written (KIP-724)."""
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What holds for a coordinator; `warnings` say what was recorded and cannot be so."""
+
+    topic: TopicSettings
+    max_metadata_length: int
+    warnings: tuple[str, ...] = ()
+
+
+def broker_settings(
+    broker: Mapping[str, str], topic: Mapping[str, str], *, max_message_bytes: int | None, profile: Profile
+) -> BrokerSettings:
+    """The settings by what was recorded of a broker and of the offsets topic; what was not is Kafka's default."""
+    message_format = _message_format(broker, topic, profile)
+    codec, warning = _codec(broker, topic)
+    magic = profile.record_format if message_format is None else message_format
+    if warning is None and (codec > profile.newest_codec or (codec == codecs.ZSTD and magic < BATCH_FORMAT)):
+        warning = f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.NAMES[codec]} in format {magic}"
+    return BrokerSettings(
+        topic=TopicSettings(
+            codec=codecs.NONE if warning else codec,
+            message_format=message_format,
+            max_message_bytes=MAX_BATCH_BYTES if max_message_bytes is None else max_message_bytes,
+        ),
+        max_metadata_length=int(broker.get(METADATA) or MAX_METADATA_LENGTH),
+        warnings=() if warning is None else (f"the offsets topic's codec is taken to be none: {warning}",),
+    )
+
+
+def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, str | None]:
+    """The codec, and why none is taken instead of it."""
+    of_topic, of_broker = topic.get(TOPIC_CODEC, _AS_PRODUCED), broker.get(CODEC, str(codecs.NONE))
+    if of_topic == _UNCOMPRESSED:
+        return codecs.NONE, None
+    if of_topic in codecs.NAMES:
+        return codecs.NAMES.index(of_topic), None
+    if of_topic != _AS_PRODUCED:
+        return codecs.NONE, f"{TOPIC_CODEC} is {of_topic}"
+    if not of_broker.isdecimal() or int(of_broker) >= len(codecs.NAMES):
+        return codecs.NONE, f"{CODEC} is {of_broker}"
+    return int(of_broker), None
+
+
+def _message_format(broker: Mapping[str, str], topic: Mapping[str, str], profile: Profile) -> int | None:
+    """The magic that the topic asks for, None where that is the newest of the release."""
+    told = _release(topic.get(MESSAGE_FORMAT))
+    protocol = min(_release(broker.get(PROTOCOL)) or profile.release, profile.release)
+    if told is None or protocol >= _IGNORES_MESSAGE_FORMAT:
+        return None
+    magic = 0 if told < (0, 10) else 1 if told < (0, 11) else BATCH_FORMAT
+    return magic if magic < profile.record_format else None
+
+
+def _release(text: str | None) -> tuple[int, ...] | None:
+    """`0.10.2-IV0` as (0, 10, 2)."""
+    found = _RELEASE.match(text or "")
+    return tuple(int(part) for part in found[0].split(".")) if found else None

@@ -1,0 +1,276 @@
+"""OffsetCommit and TxnOffsetCommit: whether a coordinator takes a commit, decided before anything is appended.
+
+Follows OffsetMetadataManager.commitOffset and commitTransactionalOffset with the groups' validateOffsetCommit (Kafka
+4.0 to 4.4), GroupCoordinator.doCommitOffsets and validateOffsetCommit (0.9 to 3.9) and KafkaApis in front of them.
+What an append may still end in is in append_errors.py.
+
+After a load groups are Empty, Stable or of the new types, so that the answers to rebalancing groups do not come up.
+Kafka 0.8.2 takes every commit: it knows no groups.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator import group_coordinator, offset_manager
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.fetch import stale_error
+from sexton.coordinator.api.view import Held, HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.releases import is_since
+
+MAX_METADATA_LENGTH = 4096
+"""Kafka's default of offset.metadata.max.bytes, which in truth counts UTF-16 code units."""
+NO_GENERATION = -1
+
+_NEW_TYPES_API = 9  # of OffsetCommit: KIP-848
+_TOLD_API = 6  # of TxnOffsetCommit: KIP-1319
+_LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_LOAD_IN_PROGRESS
+_GROUP_IDS_CHECKED: Release = (2, 0)
+_STATIC_MEMBERS: Release = (2, 3)  # KIP-345
+_TRANSACTIONS_BY_MEMBERS: Release = (2, 5)  # KIP-447
+_ONE_VALIDATION: Release = (3, 0)  # GroupCoordinator.validateOffsetCommit
+_LOADING_HIDDEN: Release = (2, 6)
+_TOLD: Release = (4, 4)
+_ASSIGNMENT_EPOCHS: Release = (4, 3)  # of consumer groups: KIP-1251
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPartition:
+    """An offset to commit. `topic_id` is that of the topic as it is now, None where it is not known.
+
+    Whether a commit is taken does not depend on `committed_offset` and `leader_epoch`; its record does (dry_run.py).
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int = 0
+    leader_epoch: int | None = None
+    metadata: str | None = None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit as it is asked for: by default of a client that is no member of its group.
+
+    `generation` is the member epoch in groups of the new types. `api_version` is that of OffsetCommit, or of
+    TxnOffsetCommit where `is_transactional`; then the producer is that of the transaction. `retention_ms` is what
+    OffsetCommit could ask for in its versions 2 to 4.
+    """
+
+    group_id: str
+    partitions: tuple[CommitPartition, ...]
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation: int = NO_GENERATION
+    is_transactional: bool = False
+    api_version: int = 9
+    producer_id: int = 0
+    producer_epoch: int = 0
+    retention_ms: int | None = None
+
+    @property
+    def names_a_member(self) -> bool:
+        return self.generation >= 0 or self.member_id != "" or self.group_instance_id is not None
+
+
+def validate_commit(
+    coordinator: Coordinator,
+    commit: Commit,
+    *,
+    max_metadata_length: int = MAX_METADATA_LENGTH,
+    partition_counts: Mapping[str, int] | None = None,
+) -> dict[TopicPartition, Error]:
+    """The outcome for each partition of `commit`, NONE for those that would be appended.
+
+    With `partition_counts`, the number of partitions of every topic there is, partitions that do not exist are
+    answered UNKNOWN_TOPIC_OR_PARTITION and the others go on without them. What is wrong with the commit as a whole is
+    the outcome of every one that is left.
+    """
+    outcome: dict[TopicPartition, Error] = {}
+    asked = []
+    for partition in commit.partitions:
+        if partition_counts is not None and partition.partition >= partition_counts.get(partition.topic, 0):
+            outcome[partition.topic, partition.partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            asked.append(partition)
+    error = _error_of(coordinator, commit, [item for item in asked if _fits(item, max_metadata_length)])
+    for item in asked:
+        too_large = Error.OFFSET_METADATA_TOO_LARGE if not _fits(item, max_metadata_length) else Error.NONE
+        outcome[item.topic, item.partition] = too_large if error is Error.NONE else error
+    return outcome
+
+
+def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
+    units = len((partition.metadata or "").encode("utf-16-le", "surrogatepass")) // 2
+    return units <= max_metadata_length
+
+
+def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartition]) -> Error:
+    """What is wrong with the commit as a whole."""
+    profile = coordinator.profile
+    if commit.is_transactional and not commit.group_id and is_since(profile, _GROUP_IDS_CHECKED):
+        return Error.INVALID_GROUP_ID
+    error = coordinator.error_of(commit.group_id)
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS and commit.is_transactional:
+        is_hidden = is_since(profile, _LOADING_HIDDEN) and commit.api_version < _LOADING_API
+        return Error.COORDINATOR_NOT_AVAILABLE if is_hidden else error
+    if error is Error.COORDINATOR_LOAD_IN_PROGRESS and not profile.reads(2):
+        return Error.NONE  # KafkaApis.handleOffsetCommitRequest of 0.8.2 appends whatever the cache is doing
+    if error is not Error.NONE:
+        return error
+    held = coordinator.held_of(commit.group_id)
+    group = held.group(commit.group_id)
+    if profile.name == group_coordinator.NAME:
+        return _java_error(profile, commit, held, group, asked)
+    if not profile.lists_simple_groups and (group is None or group.log_offset is None):
+        group = None  # up to 0.10.0 offsets make no group
+    return _scala_error(profile, commit, held, group)
+
+
+def _java_error(
+    profile: Profile, commit: Commit, held: Held, group: HeldGroup | None, asked: list[CommitPartition]
+) -> Error:
+    """OffsetMetadataManager.validateOffsetCommit and validateTransactionalOffsetCommit."""
+    is_told = is_since(profile, _TOLD) and commit.api_version >= _TOLD_API
+    if group is None:
+        if commit.generation < 0:
+            return Error.NONE
+        if commit.is_transactional:
+            return Error.GROUP_ID_NOT_FOUND if is_told else Error.ILLEGAL_GENERATION
+        return Error.GROUP_ID_NOT_FOUND if commit.api_version >= _NEW_TYPES_API else Error.ILLEGAL_GENERATION
+    match group.group_type:
+        case "Share":
+            return Error.GROUP_ID_NOT_FOUND
+        case "Classic":
+            return _classic_error(commit, held, group)
+    error = _modern_error(profile, commit, held, group, asked)
+    if error is Error.STALE_MEMBER_EPOCH and commit.is_transactional and not is_told:
+        return Error.ILLEGAL_GENERATION
+    return error
+
+
+def _classic_error(commit: Commit, held: Held, group: HeldGroup) -> Error:
+    """ClassicGroup.validateOffsetCommit, and GroupCoordinator.validateOffsetCommit from 3.0 on."""
+    is_empty = group.state == "Empty"
+    if commit.generation < 0 and is_empty:
+        return Error.NONE
+    if commit.names_a_member:
+        error = _member_error(commit, held.members(group.group_id))
+        if error is Error.NONE and commit.generation != group.generation:
+            return Error.ILLEGAL_GENERATION
+        return error
+    return Error.NONE if commit.is_transactional or is_empty else Error.UNKNOWN_MEMBER_ID
+
+
+def _member_error(commit: Commit, members: tuple[HeldMember, ...]) -> Error:
+    """ClassicGroup.validateMember: a static member has to bring the member id that its instance has now."""
+    if commit.group_instance_id is not None:
+        holder = _holder_of(commit.group_instance_id, members)
+        if holder is None:
+            return Error.UNKNOWN_MEMBER_ID
+        if holder != commit.member_id:
+            return Error.FENCED_INSTANCE_ID
+    is_member = any(member.member_id == commit.member_id for member in members)
+    return Error.NONE if is_member else Error.UNKNOWN_MEMBER_ID
+
+
+def _holder_of(group_instance_id: str, members: tuple[HeldMember, ...]) -> str | None:
+    return next((member.member_id for member in members if member.holds(group_instance_id)), None)
+
+
+def _modern_error(
+    profile: Profile, commit: Commit, held: Held, group: HeldGroup, asked: list[CommitPartition]
+) -> Error:
+    """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
+
+    An older epoch is taken where the member has had every partition since then or longer, in consumer groups from 4.3
+    on. Streams groups do so from 4.2 on, but since when a member has a task is not kept: there it is stale.
+    """
+    members = held.members(group.group_id)
+    if commit.generation < 0 and not members:
+        return Error.NONE
+    if commit.is_transactional and not commit.names_a_member and commit.generation == NO_GENERATION:
+        return Error.NONE
+    member = next((member for member in members if member.member_id == commit.member_id), None)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID
+    is_classic = member.session_timeout_ms is not None
+    if not commit.is_transactional and not is_classic and commit.api_version < _NEW_TYPES_API:
+        return Error.UNSUPPORTED_VERSION
+    epoch = member.member_epoch
+    if epoch is None:  # a streams member without an assignment: the comparison throws
+        return Error.UNKNOWN_SERVER_ERROR
+    if commit.generation == epoch:
+        return Error.NONE
+    may_be_older = group.group_type == "Consumer" and is_since(profile, _ASSIGNMENT_EPOCHS)
+    if may_be_older and commit.generation < epoch:
+        since = [_assigned_since(member, item) for item in asked]
+        if all(assigned is not None and commit.generation >= assigned for assigned in since):
+            return Error.NONE
+    return stale_error(member)
+
+
+def _assigned_since(member: HeldMember, partition: CommitPartition) -> int | None:
+    """The member epoch since which it has the partition; None if it has not."""
+    if partition.topic_id is None:
+        return None
+    key = partition.topic_id, partition.partition
+    return member.assignment_epochs.get(key)
+
+
+def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup | None) -> Error:
+    """GroupCoordinator.handleCommitOffsets and handleTxnCommitOffsets, 0.9 to 3.9."""
+    if profile.name == offset_manager.NAME and not profile.reads(2):
+        return Error.NONE
+    if group is None:
+        if not commit.is_transactional:
+            return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
+        group = _new_group(commit.group_id)  # made first, then the commit is validated against it
+    if is_since(profile, _ONE_VALIDATION):
+        return _classic_error(commit, held, group)
+    members = held.members(group.group_id)
+    if is_since(profile, _STATIC_MEMBERS) and _is_fenced(commit, members):
+        return Error.FENCED_INSTANCE_ID
+    if commit.is_transactional:
+        return _transaction_error(profile, commit, members, group)
+    if commit.generation < 0 and group.state == "Empty":
+        return Error.NONE
+    if not any(member.member_id == commit.member_id for member in members):
+        return Error.UNKNOWN_MEMBER_ID
+    return Error.NONE if commit.generation == group.generation else Error.ILLEGAL_GENERATION
+
+
+def _new_group(group_id: str) -> HeldGroup:
+    """A group that a commit has just made: Empty, of generation 0."""
+    return HeldGroup(
+        group_id=group_id,
+        group_type="Classic",
+        state="Empty",
+        protocol_type=None,
+        protocol=None,
+        generation=0,
+        leader=None,
+        current_state_timestamp_ms=None,
+        member_count=0,
+        log_offset=None,
+    )
+
+
+def _transaction_error(profile: Profile, commit: Commit, members: tuple[HeldMember, ...], group: HeldGroup) -> Error:
+    """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: whatever names a member is checked; nothing is before 2.5."""
+    if not is_since(profile, _TRANSACTIONS_BY_MEMBERS):
+        return Error.NONE
+    if commit.member_id and not any(member.member_id == commit.member_id for member in members):
+        return Error.UNKNOWN_MEMBER_ID
+    is_other = commit.generation >= 0 and commit.generation != group.generation
+    return Error.ILLEGAL_GENERATION if is_other else Error.NONE
+
+
+def _is_fenced(commit: Commit, members: tuple[HeldMember, ...]) -> bool:
+    """GroupMetadata.isStaticMemberFenced: an instance that is not known fences nobody."""
+    if commit.group_instance_id is None:
+        return False
+    holder = _holder_of(commit.group_instance_id, members)
+    return holder is not None and holder != commit.member_id

@@ -1,0 +1,143 @@
+"""Groups as kafka-consumer-groups shows them: what it makes of the answers of several requests.
+
+Follows ConsumerGroupCommand.collectGroupsOffsets, collectGroupsMembers and collectGroupsState of Kafka 4.3. What it
+prints as "-" is None here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.listing import DescribedGroup
+from sexton.coordinator.api.topics import Topics
+from sexton.coordinator.api.view import HeldGroup, HeldMember, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRow:
+    """A partition that the group has committed an offset for, or that a member has."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    consumer_id: str | None = None
+    host: str | None = None
+    client_id: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.current_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A member, and how many partitions it has (tasks, in a streams group)."""
+
+    group: str
+    consumer_id: str
+    group_instance_id: str | None
+    host: str | None
+    client_id: str | None
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRow:
+    """A group in one line. `assignment_strategy` is None for the new types: no record that is kept tells it."""
+
+    group: str
+    log_partition: int | None
+    leader: int | None
+    assignment_strategy: str | None
+    state: str
+    member_count: int
+
+
+def offset_rows(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> list[OffsetRow]:
+    """The group's partitions: those of its members first, of the member with most before the others, then the rest.
+
+    Within each by topic and partition. Members without a partition have no row.
+    """
+    group_id = described.group_id
+    committed = {
+        (offset.topic, offset.partition): offset.committed_offset for offset in fetch(coordinator, group_id).offsets
+    }
+    names = _names(coordinator, described, topics)
+    assigned = [(member, _partitions(described.group, member, names)) for member in described.members]
+    assigned.sort(key=lambda pair: -len(pair[1]))
+    rows, seen = [], set[TopicPartition]()
+    for member, partitions in assigned:
+        seen.update(partitions)
+        rows += [_offset_row(group_id, place, committed.get(place), topics, member) for place in partitions]
+    rest = sorted(committed.keys() - seen)
+    return [*rows, *(_offset_row(group_id, place, committed[place], topics, None) for place in rest)]
+
+
+def member_rows(described: DescribedGroup) -> list[MemberRow]:
+    """The group's members, by id."""
+    return [
+        MemberRow(
+            group=described.group_id,
+            consumer_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            host=member.client_host,
+            client_id=member.client_id,
+            partition_count=len(member.assigned),
+        )
+        for member in described.members
+    ]
+
+
+def state_row(coordinator: Coordinator, described: DescribedGroup, leaders: Mapping[int, int]) -> StateRow:
+    """The group in one line; `leaders` are broker ids by log partition, as far as they are known."""
+    group = described.group
+    log_partition = coordinator.log_partition_of(described.group_id)
+    return StateRow(
+        group=described.group_id,
+        log_partition=log_partition,
+        leader=None if log_partition is None else leaders.get(log_partition),
+        assignment_strategy=None if group is None else group.protocol,
+        state=described.state,
+        member_count=0 if group is None else group.member_count,
+    )
+
+
+def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> Mapping[str, str]:
+    """Topic names by id: those that are known, and those that the group's own offsets tell."""
+    if described.group is None:
+        return topics.ids
+    offsets = coordinator.held_of(described.group_id).offsets(described.group_id)
+    told = {offset.topic_id: topic for (topic, _), offset in offsets.items() if offset.topic_id is not None}
+    return {**told, **topics.ids}
+
+
+def _partitions(group: HeldGroup | None, member: HeldMember, names: Mapping[str, str]) -> list[TopicPartition]:
+    """What the member has, in order. Classic assignments name topics, the others ids; an unknown one stays an id.
+
+    The tasks of a streams group are no partitions of topics.
+    """
+    if group is None or group.group_type == "Streams":
+        return []
+    if group.group_type == "Classic":
+        return sorted(member.assigned)
+    return sorted((names.get(owner, owner), number) for owner, number in member.assigned)
+
+
+def _offset_row(
+    group_id: str, place: TopicPartition, offset: int | None, topics: Topics, member: HeldMember | None
+) -> OffsetRow:
+    return OffsetRow(
+        group=group_id,
+        topic=place[0],
+        partition=place[1],
+        current_offset=offset,
+        log_end_offset=topics.log_end_offset(*place),
+        consumer_id=None if member is None else member.member_id,
+        host=None if member is None else member.client_host,
+        client_id=None if member is None else member.client_id,
+    )

@@ -1,0 +1,144 @@
+"""The coordinators that one broker runs: which log partitions it leads, and what it serves of each.
+
+Follows CoordinatorRuntime.withActiveContextOrThrow of Kafka 4.3, and GroupCoordinator.validateGroupStatus with the one
+cache of the Scala coordinators (GroupMetadataManager, OffsetManager).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.view import Held, HeldGroup, Nothing, TopicPartition
+from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profile import AfterFailure, Profile
+
+
+class Status(Enum):
+    """Whether a log partition is served."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """The coordinator of one log partition."""
+
+    status: Status
+    held: Held
+
+    @property
+    def error(self) -> Error:
+        """What every question about its groups is answered with, NONE where it is served."""
+        match self.status:
+            case Status.LOADING:
+                return Error.COORDINATOR_LOAD_IN_PROGRESS
+            case Status.FAILED:
+                return Error.NOT_COORDINATOR
+        return Error.NONE
+
+
+LOADING = Shard(status=Status.LOADING, held=Nothing())
+"""A shard whose load has not ended."""
+
+
+def shard_after_load(held: Held, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
+    """The shard when its load has ended; LOADING where it never does.
+
+    `held` is what was read; after a failure, where the coordinator serves what it had read before
+    (AfterFailure.PREFIX), it is to be that, as `load(..., stops_at_failure=True)` gives it.
+    """
+    if never_ends:
+        return LOADING
+    if not load_failed:
+        return Shard(status=Status.ACTIVE, held=held)
+    match profile.after_failure:
+        case AfterFailure.PREFIX:
+            return Shard(status=Status.ACTIVE, held=OffsetsAlone(held))
+        case AfterFailure.EMPTY:
+            return Shard(status=Status.ACTIVE, held=Nothing())
+        case AfterFailure.NOTHING:
+            return Shard(status=Status.FAILED, held=Nothing())
+
+
+class OffsetsAlone(Nothing):
+    """The offsets of a load that ended before it installed any group."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
+        return self._held.offsets(group_id)
+
+    def offset_counts(self) -> Mapping[str, int]:
+        return self._held.offset_counts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """What one broker coordinates: a shard for each log partition that it leads.
+
+    `shards` may fold a log partition only when it is asked for. Without `partition_count`, the number of log
+    partitions, a group belongs where it is found.
+    """
+
+    profile: Profile
+    partition_count: int | None
+    shards: Mapping[int, Shard]
+
+    def log_partition_of(self, group_id: str) -> int | None:
+        """The log partition that the group belongs to; None when that cannot be told."""
+        if self.partition_count is not None:
+            return partition_of(group_id, self.partition_count)
+        return self._holder(group_id)
+
+    def error_of(self, group_id: str) -> Error:
+        """Whether the broker answers for the group at all: NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
+
+        Where the group's log partition cannot be told, the worst that any of them may answer.
+        """
+        log_partition = self.log_partition_of(group_id)
+        if log_partition is None:
+            return max((self.shards[number].error for number in self.shards), default=Error.NOT_COORDINATOR)
+        return self.shards[log_partition].error if log_partition in self.shards else Error.NOT_COORDINATOR
+
+    def held_of(self, group_id: str) -> Held:
+        """Where the group's state is found; ask only where `error_of` is NONE.
+
+        One cache holds the groups of all log partitions where Profile.one_cache says so; of several copies of a group
+        the one in its own log partition is taken, then that of the lowest one.
+        """
+        home = self.log_partition_of(group_id)
+        if home is not None and (not self.profile.one_cache or _has(self.shards[home].held, group_id)):
+            return self.shards[home].held
+        holder = self._holder(group_id) if self.profile.one_cache else None
+        return Nothing() if holder is None else self.shards[holder].held
+
+    def groups(self) -> Iterator[tuple[int, HeldGroup]]:
+        """Every group in memory, with the log partition that it was loaded from; in one cache an id has one group."""
+        for log_partition in sorted(self.shards):
+            for group in self.shards[log_partition].held.groups():
+                if self.serves_from(log_partition, group.group_id):
+                    yield log_partition, group
+
+    def serves_from(self, log_partition: int, group_id: str) -> bool:
+        """Whether what was loaded from `log_partition` of the group is in memory, and not another copy of it."""
+        if not self.profile.one_cache:
+            return True
+        home = self.log_partition_of(group_id)
+        if home == log_partition:
+            return True
+        if home is not None and home in self.shards and _has(self.shards[home].held, group_id):
+            return False
+        return self._holder(group_id) == log_partition
+
+    def _holder(self, group_id: str) -> int | None:
+        """The lowest log partition that holds something of the group."""
+        return next((number for number in sorted(self.shards) if _has(self.shards[number].held, group_id)), None)
+
+
+def _has(held: Held, group_id: str) -> bool:
+    return held.group(group_id) is not None or bool(held.offsets(group_id))

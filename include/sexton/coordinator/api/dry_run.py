@@ -1,0 +1,189 @@
+"""The write path as a dry run: from a request to the batch that a coordinator would append, and what the client hears.
+
+`commit_offsets` is OffsetCommit and TxnOffsetCommit (GroupMetadataManager.storeOffsets, OffsetMetadataManager
+.commitOffset), `store_group` the record of a classic group (GroupMetadataManager.storeGroup,
+GroupCoordinatorRecordHelpers.newGroupMetadataRecord). Nothing is written: an append fails in the log, which is not
+here, so that the answer is given for each error that the log may return (append_errors.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sexton.coordinator import group_coordinator
+from sexton.coordinator.api.append_errors import Operation, answered
+from sexton.coordinator.api.batches import (
+    BATCH_FORMAT,
+    EMPTY_LOG,
+    KAFKA_DEFAULTS,
+    NOBODY,
+    LogEnd,
+    Producer,
+    TopicSettings,
+    encode_append,
+    largest_entry_bytes,
+)
+from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.group_metadata_record import Registration
+from sexton.coordinator.api.view import TopicPartition
+from sexton.coordinator.profile import Profile
+from sexton.records import ZERO_UUID, encode_key, encode_value, parse_kafka_uuid
+
+_WITH_RETENTION = 1
+"""The version of an offset's value that has an expire timestamp."""
+_COMMIT_SEQUENCE = 0
+_RETENTION_API = range(2, 5)
+"""Versions of OffsetCommit that can bring a retention (KIP-211 took it away)."""
+_TOPIC_IDS_API = 10
+"""The first version of OffsetCommit that names topics by id (KIP-848, Kafka 4.1)."""
+LOG_ERRORS = (
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.REQUEST_TIMED_OUT,
+    Error.MESSAGE_TOO_LARGE,
+    Error.NETWORK_EXCEPTION,
+    Error.RECORD_LIST_TOO_LARGE,
+    Error.NOT_ENOUGH_REPLICAS,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Error.KAFKA_STORAGE_ERROR,
+    Error.INVALID_FETCH_SIZE,
+)
+"""Errors that an append may return, by code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitDryRun:
+    """What would come of a commit. `outcome` has every partition of it; NONE means that its record is appended."""
+
+    outcome: Mapping[TopicPartition, Error]
+    records: tuple[tuple[bytes, bytes], ...] = ()
+    """(key, value) in the order of the request."""
+    batch: bytes = b""
+    """Empty where nothing would be appended."""
+    after_failed_append: Mapping[Error, Mapping[TopicPartition, Error]] = field(default_factory=dict)
+    """By the error that the log returns, what the client is answered; nothing where nothing would be appended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDryRun:
+    """What storing a classic group would come to."""
+
+    record: tuple[bytes, bytes]
+    batch: bytes
+    after_failed_append: Mapping[Error, Error]
+    """By the error that the log returns, what the members are answered to JoinGroup and SyncGroup."""
+
+
+def commit_offsets(
+    coordinator: Coordinator,
+    commit: Commit,
+    *,
+    now_ms: int,
+    retention_ms: int,
+    topic: TopicSettings = KAFKA_DEFAULTS,
+    end: LogEnd = EMPTY_LOG,
+    max_metadata_length: int = MAX_METADATA_LENGTH,
+    partition_counts: Mapping[str, int] | None = None,
+) -> CommitDryRun:
+    """Validate `commit`, encode what would be appended at `now_ms`, and answer for each error of the append.
+
+    `retention_ms` is the broker's offsets.retention.minutes, which is part of the record up to 2.0.
+    """
+    profile = coordinator.profile
+    outcome = validate_commit(
+        coordinator, commit, max_metadata_length=max_metadata_length, partition_counts=partition_counts
+    )
+    accepted = [item for item in commit.partitions if outcome[item.topic, item.partition] is Error.NONE]
+    if not accepted:
+        return CommitDryRun(outcome=outcome)
+    if commit.is_transactional and topic.magic(profile) < BATCH_FORMAT:
+        # thrown before the append, so that it answers for the whole request
+        return CommitDryRun(outcome=dict.fromkeys(outcome, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT))
+    records = tuple(
+        _offset_record(item, commit, now_ms=now_ms, retention_ms=retention_ms, profile=profile) for item in accepted
+    )
+    batch = encode_append(
+        records,
+        profile=profile,
+        topic=topic,
+        end=end,
+        now_ms=now_ms,
+        base_sequence=_COMMIT_SEQUENCE,
+        producer=_producer_of(commit),
+    )
+    after = {
+        error: _with(outcome, answered(error, Operation.OFFSET_COMMIT, profile))
+        for error in _log_errors(profile, is_transactional=commit.is_transactional)
+    }
+    if largest_entry_bytes(batch) > topic.max_message_bytes:
+        return CommitDryRun(outcome=after[Error.MESSAGE_TOO_LARGE], records=records)
+    return CommitDryRun(outcome=outcome, records=records, batch=batch, after_failed_append=after)
+
+
+def store_group(
+    registration: Registration,
+    *,
+    profile: Profile,
+    now_ms: int,
+    topic: TopicSettings = KAFKA_DEFAULTS,
+    end: LogEnd = EMPTY_LOG,
+) -> GroupDryRun:
+    """Encode the record of a classic group and its batch; ValueError where the release knows no groups."""
+    record = registration.encode(profile)
+    return GroupDryRun(
+        record=record,
+        batch=encode_append(
+            [record], profile=profile, topic=topic, end=end, now_ms=now_ms, base_sequence=profile.base_sequence
+        ),
+        after_failed_append={
+            error: answered(error, Operation.STORE_GROUP, profile)
+            for error in _log_errors(profile, is_transactional=False)
+        },
+    )
+
+
+def _log_errors(profile: Profile, *, is_transactional: bool) -> tuple[Error, ...]:
+    """Those that the release's log knows: a transaction is verified over the network from 4.0 on (KIP-890)."""
+    is_verified = is_transactional and profile.name == group_coordinator.NAME
+    return tuple(error for error in LOG_ERRORS if error is not Error.NETWORK_EXCEPTION or is_verified)
+
+
+def _with(outcome: Mapping[TopicPartition, Error], error: Error) -> dict[TopicPartition, Error]:
+    """The outcome when the append of the accepted partitions ends in `error`."""
+    return {key: error if own is Error.NONE else own for key, own in outcome.items()}
+
+
+def _producer_of(commit: Commit) -> Producer:
+    if not commit.is_transactional:
+        return NOBODY
+    return Producer(producer_id=commit.producer_id, producer_epoch=commit.producer_epoch)
+
+
+def _offset_record(
+    item: CommitPartition, commit: Commit, *, now_ms: int, retention_ms: int, profile: Profile
+) -> tuple[bytes, bytes]:
+    """Key and value of one offset (GroupCoordinatorRecordHelpers.newOffsetCommitRecord, offsetCommitValue)."""
+    asked_ms = commit.retention_ms if commit.api_version in _RETENTION_API and not commit.is_transactional else None
+    if profile.expires_by_own_stamp and asked_ms is None:
+        asked_ms = retention_ms
+    version = profile.offset_value_version if asked_ms is None else min(_WITH_RETENTION, profile.offset_value_version)
+    value = {
+        "committed_offset": item.committed_offset,
+        "leader_epoch": -1 if item.leader_epoch is None else item.leader_epoch,
+        "metadata": item.metadata or "",
+        "commit_timestamp_ms": now_ms,
+        "expire_timestamp_ms": -1 if asked_ms is None else now_ms + asked_ms,
+        "topic_id": _stored_topic_id(item, commit, profile),
+    }
+    key_type = profile.offset_key_type
+    key = encode_key(key_type, {"group_id": commit.group_id, "topic": item.topic, "partition": item.partition})
+    return key, encode_value(key_type, version, value)
+
+
+def _stored_topic_id(item: CommitPartition, commit: Commit, profile: Profile) -> UUID:
+    is_named_by_id = commit.api_version >= _TOPIC_IDS_API and not commit.is_transactional
+    if item.topic_id is None or not (profile.resolves_topic_ids or is_named_by_id):
+        return ZERO_UUID
+    return parse_kafka_uuid(item.topic_id)

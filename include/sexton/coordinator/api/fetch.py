@@ -1,0 +1,155 @@
+"""OffsetFetch: what a client is told of a group's offsets.
+
+Follows OffsetMetadataManager.fetchOffsets and fetchAllOffsets of Kafka 4.3, GroupMetadataManager.getOffsets (Scala) and
+OffsetManager.getOffsets (0.8.2).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sexton.coordinator import group_coordinator
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.view import Held, HeldMember, TopicPartition
+from sexton.coordinator.in_flight import Outcome, commits_after
+from sexton.coordinator.offsets import StoredOffset
+from sexton.coordinator.releases import is_since
+
+NO_OFFSET = -1
+NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
+_REQUIRE_STABLE_SINCE = (2, 5)  # KIP-447; older requests have no such flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPartition:
+    """A partition to fetch. With a `topic_id` the offset counts only if it was committed for that very topic.
+
+    An id for which the broker knows no topic leaves `topic` empty.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedOffset:
+    """The answer for one partition: committed_offset -1 and metadata "" where there is nothing to tell."""
+
+    topic: str
+    partition: int
+    committed_offset: int = NO_OFFSET
+    leader_epoch: int | None = None
+    metadata: str = ""
+    error: Error = Error.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswer:
+    """The answer for a group; with an `error` of the whole group there are no offsets.
+
+    `waits`: a 4.x coordinator answers only once the commits in flight are replicated; the offsets are those before.
+    """
+
+    group_id: str
+    error: Error
+    offsets: tuple[FetchedOffset, ...] = ()
+    waits: bool = False
+
+
+def fetch(
+    coordinator: Coordinator,
+    group_id: str,
+    *,
+    partitions: Iterable[AskedPartition] | None = None,
+    require_stable: bool = False,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+    in_flight: Mapping[TopicPartition, StoredOffset] = NOTHING_IN_FLIGHT,
+    outcome: Outcome = Outcome.WAITING,
+) -> FetchAnswer:
+    """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
+
+    A group that is not there has no offsets, which is no error. With `require_stable` a partition that an open
+    transaction holds is answered UNSTABLE_OFFSET_COMMIT, even of a group that is gone. `member_id` and `member_epoch`
+    matter to groups of the new types only. `in_flight` are plain commits that came behind the log, and `outcome` tells
+    what became of them (in_flight.py): while they wait, they are unstable up to 3.9, and a 4.x coordinator keeps the
+    whole answer back.
+    """
+    error = coordinator.error_of(group_id)
+    if error is Error.NONE:
+        held = coordinator.held_of(group_id)
+        error = _member_error(held, group_id, member_id, member_epoch)
+    if error is not Error.NONE:
+        return FetchAnswer(group_id=group_id, error=error)
+    offsets = held.offsets(group_id) if _is_fetchable(coordinator, held, group_id) else {}
+    is_stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
+    transactional = held.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
+    commits = commits_after(offsets, in_flight, outcome, transactional=transactional, profile=coordinator.profile)
+    offsets = commits.fetchable
+    if partitions is None:
+        partitions = [AskedPartition(topic=topic, partition=partition) for topic, partition in sorted(offsets)]
+    return FetchAnswer(
+        group_id=group_id,
+        error=Error.NONE,
+        offsets=tuple(
+            _answer(
+                asked,
+                offsets.get((asked.topic, asked.partition)),
+                is_unstable=is_stable_only and commits.is_unstable((asked.topic, asked.partition)),
+            )
+            for asked in partitions
+        ),
+        waits=is_stable_only and commits.waits,
+    )
+
+
+def _is_fetchable(coordinator: Coordinator, held: Held, group_id: str) -> bool:
+    """Whether the coordinator finds the offsets: in 4.x by way of their group, before it they make one themselves."""
+    if coordinator.profile.name != group_coordinator.NAME:
+        return True
+    group = held.group(group_id)
+    return group is not None and group.group_type != "Share"
+
+
+def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: bool) -> FetchedOffset:
+    if not asked.topic and asked.topic_id is not None:
+        return FetchedOffset(topic="", partition=asked.partition, error=Error.UNKNOWN_TOPIC_ID)
+    if is_unstable:
+        return FetchedOffset(topic=asked.topic, partition=asked.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
+    if stored is None or (asked.topic_id and stored.topic_id and asked.topic_id != stored.topic_id):
+        return FetchedOffset(topic=asked.topic, partition=asked.partition)
+    return FetchedOffset(
+        topic=asked.topic,
+        partition=asked.partition,
+        committed_offset=stored.committed_offset,
+        leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+    )
+
+
+def _member_error(held: Held, group_id: str, member_id: str | None, member_epoch: int) -> Error:
+    """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
+
+    Both throw on a null member id that brings an epoch, and on a streams member that has no epoch yet.
+    """
+    group = held.group(group_id)
+    if group is None or group.group_type not in ("Consumer", "Streams") or (member_id is None and member_epoch < 0):
+        return Error.NONE
+    if member_id is None:
+        return Error.UNKNOWN_SERVER_ERROR
+    member = next((member for member in held.members(group_id) if member.member_id == member_id), None)
+    if member is None:
+        return Error.UNKNOWN_MEMBER_ID
+    if member.member_epoch is None:
+        return Error.UNKNOWN_SERVER_ERROR
+    return Error.NONE if member.member_epoch == member_epoch else stale_error(member)
+
+
+def stale_error(member: HeldMember) -> Error:
+    """What a member is told that brings another epoch than its own: classic members of a consumer group know no epochs.
+
+    Only those have a session timeout of their own.
+    """
+    return Error.STALE_MEMBER_EPOCH if member.session_timeout_ms is None else Error.ILLEGAL_GENERATION

@@ -1,0 +1,95 @@
+"""The record by which a classic group is known to the log: type 2, written when the group is new, has rebalanced or
+lost its last member.
+
+Follows GroupCoordinatorRecordHelpers.newGroupMetadataRecord and newEmptyGroupMetadataRecord of Kafka 4.3, and
+GroupMetadataManager.storeGroup with groupMetadataValue (Scala).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.coordinator.api.java_map import iteration_order
+from sexton.coordinator.api.view import HeldGroup, HeldMember
+from sexton.coordinator.group_coordinator import NAME as JAVA
+from sexton.coordinator.profile import Profile
+from sexton.records import encode_key, encode_value
+
+RECORD_TYPE = 2
+_NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What the record says. The defaults are those of a group that has just been made (newEmptyGroupMetadataRecord).
+
+    `members` have the fields of `records.classic.MEMBER`, with subscription and assignment as bytes, in the order of
+    the record.
+    """
+
+    group_id: str
+    protocol_type: str | None = None
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    current_state_timestamp_ms: int | None = None
+    members: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of_group(cls, group: HeldGroup, members: Sequence[HeldMember] = (), *, profile: Profile) -> "Registration":
+        """What a coordinator of `profile` writes of a classic group with its `members`.
+
+        A 4.x coordinator writes the members in the order of its hash map; that of the Scala coordinators differs by
+        release of Scala, and is taken as the order of their ids. Raises ValueError for groups of other types.
+        """
+        if group.group_type != "Classic":
+            raise ValueError(f"group {group.group_id!r} is {group.group_type}")
+        by_id = {member.member_id: member for member in members}
+        ids = iteration_order(by_id) if profile.name == JAVA else sorted(by_id)
+        return cls(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            generation=group.generation or 0,
+            protocol=group.protocol,
+            leader=group.leader,
+            current_state_timestamp_ms=group.current_state_timestamp_ms,
+            members=[_fields_of(by_id[member_id]) for member_id in ids],
+        )
+
+    def encode(self, profile: Profile) -> tuple[bytes, bytes]:
+        """Key and value as a broker of the profile's release writes them whose inter-broker protocol is its own.
+
+        Raises ValueError for 0.8.2, which knows no groups. What the version has no field for is left out.
+        """
+        stamp = self.current_state_timestamp_ms
+        value = {
+            "protocol_type": self.protocol_type or "",
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "leader": self.leader,
+            "current_state_timestamp_ms": _NO_TIMESTAMP if stamp is None else stamp,
+            "members": list(self.members),
+        }
+        key = encode_key(RECORD_TYPE, {"group_id": self.group_id})
+        return key, encode_value(RECORD_TYPE, value_version(profile), value)
+
+
+def value_version(profile: Profile) -> int:
+    """The version of the value that brokers of the profile's release write."""
+    if profile.group_value_version is None:
+        raise ValueError(f"{profile.text} writes no groups: 0.9 was the first")
+    return profile.group_value_version
+
+
+def _fields_of(member: HeldMember) -> dict[str, Any]:
+    """A member as the record has it."""
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscription": member.member_metadata,
+        "assignment": member.member_assignment,
+    }

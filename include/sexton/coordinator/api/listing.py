@@ -1,0 +1,140 @@
+"""ListGroups and the describing of groups: what an operator sees.
+
+Follows GroupCoordinatorService.listGroups, GroupMetadataManager.describeGroups and consumerGroupDescribe of Kafka 4.3,
+GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sexton.coordinator import group_coordinator
+from sexton.coordinator.api.coordinator import Coordinator, Status
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.view import HeldGroup, HeldMember
+
+DEAD = "Dead"
+"""The state of a group that is not there, where a coordinator says so by state and not by error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """A group, and the log partition that it was loaded from."""
+
+    group: HeldGroup
+    log_partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAnswer:
+    """The groups of all log partitions that the broker serves, by log partition and id."""
+
+    error: Error
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """The answer for one group; `group` is None where it is not there or not served, and `state` then DEAD or "".
+
+    `failed_by` is the group that the coordinator throws on, where that makes its answer UNKNOWN_SERVER_ERROR.
+    """
+
+    group_id: str
+    error: Error
+    state: str
+    group: HeldGroup | None = None
+    members: tuple[HeldMember, ...] = ()
+    failed_by: str | None = None
+
+
+def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
+    """List the groups, those of `states` and `types` only where any are given (in any case of letters).
+
+    A log partition whose load has failed is passed over. While one is loading 4.x lists nothing, older coordinators
+    what they have so far; both say COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups that only offsets have made are
+    not listed.
+    """
+    is_loading = any(coordinator.shards[number].status is Status.LOADING for number in coordinator.shards)
+    error = Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Error.NONE
+    if is_loading and coordinator.profile.name == group_coordinator.NAME:
+        return ListAnswer(error=error)
+    wanted_states, wanted_types = _folded(states), _folded(types)
+    return ListAnswer(
+        error=error,
+        groups=tuple(
+            ListedGroup(group=group, log_partition=log_partition)
+            for log_partition, group in coordinator.groups()
+            if _is_listed(coordinator, group)
+            and (not wanted_states or group.state.lower() in wanted_states)
+            and (not wanted_types or group.group_type.lower() in wanted_types)
+        ),
+    )
+
+
+def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[DescribedGroup]:
+    """Describe groups of any type in one request of each type, in the order given.
+
+    A coordinator throws on a classic group that cannot be described (see `cannot_be_described`). All classic groups and
+    all unknown ones that are asked for with it are then answered UNKNOWN_SERVER_ERROR: those of its log partition, and
+    up to 3.9 those of the whole broker.
+    """
+    described = [_described(coordinator, group_id) for group_id in group_ids]
+    is_java = coordinator.profile.name == group_coordinator.NAME
+
+    def place(group_id: str) -> int | None:
+        return coordinator.log_partition_of(group_id) if is_java else None
+
+    failed = {
+        place(answer.group_id): answer.group_id
+        for answer in reversed(described)
+        if answer.group is not None and cannot_be_described(answer.group)
+    }
+    return [_failed(answer, failed.get(place(answer.group_id))) for answer in described]
+
+
+def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
+    """Describe one group of any type, as the request that is made for its type does.
+
+    A group that is not there is GROUP_ID_NOT_FOUND to a 4.x coordinator, and to older ones no error but Dead.
+    """
+    (answer,) = describe_groups(coordinator, [group_id])
+    return answer
+
+
+def cannot_be_described(group: HeldGroup) -> bool:
+    """Whether coordinators throw "Invalid null group protocol for stable group" when they describe it."""
+    return group.group_type == "Classic" and group.state == "Stable" and group.protocol is None
+
+
+def listed_group(coordinator: Coordinator, group_id: str) -> HeldGroup | None:
+    """The group as ListGroups has it, None where it is not listed; ask only where the broker serves it."""
+    group = coordinator.held_of(group_id).group(group_id)
+    return group if group is not None and _is_listed(coordinator, group) else None
+
+
+def _failed(answer: DescribedGroup, failed_by: str | None) -> DescribedGroup:
+    """The answer where the coordinator throws on the group `failed_by`; groups of the new types have requests of their
+    own."""
+    if failed_by is None or (answer.group is not None and answer.group.group_type != "Classic"):
+        return answer
+    return DescribedGroup(group_id=answer.group_id, error=Error.UNKNOWN_SERVER_ERROR, state="", failed_by=failed_by)
+
+
+def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
+    error = coordinator.error_of(group_id)
+    if error is not Error.NONE:
+        return DescribedGroup(group_id=group_id, error=error, state="")
+    group = listed_group(coordinator, group_id)
+    if group is None:
+        is_told = coordinator.profile.name == group_coordinator.NAME  # DescribeGroups v6, of 4.0
+        return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_told else Error.NONE, state=DEAD)
+    members = coordinator.held_of(group_id).members(group_id)
+    return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)
+
+
+def _is_listed(coordinator: Coordinator, group: HeldGroup) -> bool:
+    return coordinator.profile.lists_simple_groups or group.log_offset is not None
+
+
+def _folded(words: Collection[str]) -> frozenset[str]:
+    return frozenset(word.strip().lower() for word in words)

@@ -1,0 +1,113 @@
+"""A broker stops leading a log partition; and the check of a Scala coordinator that one was unloaded in time.
+
+Follows CoordinatorRuntime.scheduleUnloadOperation of Kafka 4.3, GroupMetadataManager.removeGroupsForPartition (0.9 to
+3.9) with the end of doLoadGroupsAndOffsets, and OffsetManager.clearOffsetsInPartition (0.8.2).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator import group_coordinator
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.view import Held, HeldGroup
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.releases import is_since
+
+_GROUPS_HOLD_OFFSETS: Release = (0, 10, 1)
+OFFSETS_EXCUSE: Release = (0, 10, 2)
+_TOPIC_PARTITIONS: Release = (0, 11)
+_UNLOADS_EVERY_GROUP: Release = (0, 9, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unloaded:
+    """What goes out of memory; none of it is lost, all of it is in the log.
+
+    `offset_count` counts committed offsets, also those of groups that are gone. `pending` has the values of open
+    transactions by producer id: the new coordinator loads them again. `staying` are groups that were loaded from the
+    log partition and stay, because they belong to another one: only where one cache holds all.
+    """
+
+    groups: tuple[HeldGroup, ...]
+    offset_count: int
+    pending: Mapping[int, Mapping[OffsetKey, StoredOffset]]
+    staying: tuple[HeldGroup, ...] = ()
+
+
+def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
+    """What unloading `log_partition` takes away; its groups are then answered NOT_COORDINATOR.
+
+    A 4.x coordinator drops the shard with all that it holds, stray groups too. Before, the cache drops the groups that
+    hash to the log partition, wherever they were loaded from (and 0.9.0.0 every group, though not their offsets).
+    Raises KeyError for a log partition that is not led.
+    """
+    shard, profile = coordinator.shards[log_partition], coordinator.profile
+    if not profile.one_cache:
+        return Unloaded(
+            groups=tuple(shard.held.groups()),
+            offset_count=sum(shard.held.offset_counts().values()),
+            pending=shard.held.transactions(),
+        )
+    cached = [group for _, group in coordinator.groups() if profile.lists_simple_groups or group.log_offset is not None]
+    is_whole = profile.release == _UNLOADS_EVERY_GROUP
+    return Unloaded(
+        groups=tuple(
+            group for group in cached if is_whole or coordinator.log_partition_of(group.group_id) == log_partition
+        ),
+        offset_count=sum(
+            count
+            for number in coordinator.shards
+            for group_id, count in coordinator.shards[number].held.offset_counts().items()
+            if coordinator.log_partition_of(group_id) == log_partition and coordinator.serves_from(number, group_id)
+        ),
+        pending=_pending_of(coordinator, log_partition),
+        staying=tuple(
+            group for group in shard.held.groups() if coordinator.log_partition_of(group.group_id) != log_partition
+        ),
+    )
+
+
+def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[OffsetKey, StoredOffset]]:
+    """What open transactions hold of the groups that hash to a log partition (removeGroupFromAllProducers)."""
+    found: dict[int, dict[OffsetKey, StoredOffset]] = {}
+    for number in coordinator.shards:
+        for producer_id, values in coordinator.shards[number].held.transactions().items():
+            for key, value in values.items():
+                if coordinator.log_partition_of(key[0]) == log_partition and coordinator.serves_from(number, key[0]):
+                    found.setdefault(producer_id, {})[key] = value
+    return found
+
+
+def unexpected_unloads(
+    held: Held, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
+
+    `held` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata
+    (plain.removed_groups), `cached` those that were in memory before the load. The check comes last: the error is
+    logged, and everything is served. A group that this very load has made trips it, too: one with nothing left but
+    offsets of an open transaction, and in 0.10.1 one with any offsets.
+    """
+    if profile.name == group_coordinator.NAME or not profile.reads(2):
+        return ()
+    return tuple(group_id for group_id in sorted(removed) if _is_active(held, group_id, profile, cached))
+
+
+def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) -> str:
+    """What the coordinator logs of such a group, as it spells it."""
+    is_old = not is_since(profile, _GROUPS_HOLD_OFFSETS)
+    place = (
+        f"[__consumer_offsets,{log_partition}]"
+        if not is_since(profile, _TOPIC_PARTITIONS)
+        else f"__consumer_offsets-{log_partition}"
+    )
+    return f"Unexpected unload of {'acitve' if is_old else 'active'} group {group_id} while loading partition {place}"
+
+
+def _is_active(held: Held, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
+    if not is_since(profile, _GROUPS_HOLD_OFFSETS):
+        return group_id in cached
+    if held.group(group_id) is None and group_id not in cached:
+        return False
+    return not is_since(profile, OFFSETS_EXCUSE) or not held.offsets(group_id)

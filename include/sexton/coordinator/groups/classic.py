@@ -1,0 +1,228 @@
+"""Classic groups: one record of type 2 says all, the last one wins (Kafka: ClassicGroup, GroupMetadataManager.replay).
+
+After a load a classic group is Empty or Stable; the rebalance states exist only in a running coordinator.
+"""
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.coordinator.groups.group import Fields, Group, GroupTombstone, assignment_text
+from sexton.coordinator.profile import Profile, Subscriptions
+from sexton.errors import TransitionError
+from sexton.records import MOST_ITEMS, MalformedRecord, decode_subscription, decode_utf8
+
+CONSUMER = "consumer"
+_METADATA_TYPE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """A member as the record of type 2 describes it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    subscribed_topics: frozenset[str] | None
+    assignment: bytes
+
+
+class ClassicGroup(Group):
+    """A classic group. Made with its id alone it is a simple one, which holds offsets and has no record of its own."""
+
+    group_type = "Classic"
+
+    def __init__(self, group_id: str, profile: Profile) -> None:
+        super().__init__(group_id)
+        self._profile = profile
+        self._protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.current_state_timestamp_ms: int | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance; of a member that comes twice the first instance stays, as in Kafka."""
+        self._subscribed_topics: frozenset[str] | None = None
+
+    @classmethod
+    def from_value(cls, group_id: str, value: Fields, profile: Profile) -> "ClassicGroup":
+        """The group of a record of type 2.
+
+        Raises MalformedRecord (malformed_subscription) where the coordinator cannot parse a consumer's subscription,
+        and TransitionError where it refuses to add a member; both end its load.
+        """
+        group = cls(group_id, profile)
+        group.protocol = value["protocol"]
+        group.generation = value["generation"]
+        group.leader = value["leader"]
+        stamp = value["current_state_timestamp_ms"]
+        group.current_state_timestamp_ms = None if stamp == -1 else stamp
+        # "" is no protocol type, but members bring theirs with them, even an empty one (ClassicGroup.add)
+        if value["members"]:
+            group._protocol_type = value["protocol_type"]
+        elif not profile.forgets_protocol_type:
+            group._protocol_type = value["protocol_type"] or None
+        group._add_members(value["members"])
+        group._subscribed_topics = group._join_subscriptions()
+        return group
+
+    def become_empty(self, *, protocol_type: str | None, since_ms: int) -> None:
+        """The last member has gone: no members, no protocol, Empty since then (initNextGeneration)."""
+        self._protocol_type = protocol_type
+        self.protocol, self.leader, self.members, self.static_members = None, None, {}, {}
+        self.current_state_timestamp_ms = since_ms
+        self._subscribed_topics = self._join_subscriptions()
+
+    def _add_members(self, members: Collection[Fields]) -> None:
+        for added, member in enumerate(members):
+            instance = member["group_instance_id"]
+            if instance is not None:
+                if instance in self.static_members and not self._profile.instances_may_repeat:
+                    raise TransitionError(
+                        f"Static member with groupInstanceId={instance} cannot be added to group {self.group_id} since "
+                        "it is already a member."
+                    )
+                self.static_members[instance] = member["member_id"]
+            is_double = added != len(self.members)
+            if is_double and not self._profile.members_may_repeat:  # more votes for the protocol than members
+                raise TransitionError("None of the member's protocols can be supported.")
+            self.leader = member["member_id"] if self.leader is None else self.leader
+            self.members[member["member_id"]] = self._member(member)
+
+    def _member(self, member: Fields) -> ClassicMember:
+        session, rebalance = member["session_timeout_ms"], member["rebalance_timeout_ms"]
+        topics = self._topics(member["subscription"])
+        return ClassicMember(
+            member_id=member["member_id"],
+            group_instance_id=member["group_instance_id"],
+            client_id=member["client_id"],
+            client_host=member["client_host"],
+            session_timeout_ms=session,
+            rebalance_timeout_ms=session if rebalance == -1 else rebalance,
+            subscription=member["subscription"],
+            subscribed_topics=None if topics is None else frozenset(topics),
+            assignment=member["assignment"],
+        )
+
+    def _topics(self, subscription: bytes) -> list[str] | None:
+        """The topics of a member's subscription, None where the coordinator does not know them."""
+        rule = self._profile.subscriptions
+        if self._protocol_type != CONSUMER or self.protocol is None or rule is Subscriptions.UNREAD:
+            return None
+        try:
+            # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
+            # of a hash map; here a malformed one ends the load wherever it stands.
+            return decode_subscription(subscription)
+        except MalformedRecord as error:
+            if rule is Subscriptions.FAIL or error.reason == "too_many_items":
+                raise
+            return None
+
+    def _join_subscriptions(self) -> frozenset[str] | None:
+        """ClassicGroup.computeSubscribedTopics: known for consumers only, and only when every member's is."""
+        if self._protocol_type != CONSUMER:
+            return None
+        topics = set[str]()
+        for member in self.members.values():
+            if member.subscribed_topics is None:
+                return None
+            topics |= member.subscribed_topics
+        return frozenset(topics)
+
+    @property
+    def state(self) -> str:
+        is_stable = self.members or (self._profile.loads_groups_stable and self.log_offset is not None)
+        return "Stable" if is_stable else "Empty"
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._protocol_type
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether records of a consumer or streams group may take this group over."""
+        return self._protocol_type is None and self.is_empty
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return self._subscribed_topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        if self._subscribed_topics is None:
+            return self._protocol_type == CONSUMER
+        return topic in self._subscribed_topics
+
+    def tombstones(self) -> list[GroupTombstone]:
+        return [GroupTombstone(record_type=_METADATA_TYPE)]
+
+    def to_group_row(self) -> dict[str, Any]:
+        return {
+            **super().to_group_row(),
+            "protocol": self.protocol,
+            "generation": self.generation,
+            "leader": self.leader,
+            "current_state_timestamp_ms": self.current_state_timestamp_ms,
+        }
+
+    def to_member_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "group_id": self.group_id,
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "rack_id": None,
+                "session_timeout_ms": member.session_timeout_ms,
+                "rebalance_timeout_ms": member.rebalance_timeout_ms,
+                "member_epoch": None,
+                "subscribed_topics": None if member.subscribed_topics is None else sorted(member.subscribed_topics),
+                "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
+                "assignment_epochs": None,
+                "member_metadata": member.subscription,
+                "member_assignment": member.assignment,
+                "static_instance_ids": self._instances_of(member),
+            }
+            for _, member in sorted(self.members.items())
+        ]
+
+    def _instances_of(self, member: ClassicMember) -> list[str] | None:
+        """The instances that stand for the member; None where that is its own, or none."""
+        held = sorted(instance for instance, holder in self.static_members.items() if holder == member.member_id)
+        own = [] if member.group_instance_id is None else [member.group_instance_id]
+        return None if held == own else held
+
+
+def _read_assignment(data: bytes) -> list[str] | None:
+    """The partitions in a ConsumerProtocolAssignment, which the coordinator itself never opens.
+
+    None when it is malformed, or has more partitions than are decoded of one record (records.MOST_ITEMS).
+    """
+    assigned: dict[str, list[int]] = {}
+    total = 0
+    try:
+        _, topic_count = struct.unpack_from(">hi", data)
+        pos = 6
+        for _ in range(topic_count):
+            (size,) = struct.unpack_from(">H", data, pos)
+            topic = decode_utf8(data[pos + 2 : pos + 2 + size])
+            (count,) = struct.unpack_from(">i", data, pos + 2 + size)
+            pos += 6 + size
+            total += count
+            if total > MOST_ITEMS:
+                return None
+            assigned[topic] = list(struct.unpack_from(f">{count}i", data, pos))
+            pos += 4 * count
+    except struct.error:
+        return None
+    return assignment_text(assigned)

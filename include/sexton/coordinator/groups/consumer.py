@@ -1,0 +1,149 @@
+"""Consumer groups of the protocol of KIP-848: types 3 to 8 and 16 (Kafka 4.3: ConsumerGroup, ConsumerGroupMember)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sexton.coordinator.groups.assignment_epochs import PartitionOwners
+from sexton.coordinator.groups.group import (
+    LEAVE_EPOCH,
+    Fields,
+    GroupTombstone,
+    Member,
+    ModernGroup,
+    epochs_by_partition,
+    partitions_by_topic,
+    refuse_bad_topics,
+    refuse_duplicates,
+)
+from sexton.coordinator.profile import Profile
+
+_REGEX_TYPE = 16
+
+
+class ConsumerGroup(ModernGroup):
+    """A KIP-848 group: its members, and who owns which partition since which epoch."""
+
+    group_type = "Consumer"
+    word = "Consumer"
+    metadata_type = 3
+    member_tombstone_types = (8, 7, 6, 5)
+    group_tombstone_types = (4, 3)
+    refusal = "Group {} is not a consumer group"
+
+    def __init__(self, group_id: str, profile: Profile) -> None:
+        super().__init__(group_id, profile)
+        self.resolved_regexes: dict[str, frozenset[str]] = {}
+        self._owners = PartitionOwners(newer_owners_win=profile.newer_owners_win)
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_reconciled() else "Reconciling"
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return frozenset(super().subscribed_topics or ()).union(*self.resolved_regexes.values())
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        match record_type:
+            case 3:
+                self.set_group(value)
+            case 4:  # topics of a 4.0 coordinator; 4.1 keeps a hash with the epoch instead (KIP-1101)
+                if self.profile.keeps_topic_metadata:
+                    refuse_bad_topics(value["topics"])
+            case 5:
+                self._describe_member(key["member_id"], value)
+            case 6:
+                self.set_target_epoch(value)
+            case 7:
+                self.set_target(key["member_id"], value)
+            case 8:
+                self._assign(key["member_id"], value)
+            case 16:
+                self.resolved_regexes[key["regular_expression"]] = frozenset(value["topics"])
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        match record_type:
+            case 3:
+                self.check_removable()
+            case 5:
+                self.delete_member(key["member_id"])
+            case 6:
+                self.delete_target_epoch()
+            case 7:
+                self.delete_target(key["member_id"])
+            case 8:
+                self._delete_assignment(key["member_id"])
+            case 16:
+                self.resolved_regexes.pop(key["regular_expression"], None)
+
+    def further_tombstones(self) -> list[GroupTombstone]:
+        return [
+            GroupTombstone(record_type=_REGEX_TYPE, regular_expression=regex) for regex in sorted(self.resolved_regexes)
+        ]
+
+    def delete_member(self, member_id: str) -> None:
+        if member_id in self.members:
+            self.check_deletable(member_id)
+            self._owners.move(self.members[member_id], None)
+        super().delete_member(member_id)
+
+    def _describe_member(self, member_id: str, value: Fields) -> None:
+        classic = value["classic_member_metadata"]
+        self._update(
+            replace(
+                self._member(member_id),
+                group_instance_id=value["instance_id"],
+                rack_id=value["rack_id"],
+                client_id=value["client_id"],
+                client_host=value["client_host"],
+                session_timeout_ms=None if classic is None else classic["session_timeout_ms"],
+                rebalance_timeout_ms=value["rebalance_timeout_ms"],
+                subscribed_topics=frozenset(value["subscribed_topic_names"]),
+            )
+        )
+
+    def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
+        """Also what the member has yet to give up, from 4.3 on (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
+        if not self.profile.describes_revoking:
+            return member.assigned
+        topic_ids = {*member.assigned, *member.revoking}
+        nothing = frozenset[int]()
+        return {one: member.assigned.get(one, nothing) | member.revoking.get(one, nothing) for one in topic_ids}
+
+    def _assign(self, member_id: str, value: Fields) -> None:
+        if 8 in self.profile.refuses_repeats:
+            refuse_duplicates(part["topic_id"] for part in value["assigned_partitions"])
+            refuse_duplicates(part["topic_id"] for part in value["partitions_pending_revocation"])
+        self._update(
+            replace(
+                self._member(member_id),
+                member_epoch=value["member_epoch"],
+                state=value["state"],
+                assigned=partitions_by_topic(value["assigned_partitions"]),
+                revoking=partitions_by_topic(value["partitions_pending_revocation"]),
+                assignment_epochs={
+                    **epochs_by_partition(value["partitions_pending_revocation"], value["member_epoch"]),
+                    **epochs_by_partition(value["assigned_partitions"], value["member_epoch"]),
+                },
+            )
+        )
+
+    def _delete_assignment(self, member_id: str) -> None:
+        if member_id in self.members:
+            gone = replace(
+                self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={}, revoking={}, assignment_epochs={}
+            )
+            self._update(gone)
+
+    def _member(self, member_id: str) -> Member:
+        return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)
+
+    def _update(self, new: Member) -> None:
+        """Put `new` in place of the member of its id, and move the ownership of partitions with it."""
+        self._owners.move(self.members.get(new.member_id), new)
+        self.members[new.member_id] = new

@@ -1,0 +1,109 @@
+"""The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay).
+
+Offsets create groups here too, but live elsewhere: removing a group leaves its offsets where they are, out of reach
+until something makes the group anew.
+"""
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.consumer import ConsumerGroup
+from sexton.coordinator.groups.group import Fields, Group, ModernGroup
+from sexton.coordinator.groups.share import EarlyShareGroup, ShareGroup
+from sexton.coordinator.groups.streams import StreamsGroup
+from sexton.coordinator.profile import Profile
+from sexton.errors import TransitionError
+
+CLASSIC_TYPE = 2
+_KINDS: dict[int, type[ModernGroup]] = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
+    **dict.fromkeys((10, 11, 12, 13, 14, 15), ShareGroup),
+    **dict.fromkeys((17, 19, 20, 21, 22, 23), StreamsGroup),
+}
+_EARLY_KINDS: dict[int, type[ModernGroup]] = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
+    **dict.fromkeys((9, 10, 11, 12, 13, 14), EarlyShareGroup),
+}
+GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS, *_EARLY_KINDS})
+"""The record types that `Groups.replay` knows; which of them are read is the profile's to say."""
+
+Modern = TypeVar("Modern", bound=ModernGroup)
+
+
+class Groups:
+    """Groups by id. Feed it the records of one log partition in log order."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.by_id: dict[str, Group] = {}
+        self._kinds = _EARLY_KINDS if profile.early_share_groups else _KINDS
+
+    def touch(self, group_id: str) -> None:
+        """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
+        if group_id not in self.by_id:
+            self.by_id[group_id] = ClassicGroup(group_id, self.profile)
+
+    def complete(self, holders: Collection[str]) -> None:
+        """All has been read; `holders` are the groups with a committed or a pending offset."""
+
+    def loading_failures(self) -> list[str]:
+        """Why the load fails when all records have been read, by group (GroupMetadataManager.onLoaded)."""
+        found = (group.loading_failure() for _, group in sorted(self.by_id.items()))
+        return [f"after the last record: {reason}" for reason in found if reason is not None]
+
+    def replay(self, record_type: int, key: Fields, value: Fields | None, *, log_offset: int | None = None) -> None:
+        """Apply a group record; a `value` of None is a tombstone.
+
+        Raises TransitionError, with Kafka's message, where the coordinator's replay throws, and MalformedRecord for a
+        subscription that it cannot parse. The groups are then as they were before.
+        """
+        group_id = key["group_id"]
+        if record_type == CLASSIC_TYPE:
+            self._replay_classic(group_id, value, log_offset)
+            return
+        kind = self._kinds.get(record_type)
+        if kind is None:  # type 15 in 4.0, which decodes it and has no replay for it
+            raise TransitionError(f"Received an unknown record type {record_type}")
+        group = self._find(kind, group_id, None if value is None else record_type)
+        if group is None:  # a tombstone of a group that is not there
+            return
+        if value is None:
+            group.replay_tombstone(record_type, key)
+        else:
+            group.replay_value(record_type, key, value)
+        if value is None and record_type == kind.metadata_type:
+            self.by_id.pop(group_id, None)
+            return
+        group.log_offset = log_offset
+        self.by_id[group_id] = group
+
+    def _replay_classic(self, group_id: str, value: Fields | None, log_offset: int | None) -> None:
+        """Type 2 replaces or removes whatever group has that id, of any type."""
+        if value is None:
+            self.by_id.pop(group_id, None)
+        else:
+            group = ClassicGroup.from_value(group_id, value, self.profile)
+            group.log_offset = log_offset
+            self.by_id[group_id] = group
+
+    def _find(self, kind: type[Modern], group_id: str, value_type: int | None) -> Modern | None:
+        """getOrMaybeCreatePersisted...Group: a simple classic group gives way even to a tombstone.
+
+        `value_type` is the type of a record with a value, which may make the group.
+        """
+        found = self.by_id.get(group_id)
+        if found is None:
+            if value_type is not None and (kind.creating_types is None or value_type in kind.creating_types):
+                return kind(group_id, self.profile)
+            if kind.missing is not None:
+                raise TransitionError(kind.missing.format(group_id))
+            return None
+        if isinstance(found, kind):
+            return found
+        if isinstance(found, ClassicGroup) and found.is_simple and self._replaces_simple(kind):
+            return kind(group_id, self.profile)
+        raise TransitionError(kind.refusal.format(group_id))
+
+    def _replaces_simple(self, kind: type[ModernGroup]) -> bool:
+        return kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)

@@ -1,0 +1,122 @@
+"""Share groups of KIP-932: types 10 to 15, in 4.0 types 9 to 14 (ShareGroup, ShareGroupMember).
+
+They hold no committed offsets: the delivery state of their records lies in another topic, __share_group_state.
+"""
+
+from dataclasses import replace
+
+from sexton.coordinator.groups.group import (
+    LEAVE_EPOCH,
+    Fields,
+    Member,
+    ModernGroup,
+    partitions_by_topic,
+    refuse_bad_topics,
+    refuse_duplicates,
+)
+from sexton.errors import TransitionError
+
+
+class ShareGroup(ModernGroup):
+    """A share group. A record of one never takes over a group that offsets have made: Kafka throws."""
+
+    group_type = "Share"
+    word = "Share"
+    metadata_type = 11
+    member_tombstone_types = (14, 13, 12, 10)
+    group_tombstone_types = (15, 11)
+    replaces_simple = False
+    refusal = "Group {} is not a share group."
+
+    @property
+    def state(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        match record_type:
+            case 10:
+                self._describe_member(key["member_id"], value)
+            case 11:
+                self.set_group(value)
+            case 12:
+                self.set_target_epoch(value)
+            case 13:
+                self.set_target(key["member_id"], value)
+            case 14:
+                self._assign(key["member_id"], value)
+            case 15:
+                # the topics themselves are kept beside the groups and say nothing about them
+                refuse_duplicates(topic["topic_id"] for topic in value["initializing_topics"])
+                refuse_duplicates(topic["topic_id"] for topic in value["initialized_topics"])
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        match record_type:
+            case 10:
+                self.delete_member(key["member_id"])
+            case 11:
+                self.check_removable()
+            case 12:
+                self.delete_target_epoch()
+            case 13:
+                self.delete_target(key["member_id"])
+            case 14:
+                self._delete_assignment(key["member_id"])
+
+    @property
+    def assignment_epoch_message(self) -> str:
+        return "target assignment epoch in invalid."
+
+    def epoch_message(self, member_id: str) -> str:
+        return f"Received a tombstone record to delete member {member_id} with invalid leave group epoch."
+
+    def target_message(self, member_id: str) -> str:
+        return f"Received a tombstone record to delete member {member_id} but member exists in target assignment."
+
+    def _describe_member(self, member_id: str, value: Fields) -> None:
+        self.members[member_id] = replace(
+            self._member(member_id),
+            rack_id=value["rack_id"],
+            client_id=value["client_id"],
+            client_host=value["client_host"],
+            subscribed_topics=frozenset(value["subscribed_topic_names"]),
+        )
+
+    def _assign(self, member_id: str, value: Fields) -> None:
+        refuse_duplicates(part["topic_id"] for part in value["assigned_partitions"])
+        self.members[member_id] = replace(
+            self._member(member_id),
+            member_epoch=value["member_epoch"],
+            state=value["state"],
+            assigned=partitions_by_topic(value["assigned_partitions"]),
+        )
+
+    def _delete_assignment(self, member_id: str) -> None:
+        if member_id in self.members:
+            self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
+
+    def _member(self, member_id: str) -> Member:
+        return self.members.get(member_id) or Member(member_id=member_id)
+
+
+class EarlyShareGroup(ShareGroup):
+    """A share group of the early access in 4.0, where each record has to come after what it is about."""
+
+    group_tombstone_types = (9, 11)
+    creating_types = frozenset({10, 11})
+    missing = "Share group {} not found."
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        if record_type == 14:
+            self._check_known(key["member_id"])
+        elif record_type == 9 and self.profile.keeps_topic_metadata:
+            refuse_bad_topics(value["topics"])
+        super().replay_value(record_type, key, value)
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        if record_type in (10, 14):
+            self._check_known(key["member_id"])
+        super().replay_tombstone(record_type, key)
+
+    def _check_known(self, member_id: str) -> None:
+        if member_id not in self.members:
+            raise TransitionError(f"Member {member_id} is not a member of group {self.group_id}.")

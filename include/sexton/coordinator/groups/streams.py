@@ -1,0 +1,192 @@
+"""Streams groups of KIP-1071: types 17 and 19 to 23 (Kafka 4.3: StreamsGroup, StreamsGroupMember, StreamsTopology)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sexton.coordinator.groups.assignment_epochs import TASK_KINDS, TaskOwners, Tasks
+from sexton.coordinator.groups.group import LEAVE_EPOCH, Fields, Member, ModernGroup, refuse_duplicates
+from sexton.coordinator.profile import Profile
+from sexton.errors import TransitionError
+
+_PENDING = "_pending_revocation"
+_UNREVOKED_TASKS = 2
+_NO_NUMBER = (
+    'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
+    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.{}()" is null'
+)
+
+
+class StreamsGroup(ModernGroup):
+    """A streams group: it is subscribed to the source topics of its topology, and only while it has members."""
+
+    group_type = "Streams"
+    word = "Streams"
+    stable_state = 1
+    metadata_type = 17
+    member_tombstone_types = (22, 21, 20, 19)
+    group_tombstone_types = (17, 23)
+    targets_hold = False
+    refusal = "Group {} is not a streams group."
+
+    def __init__(self, group_id: str, profile: Profile) -> None:
+        super().__init__(group_id, profile)
+        self.validated_topology_epoch = profile.validated_topology_epoch
+        self.topology_epoch: int | None = None
+        self.source_topics: frozenset[str] | None = None
+        self._owners = None if profile.newer_owners_win else TaskOwners()
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.topology_epoch is None or self.topology_epoch != self.validated_topology_epoch:
+            return "NotReady"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_reconciled() else "Reconciling"
+
+    @property
+    def subscribed_topics(self) -> Collection[str] | None:
+        return None if self.validated_topology_epoch is None else self.source_topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        return not self.is_empty and super().is_subscribed(topic)
+
+    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+        match record_type:
+            case 17:
+                self.set_group(value)
+            case 19:
+                self._describe_member(key["member_id"], value)
+            case 20:
+                self.set_target_epoch(value)
+            case 21:
+                self.set_target(key["member_id"], value)
+            case 22:
+                self._assign(key["member_id"], value)
+            case 23:
+                self._set_topology(value)
+
+    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+        match record_type:
+            case 17:
+                self.check_removable()
+            case 19:
+                self.delete_member(key["member_id"])
+            case 20:
+                self.delete_target_epoch()
+            case 21:
+                self.delete_target(key["member_id"])
+            case 22:
+                self._delete_assignment(key["member_id"])
+            case 23:
+                self.topology_epoch = self.source_topics = None
+
+    def set_group(self, value: Fields) -> None:
+        refuse_duplicates(config["key"] for config in value["last_assignment_configs"] or ())
+        super().set_group(value)
+        if self.validated_topology_epoch is not None:
+            self.validated_topology_epoch = value["validated_topology_epoch"]
+
+    def set_target(self, member_id: str, value: Fields) -> None:
+        for kind in TASK_KINDS:
+            refuse_duplicates(task["subtopology_id"] for task in value[kind])
+        self.targets.add(member_id)
+
+    def delete_member(self, member_id: str) -> None:
+        if self._owners is not None and member_id in self.members:
+            self.check_deletable(member_id)
+            self._owners.remove(member_id)
+        super().delete_member(member_id)
+
+    def check_deletable(self, member_id: str) -> None:
+        if self.members[member_id].member_epoch is None:
+            raise TransitionError(_NO_NUMBER.format("memberEpoch"))
+        super().check_deletable(member_id)
+
+    def loading_failure(self) -> str | None:
+        """A member that has tasks to give up gets a timer of its rebalance timeout, which its metadata record sets."""
+        for member_id, member in sorted(self.members.items()):
+            if member.state == _UNREVOKED_TASKS and member.rebalance_timeout_ms is None:
+                reason = _NO_NUMBER.format("rebalanceTimeoutMs")
+                return f"member {member_id} of streams group {self.group_id}: {reason}"
+        return None
+
+    def _set_topology(self, value: Fields) -> None:
+        subtopologies = value["subtopologies"]
+        refuse_duplicates(subtopology["subtopology_id"] for subtopology in subtopologies)
+        if value["epoch"] < 0:
+            raise TransitionError("Topology epoch must be non-negative.")
+        self.topology_epoch = value["epoch"]
+        self.source_topics = frozenset[str]().union(
+            *(subtopology["source_topics"] for subtopology in subtopologies),
+            *([topic["name"] for topic in subtopology["repartition_source_topics"]] for subtopology in subtopologies),
+        )
+
+    def _describe_member(self, member_id: str, value: Fields) -> None:
+        refuse_duplicates(tag["key"] for tag in value["client_tags"])
+        if self._owners is not None:
+            self._owners.describe(member_id, value["process_id"])
+        self.members[member_id] = replace(
+            self._member(member_id),
+            group_instance_id=value["instance_id"],
+            rack_id=value["rack_id"],
+            client_id=value["client_id"],
+            client_host=value["client_host"],
+            rebalance_timeout_ms=value["rebalance_timeout_ms"],
+        )
+
+    def _assign(self, member_id: str, value: Fields) -> None:
+        self._check_tasks(value)
+        if self._owners is not None:
+            self._owners.assign(member_id, _tasks(value), _tasks(value, _PENDING))
+        self.members[member_id] = replace(
+            self._member(member_id),
+            member_epoch=value["member_epoch"],
+            state=value["state"],
+            assigned=_named(_tasks(value)),
+        )
+
+    def _check_tasks(self, value: Fields) -> None:
+        for part in ("", _PENDING) if 22 in self.profile.refuses_repeats else ():
+            for kind in TASK_KINDS:
+                refuse_duplicates(task["subtopology_id"] for task in value[kind + part])
+        for part in ("", _PENDING) if self.profile.checks_task_epochs else ():
+            for task in value["active_tasks" + part]:
+                count, epoch_count = len(task["partitions"]), len(task["assignment_epochs"] or ())
+                if epoch_count not in (0, count):
+                    raise TransitionError(
+                        f"Assignment epochs must be provided for all partitions. Subtopology {task['subtopology_id']} "
+                        f"has {count} partitions but {epoch_count} epochs"
+                    )
+
+    def _delete_assignment(self, member_id: str) -> None:
+        if member_id in self.members:
+            if self._owners is not None:
+                self._owners.assign(member_id)
+            self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
+
+    def _member(self, member_id: str) -> Member:
+        """The member; a new one is blank until its records come (getOrCreateUninitializedMember)."""
+        blank = Member(
+            member_id=member_id, member_epoch=None, state=None, client_id=None, client_host=None, subscribed_topics=None
+        )
+        return self.members.get(member_id) or blank
+
+
+def _tasks(value: Fields, part: str = "") -> Tasks:
+    """Partitions by kind of task and subtopology; of a subtopology that comes twice the last holds."""
+    return {
+        (kind, task["subtopology_id"]): frozenset(task["partitions"])
+        for kind in TASK_KINDS
+        for task in value[kind + part]
+    }
+
+
+def _named(tasks: Tasks) -> Mapping[Any, frozenset[int]]:
+    """Tasks by subtopology; those that do not process records are told apart by their name."""
+    return {
+        subtopology_id + ("" if kind == "active_tasks" else f" ({kind.removesuffix('_tasks')})"): partitions
+        for (kind, subtopology_id), partitions in tasks.items()
+    }

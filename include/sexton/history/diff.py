@@ -1,0 +1,272 @@
+"""What differs between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
+
+A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
+disappeared has the cause of its removal, where the later side knows the changes in between: a run folder does not.
+Why single offsets disappeared is in the table offset_changes and in `sexton explain`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+
+from sexton.archive.writer import newest_facts, oldest_facts_after
+from sexton.coordinator.loading import FUTURE_MS
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.history.events import removal_cause
+from sexton.history.published import changes_between_runs
+from sexton.history.rows import changes_of, known_of
+from sexton.history.scan import cut_of
+from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.results import finish
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, read_published
+from sexton.log.segment import piece_bytes, plan_chunks
+from sexton.runs.folder import RunFolder
+from sexton.runs.source import LogSource, filesystem
+from sexton.settings import settings
+
+APPEARED, CHANGED, DISAPPEARED = "appeared", "changed", "disappeared"
+OFFSET_KEY = ["group_id", "topic", "partition"]
+_OFFSETS, _GROUPS = "committed_offsets", "groups"
+_STATE = ["group_type", "state", "member_count"]
+_WHOLE_LOG = 1 << 62
+
+
+class Side(Protocol):
+    """One of the two instants."""
+
+    @property
+    def log_partitions(self) -> list[int]: ...
+
+    def table(self, name: str, log_partition: int) -> pa.Table:
+        """The rows of committed_offsets or groups of one log partition."""
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
+        """Why groups that `since` still had were removed, by id; nothing where that is not known."""
+
+
+@dataclass(slots=True)
+class LogSide:
+    """A log at an instant, folded a log partition at a time. An archive's segments end where reading stops."""
+
+    source: LogSource
+    profile: Profile
+    as_of_ms: int | None
+    taken_at_ms: int
+    undecodable_count: int = 0
+    doubts: list[str] = field(default_factory=list)
+    """What speaks against the profile."""
+    is_covered: bool = False
+    """Whether anything was read, of those log partitions that were asked for."""
+    _finished: dict[int, dict[str, pa.Table]] = field(default_factory=dict)
+
+    @property
+    def log_partitions(self) -> list[int]:
+        return sorted(self.source.segments)
+
+    def table(self, name: str, log_partition: int) -> pa.Table:
+        if log_partition not in self._finished:
+            fold = self._fold(log_partition)
+            self.is_covered |= fold.first_log_offset is not None
+            tables = finish(fold, log_partition=log_partition, partition_count=self.source.partition_count)
+            self.undecodable_count += tables["undecodable_records"].num_rows
+            self._finished = {log_partition: tables}
+        return self._finished[log_partition][name]
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
+        """From the log itself, read from where it begins."""
+        since_ms = since.as_of_ms if isinstance(since, LogSide) else None
+        if since_ms is None or not self.source.segments.get(log_partition):
+            return {}
+        fs, path = filesystem(self.source.uri)
+        before = after = None
+        if self.source.is_archive:
+            before = newest_facts(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
+            after = oldest_facts_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
+        rows = changes_of(
+            fs,
+            self.source.segments[log_partition],
+            log_partition=log_partition,
+            start=None,
+            cut=None if self.source.is_archive else self._stop_offset(log_partition, fs),
+            known=known_of(before, after),
+            profile=self.profile,
+        )
+        rows = rows.filter(pc.is_in(rows["group_id"], value_set=pa.array(group_ids, pa.string())))
+        late = [row for row in rows.to_pylist() if row["timestamp_ms"] is None or row["timestamp_ms"] >= since_ms]
+        return _causes(late, group_ids, self.profile)
+
+    def _stop_offset(self, log_partition: int, fs: pafs.FileSystem) -> int | None:
+        """Where a broker's disk is read up to."""
+        if self.as_of_ms is None:
+            return None
+        future_ms = self.taken_at_ms + FUTURE_MS
+        for chunk in plan_chunks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
+            for piece in chunk.pieces:
+                data = piece_bytes(fs, piece)
+                found = cut_of(data, piece, as_of_ms=self.as_of_ms, future_ms=future_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def _fold(self, log_partition: int) -> PartialFold:
+        fs, _ = filesystem(self.source.uri)
+        segments = self.source.segments.get(log_partition, [])
+        if not segments:
+            return PartialFold.empty(profile=self.profile, is_prefix=True)
+        (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
+        return fold_chunk(
+            (piece_bytes(fs, piece) for piece in chunk.pieces),
+            chunk=chunk,
+            cap_bytes=settings().inflated_cap_bytes,
+            as_of_ms=None if self.source.is_archive else self.as_of_ms,
+            taken_at_ms=self.source.taken_at_ms or self.taken_at_ms,
+            profile=self.profile,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """A run folder, as an audit or a job has left it."""
+
+    folder: RunFolder
+
+    @property
+    def log_partitions(self) -> list[int]:
+        return self.folder.read_run().log_partitions
+
+    def table(self, name: str, log_partition: int) -> pa.Table:
+        return self.folder.read_table(name, log_partition)
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
+        """A run folder has no changes since another one."""
+        return {}
+
+
+@dataclass(slots=True)
+class PublishedSide:
+    """A published run of the lake."""
+
+    lake: Lake
+    run: PublishedRun
+    _read: dict[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def log_partitions(self) -> list[int]:
+        return sorted(self.run.cuts)
+
+    def table(self, name: str, log_partition: int) -> pa.Table:
+        if name not in self._read:
+            columns = [*OFFSET_KEY, "committed_offset", "log_partition"]
+            columns = columns if name == _OFFSETS else ["group_id", *_STATE, "log_partition"]
+            self._read[name] = read_published(self.lake, self.run, name, columns)
+        rows = self._read[name]
+        return rows.filter(pc.equal(rows["log_partition"], log_partition))
+
+    def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
+        """From the published changes of all runs in between."""
+        if not isinstance(since, PublishedSide):
+            return {}
+        rows = changes_between_runs(self.lake, since.run, self.run, group_ids)
+        return _causes(rows, group_ids, profile_of(self.run.facts["profile"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Rows that differ, ordered by key: `change` with the value `before` and `after`, NULL where there is none.
+
+    `groups` also have `cause`: why a group that disappeared was removed, in words of offset_changes joined by ` or `.
+    """
+
+    groups: pa.Table
+    offsets: pa.Table
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many of each change, by table."""
+        return {name: _counts(rows) for name, rows in (("groups", self.groups), ("offsets", self.offsets))}
+
+
+def difference(before: Side, after: Side) -> Difference:
+    """What differs between two sides, one log partition at a time; log partitions of either side count."""
+    groups, offsets = [], []
+    causes: dict[str, str] = {}
+    for log_partition in sorted({*before.log_partitions, *after.log_partitions}):
+        sides = [side if log_partition in side.log_partitions else None for side in (before, after)]
+        tables = [_offsets(side, log_partition) for side in sides]
+        offsets.append(_compared(*tables, keys=OFFSET_KEY))
+        states = [_states(side, log_partition) for side in sides]
+        groups.append(_compared(*states, keys=["group_id"]))
+        gone = groups[-1].filter(pc.equal(groups[-1]["change"], DISAPPEARED))["group_id"].to_pylist()
+        if gone and sides[1] is not None:
+            causes |= after.removals(log_partition, gone, since=before)
+    ordered = _ordered(groups, ["group_id"], pa.string())
+    told = [causes.get(group_id) for group_id in ordered["group_id"].to_pylist()] if causes else None
+    cause = pa.nulls(ordered.num_rows, pa.string()) if told is None else pa.array(told, pa.string())
+    return Difference(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
+
+
+def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile: Profile) -> dict[str, str]:
+    by_group: dict[str, list[Mapping[str, Any]]] = {group_id: [] for group_id in group_ids}
+    for row in rows:
+        by_group[row["group_id"]].append(row)
+    return {group_id: " or ".join(removal_cause(own, profile)) for group_id, own in by_group.items()}
+
+
+def _offsets(side: Side | None, log_partition: int) -> pa.Table:
+    schema = pa.schema(
+        [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("committed_offset", pa.int64())]
+    )
+    if side is None:
+        return schema.empty_table()
+    return side.table(_OFFSETS, log_partition).select(schema.names).cast(schema)
+
+
+def _states(side: Side | None, log_partition: int) -> pa.Table:
+    """Groups with their state in words."""
+    schema = pa.schema([("group_id", pa.string()), ("state", pa.string())])
+    if side is None:
+        return schema.empty_table()
+    rows = side.table(_GROUPS, log_partition)
+    members = pc.cast(rows["member_count"], pa.string())
+    told = pc.binary_join_element_wise(rows["group_type"], rows["state"], members, " ")
+    return pa.table({"group_id": rows["group_id"], "state": told}).cast(schema)
+
+
+def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table:
+    """Rows of keys whose value differs, with what it was and is."""
+    here, there = pa.repeat(pa.scalar(True), before.num_rows), pa.repeat(pa.scalar(True), after.num_rows)
+    left = before.append_column("was", here).rename_columns([*keys, "before", "was"])
+    right = after.append_column("is", there).rename_columns([*keys, "after", "is"])
+    joined = left.join(right, keys=keys, join_type="full outer")
+    was, is_ = (np.asarray(pc.fill_null(joined[name], False)) for name in ("was", "is"))
+    same = np.asarray(pc.fill_null(pc.equal(joined["before"], joined["after"]), False))
+    change = np.where(was & is_, CHANGED, np.where(was, DISAPPEARED, APPEARED))
+    told = joined.select([*keys, "before", "after"]).append_column("change", pa.array(change, pa.string()))
+    return told.filter(pa.array(~(was & is_ & same)))
+
+
+def _ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Table:
+    types: Mapping[str, pa.DataType] = {"partition": pa.int32()}
+    schema = pa.schema(
+        [
+            *((key, types.get(key, pa.string())) for key in keys),
+            ("before", kind),
+            ("after", kind),
+            ("change", pa.string()),
+        ]
+    )
+    rows = pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+    return rows.sort_by([(key, "ascending") for key in keys])
+
+
+def _counts(rows: pa.Table) -> dict[str, int]:
+    return {
+        change: int(pc.sum(pc.equal(rows["change"], change)).as_py() or 0)
+        for change in (APPEARED, CHANGED, DISAPPEARED)
+    }

@@ -1,0 +1,273 @@
+"""What happened to a group, as events: commits summed up, what it became, and what it lost between them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from types import MappingProxyType
+
+from sexton.coordinator.changes.change import Act, TopicPartition, act_at
+from sexton.coordinator.changes.removals import possible_removals, removal_after, removal_causes
+from sexton.coordinator.changes.replay import simple_group
+from sexton.coordinator.changes.rules import FINAL_TYPES
+from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
+from sexton.coordinator.groups.group import Group
+from sexton.coordinator.groups.groups import Groups
+from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import new_groups
+from sexton.errors import LogError, TransitionError
+from sexton.log.batch import Record
+
+GONE = frozenset({"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"})
+"""The kinds of offset_changes that are disappearances."""
+COMMITTED, RESTORED = "committed", "restored"
+SHORT_ID = 12
+"""So much of the id of a plan names it to people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a group. `what` is appeared, committed, restored (by a plan of ours), became, removed,
+    or a kind of change.
+
+    `offsets` are rows of offset_changes for a disappearance; a run of commits has its partitions in `detail` alone.
+    `causes` are of a removal: one, several where the log does not decide, none where no coordinator writes that.
+    """
+
+    timestamp_ms: int | None
+    log_offset: int
+    what: str
+    detail: str
+    offsets: tuple[Mapping[str, object], ...] = ()
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Commits:
+    """Commits that follow each other without anything else between them, all of clients or all of one restore."""
+
+    by_restore: str | None = None
+    count: int = 0
+    first: tuple[int, int] = (0, 0)
+    partitions: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class Reader:
+    """Makes events of the group's records, in log order, and of its disappearances between them."""
+
+    def __init__(
+        self,
+        group_id: str,
+        profile: Profile,
+        gone: Sequence[Mapping[str, object]],
+        asks_for: Callable[[str, int], bool],
+        restored: Mapping[OffsetKey, Sequence[Act]] = MappingProxyType({}),
+    ) -> None:
+        self._group_id = group_id
+        self._profile = profile
+        self._asks_for = asks_for
+        self._restored = restored
+        self._gone = [
+            (log_offset, list(rows)) for log_offset, rows in groupby(_with_write(gone), key=lambda pair: pair[0])
+        ]
+        self._groups: Groups = new_groups(profile)
+        self._told = ""
+        self._commits = _Commits()
+        self._kept: set[TopicPartition] = set()
+        self._last_gone: Event | None = None
+        self._before_removal: Group | None = None
+        self.last_timestamp_ms = -1
+        self._has_appeared = False
+        self.events: list[Event] = []
+
+    def take(self, records: Sequence[tuple[Record, Decoded]], *, waits: bool) -> None:
+        """The group's records of one batch; `waits` for the end of a transaction."""
+        for record, found in records:
+            self._tell_gone(below=record.log_offset)
+            self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
+            if not self._has_appeared:
+                self._has_appeared = True
+                self._add(record, "appeared", "its first record in this log")
+            if found.record_type in OFFSET_TYPES:
+                self._keep(found, waits=waits)
+                self._take_offset(record, found)
+            else:
+                self._take_group_record(found)
+        self._tell_state(records)
+
+    def _keep(self, found: Decoded, *, waits: bool) -> None:
+        """Which offsets are committed for certain: of a transaction's nothing is known here."""
+        key = found.key["topic"], found.key["partition"]
+        if found.value is None:
+            self._kept.discard(key)
+        elif not waits:
+            self._kept.add(key)
+
+    def _take_offset(self, record: Record, found: Decoded) -> None:
+        if found.value is None:
+            return
+        self._groups.touch(self._group_id)
+        topic, partition = found.key["topic"], found.key["partition"]
+        if not self._asks_for(topic, partition):
+            return
+        act = act_at(self._restored.get((self._group_id, topic, partition), ()), found.value["commit_timestamp_ms"])
+        by_restore = None if act is None else act.plan_id
+        if by_restore != self._commits.by_restore:
+            self._flush()
+        commits = self._commits
+        commits.by_restore = by_restore
+        if not commits.count:
+            commits.first = (record.log_offset, record.timestamp_ms)
+        commits.count += 1
+        commits.partitions[topic, partition] = found.value["committed_offset"]
+
+    def _take_group_record(self, found: Decoded) -> None:
+        if found.value is None and found.record_type in FINAL_TYPES:
+            self._before_removal = self._groups.by_id.get(self._group_id)
+        try:
+            self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
+        except (TransitionError, LogError):
+            return  # a coordinator's load would fail here; `sexton audit` tells where and why
+
+    def _tell_state(self, records: Sequence[tuple[Record, Decoded]]) -> None:
+        """Tell what a batch has made of the group; commits that begin with it may be what made it."""
+        group = self._groups.by_id.get(self._group_id)
+        told = "" if group is None else describe(group)
+        if told == self._told:
+            return
+        if self._commits.first[0] < records[0][0].log_offset:
+            self._flush()
+        if told:
+            self._add(records[-1][0], "became", told)
+        else:
+            self._add_removal(records[-1][0])
+        self._told = told
+
+    def _add_removal(self, record: Record) -> None:
+        """The group is gone: with its offsets, and then for their cause, or by itself."""
+        gone = self._last_gone
+        if gone is not None and gone.timestamp_ms == record.timestamp_ms:
+            causes, detail = tuple(gone.what.split(" or ")), f"with its offsets: {gone.what}"
+        else:
+            known = self._before_removal or simple_group(self._group_id, self._profile)
+            causes = ()
+            if known is not None:
+                found = removal_causes(known, keeps_offsets=bool(self._kept), profile=self._profile)
+                causes = tuple(cause.value for cause in found)
+            detail = f"it held no offset: {' or '.join(causes)}" if causes else "no operation of the coordinator"
+        self.events.append(
+            Event(
+                timestamp_ms=record.timestamp_ms,
+                log_offset=record.log_offset,
+                what="removed",
+                detail=f"the group is deleted; {detail}",
+                causes=causes,
+            )
+        )
+
+    def _tell_gone(self, *, below: int | None) -> None:
+        while self._gone and (below is None or self._gone[0][0] < below):
+            _, pairs = self._gone.pop(0)
+            self._flush()
+            rows = [row for _, row in pairs]
+            for (kind, _), some in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
+                lost = list(some)
+                self._last_gone = event_of(kind, lost)
+                asked = [row for row in lost if self._asks_for(str(row["topic"]), int(str(row["partition"])))]
+                if asked:
+                    self.events.append(event_of(kind, asked))
+
+    def _add(self, record: Record, what: str, detail: str) -> None:
+        self.events.append(
+            Event(timestamp_ms=record.timestamp_ms, log_offset=record.log_offset, what=what, detail=detail)
+        )
+
+    def _flush(self) -> None:
+        """Tell the commits so far."""
+        commits, self._commits = self._commits, _Commits()
+        if not commits.count:
+            return
+        topics = sorted({topic for topic, _ in commits.partitions})
+        partitions = counted(len(commits.partitions), "partition")
+        detail = f"{counted(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
+        log_offset, first_ms = commits.first
+        what = COMMITTED if commits.by_restore is None else RESTORED
+        if commits.by_restore is not None:
+            detail = f"{detail}; by restore {commits.by_restore[:SHORT_ID]}"
+        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail))
+
+    def finish(self) -> Group | None:
+        """Tell what is left to tell; the group as it stands, None where there is none."""
+        self._tell_gone(below=None)
+        self._flush()
+        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESTORED)))
+        return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
+
+
+def describe(group: Group) -> str:
+    """A group's kind and state, in words that change where it does."""
+    kind = f"{group.group_type} group ({group.protocol_type})" if group.protocol_type else "simple group"
+    return state_words(kind, group.state, group.member_count)
+
+
+def state_words(kind: str, state: str, member_count: int) -> str:
+    """A group of some kind, in its state."""
+    return f"{kind}, {state}" + (f", {counted(member_count, 'member')}" if member_count else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Rows with the log_offset of the first of those that were written together."""
+    first, stamp = 0, object()
+    for row in rows:
+        if row["timestamp_ms"] != stamp:
+            assert isinstance(row["log_offset"], int)
+            first, stamp = row["log_offset"], row["timestamp_ms"]
+        yield first, row
+
+
+def cause_of(row: Mapping[str, object]) -> str:
+    """A row's kind, or what it may be."""
+    candidates = row["candidates"]
+    return " or ".join(candidates) if isinstance(candidates, list) else str(row["kind"])
+
+
+def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
+    return cause_of(row), str(row["by_plan_id"] or "")
+
+
+def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tuple[str, ...]:
+    """Why a group that is there no more was removed, by its rows of offset_changes in the interval.
+
+    The last offsets that it lost tell; of a group without any, what the release can do to one that is Empty.
+    """
+    gone = [row for row in rows if row["kind"] in GONE]
+    if not gone:
+        return tuple(cause.value for cause in possible_removals(profile))
+    last = max(gone, key=_log_offset)
+    return removal_after(cause_of(last).split(" or "), profile)
+
+
+def _log_offset(row: Mapping[str, object]) -> int:
+    log_offset = row["log_offset"]
+    assert isinstance(log_offset, int)
+    return log_offset
+
+
+def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
+    """Disappearances of one write and cause, by one plan or none, as one event."""
+    first = rows[0]
+    stamp, log_offset = first["timestamp_ms"], first["log_offset"]
+    assert isinstance(log_offset, int)
+    by_plan = f"; by plan {str(first['by_plan_id'])[:SHORT_ID]}" if first["by_plan_id"] else ""
+    return Event(
+        timestamp_ms=stamp if isinstance(stamp, int) else None,
+        log_offset=log_offset,
+        what=cause,
+        detail=f"{first['evidence']}{by_plan}",
+        offsets=tuple(rows),
+    )

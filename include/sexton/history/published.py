@@ -1,0 +1,197 @@
+"""The story of a group from published tables: what their runs saw of it, and what changed in between.
+
+Runs tell of instants and intervals, the log of every record: commits are counted by neither, and a state that came and
+went between two runs is not seen. What disappeared, and why, is all there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from sexton.coordinator.expiry import SweepBlock, block_in
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import NoCoverage
+from sexton.history.events import GONE, Event, cause_of, counted, event_of, removal_cause, state_words
+from sexton.history.story import Next
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, load, plain, published_runs
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+_CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
+_PROFILE = "load_profile"
+_NOWHERE = -1
+"""The log_offset of what a run saw, and no record tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedStory:
+    """What published runs tell of a group; `state` is "" where the newest of them, `run`, has no such group.
+
+    `block` is what makes the broker's sweep of the group's log partition fail, None where nothing does.
+    """
+
+    run: PublishedRun
+    events: list[Event]
+    state: str
+    next_ones: list[Next]
+    log_partition: int | None = None
+    block: SweepBlock | None = None
+
+
+def published_story(
+    lake: Lake, group_id: str, *, topic: str | None, partition: int | None, as_of_ms: int | None
+) -> PublishedStory:
+    """What runs at or before `as_of_ms` (None: all) tell of a group; NoCoverage where none is published.
+
+    A lake of several clusters tells of the one whose run is the newest.
+    """
+    runs = [run for run in published_runs(lake) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
+    if not runs:
+        raise NoCoverage("no run is published at or before that instant", place=lake.place)
+    newest = runs[-1]
+    runs = [run for run in runs if run.key.cluster_id == newest.key.cluster_id]
+
+    def asked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
+
+    ledger = _ledger(lake, group_id, runs)
+    states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
+    events = [*_seen(states, runs, ledger), *_changed(asked(ledger))]
+    verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
+    offsets = asked(_rows(lake, _OFFSETS, group_id, [newest]))
+    state = states.get(newest.key.as_of_ms)
+    home = next((row["log_partition"] for row in (state, *offsets) if row is not None), None)
+    return PublishedStory(
+        run=newest,
+        events=sorted(events, key=lambda event: (event.timestamp_ms or 0, event.log_offset)),
+        state=_words(state),
+        log_partition=home,
+        block=None if home is None else block_of(lake, newest, home),
+        next_ones=[_next(row, verdicts[_key(row)]) for row in sorted(offsets, key=_key) if _key(row) in verdicts],
+    )
+
+
+def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
+    """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
+    return _scan(lake, table, group_id, _of(runs))
+
+
+def block_of(lake: Lake, run: PublishedRun, log_partition: int) -> SweepBlock | None:
+    """What makes the broker's sweep of a log partition fail, as a published run tells it."""
+    from pyiceberg.expressions import And, EqualTo
+
+    rows = _rows_where(lake, _PROFILE, And(EqualTo("log_partition", log_partition), _of([run])))
+    return next((block for row in rows if (block := block_in(row)) is not None), None)
+
+
+def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
+    """As `_rows`, and what was told of instants whose runs have been thinned since: the ledger outlives them.
+
+    `runs` are those of one cluster, the newest last.
+    """
+    from pyiceberg.expressions import And, EqualTo, LessThanOrEqual, NotIn, Or
+
+    newest = runs[-1].key
+    thinned = And(
+        EqualTo("cluster_id", newest.cluster_id),
+        LessThanOrEqual("as_of_ms", newest.as_of_ms),
+        NotIn("as_of_ms", {run.key.as_of_ms for run in runs}),
+    )
+    return _scan(lake, _CHANGES, group_id, Or(_of(runs), thinned))
+
+
+def changes_between_runs(
+    lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Rows of offset_changes of some groups, of the runs after `before` up to `after`; thinned ones count, too."""
+    from pyiceberg.expressions import And, EqualTo, GreaterThan, In, LessThanOrEqual
+
+    where = And(
+        EqualTo("cluster_id", after.key.cluster_id),
+        GreaterThan("as_of_ms", before.key.as_of_ms),
+        LessThanOrEqual("as_of_ms", after.key.as_of_ms),
+        In("group_id", set(group_ids)),
+    )
+    return _rows_where(lake, _CHANGES, where)
+
+
+def _of(runs: Sequence[PublishedRun]) -> "BooleanExpression":
+    """The rows of some runs of one cluster; a run of another may have the same id."""
+    from pyiceberg.expressions import And, EqualTo, In
+
+    ids, instants = {run.key.run_id for run in runs}, {run.key.as_of_ms for run in runs}
+    return And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", instants), In("run_id", ids))
+
+
+def _scan(lake: Lake, table: str, group_id: str, where: "BooleanExpression") -> list[dict[str, Any]]:
+    from pyiceberg.expressions import And, EqualTo
+
+    return _rows_where(lake, table, And(EqualTo("group_id", group_id), where))
+
+
+def _rows_where(lake: Lake, table: str, where: "BooleanExpression") -> list[dict[str, Any]]:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        rows = load(lake, table).scan(row_filter=where).to_arrow()
+    except NoSuchTableError:
+        return []
+    found: list[dict[str, Any]] = plain(rows).to_pylist()
+    return found
+
+
+def _seen(
+    states: Mapping[int, Mapping[str, Any]], runs: Sequence[PublishedRun], changes: Sequence[Mapping[str, Any]]
+) -> Iterator[Event]:
+    """An event for each run that saw the group as something else than the run before."""
+    before, since_ms = "", -1
+    for run in runs:
+        as_of_ms = run.key.as_of_ms
+        told = _words(states.get(as_of_ms))
+        if told and told != before:
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=told)
+        elif told != before:
+            between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
+            causes = removal_cause(between, profile_of(run.facts["profile"]))
+            detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="removed", detail=detail, causes=causes)
+        before, since_ms = told, as_of_ms
+
+
+def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    """What disappeared, by write, and for each interval how much was set."""
+    gone = sorted((row for row in changes if row["kind"] in GONE), key=lambda row: row["log_offset"])
+    for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row), row["by_plan_id"])):
+        some = list(rows)
+        yield event_of(cause_of(some[0]), some)
+    were_set = sorted(
+        (row for row in changes if row["kind"] not in GONE), key=lambda row: (row["as_of_ms"], row["kind"])
+    )
+    for (as_of_ms, kind), rows in groupby(were_set, key=lambda row: (row["as_of_ms"], row["kind"])):
+        some = list(rows)
+        detail = f"{counted(len(some), 'offset')} set to another value than when the interval began"
+        yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what=kind, detail=detail, offsets=tuple(some))
+
+
+def _words(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    kind = f"{row['group_type']} group ({row['protocol_type']})" if row["protocol_type"] else "simple group"
+    return state_words(kind, row["state"], row["member_count"])
+
+
+def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> Next:
+    return Next(
+        topic=offset["topic"],
+        partition=offset["partition"],
+        committed_offset=offset["committed_offset"],
+        reason=judged["broker_reason"],
+        expires_at_ms=judged["broker_expires_at_ms"],
+    )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["topic"], row["partition"]

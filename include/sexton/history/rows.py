@@ -1,0 +1,91 @@
+"""offset_changes of one log partition, from the segments of an interval and what is known of the cluster around it.
+
+A step of replay_groups, which knows the interval: the fold at its beginning (a checkpoint, or none where the interval
+begins with the log partition), its cut at the end, and the facts that were archived at either side.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import FactsRecord
+from sexton.coordinator.changes.change import Act, Known, TopicsAt
+from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.profile import Profile
+from sexton.kernels.changes import changes_between
+from sexton.kernels.partial import PartialFold
+from sexton.log.segment import Segment, piece_bytes, plan_chunks
+from sexton.settings import settings
+from sexton.tables import TABLES
+
+TABLE = "offset_changes"
+RETENTION = "offsets.retention.minutes"
+_WHOLE_LOG = 1 << 62
+_MINUTE_MS = 60_000
+
+
+def changes_of(
+    fs: pafs.FileSystem,
+    segments: Sequence[Segment],
+    *,
+    log_partition: int,
+    start: PartialFold | None,
+    cut: int | None,
+    known: Known,
+    profile: Profile,
+) -> pa.Table:
+    """The rows of offset_changes of one log partition, without the run's columns, by key and log_offset.
+
+    `segments` hold everything from the end of `start` up to `cut` (None: to their end), and may hold more on either
+    side. Without `start` the interval begins at log_offset 0; a log that begins later has lost what came before, so
+    that little can be ruled out. `start` is a fold by the same `profile`; of profiles that do not fold in pieces too.
+    """
+    pieces = [piece for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG) for piece in chunk.pieces]
+    table = changes_between(
+        start,
+        (piece_bytes(fs, piece) for piece in pieces),
+        pieces=pieces,
+        cut=cut,
+        known=known,
+        profile=profile,
+        cap_bytes=settings().inflated_cap_bytes,
+    )
+    table = table.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), table.num_rows))
+    schema = TABLES[TABLE].arrow_schema(with_run=False)
+    return table.select(schema.names).cast(schema)
+
+
+def known_of(
+    before: FactsRecord | None,
+    after: FactsRecord | None,
+    *,
+    retention_ms: int | None = None,
+    removed: Mapping[OffsetKey, Sequence[Act]] | None = None,
+    restored: Mapping[OffsetKey, Sequence[Act]] | None = None,
+) -> Known:
+    """What is known beside the log, from the newest facts at or before the interval and the oldest at or after it.
+
+    The retention is what was asked for, else what the broker's settings were at either end, else unknown.
+    """
+    found = {retention_ms} if retention_ms is not None else set(_retentions(before, after))
+    return Known(
+        retentions_ms=tuple(sorted(found)) or None,
+        before=_topics_at(before),
+        after=_topics_at(after),
+        removed=removed or {},
+        restored=restored or {},
+    )
+
+
+def _retentions(*facts: FactsRecord | None) -> Iterable[int]:
+    for record in facts:
+        minutes = None if record is None else record.settings.get(RETENTION)
+        if minutes:
+            yield int(minutes) * _MINUTE_MS
+
+
+def _topics_at(facts: FactsRecord | None) -> TopicsAt | None:
+    if facts is None:
+        return None
+    return TopicsAt(taken_at_ms=facts.taken_at_ms, ids={row["topic"]: row["id"] for row in facts.topics})

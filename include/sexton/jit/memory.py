@@ -1,0 +1,227 @@
+"""Bare memory for compiled code, beyond `jit.memory`: rows behind pointers, and the hash and comparison of spans.
+
+Numba counts references to every array that a function touches, which costs more than the work on one record. So the
+entry functions take arrays, turn them into pointers (`pointer`, `rows`), and everything below passes those; `t[i, j]`
+and `data[i]` are single loads and stores. Nothing here checks bounds: whoever calls has made sure of them, and keeps
+the arrays alive: an array of a compiled function's own has to be touched after the last use of its pointer.
+
+Machine words are only hashed and compared, never stored, so the byte order of the machine does not matter.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool, and its decorators are untyped.
+# mypy: disable-error-code="no-any-return, return-value, assignment, untyped-decorator"
+
+import operator
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, overload, register_model
+
+from sexton.jit.compiled import compiled, inlined
+from sexton.log.words import be32, be64, pointer
+
+__all__ = [
+    "Rows",
+    "be16",
+    "be32",
+    "be64",
+    "copy_bytes",
+    "hash_bytes",
+    "hash_pair",
+    "is_ascii",
+    "pointer",
+    "prefetch",
+    "rows",
+    "same_bytes",
+    "word64",
+]
+
+_HIGH_BITS = 0x8080808080808080 - (1 << 64)
+
+
+class Rows(types.Type):  # type: ignore[misc]  # numba is untyped
+    """Pointer to rows of `width` int64 columns."""
+
+    dtype = types.int64
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        super().__init__(name=f"Rows({width})")
+
+
+@register_model(Rows)
+class _RowsModel(models.PointerModel):  # type: ignore[misc]
+    """In memory a pointer, as `types.CPointer`."""
+
+
+@intrinsic(prefer_literal=True)
+def rows(_typing: Any, array: Any, width: Any) -> Any:
+    """Pointer to a contiguous int64 array of rows of `width` columns, a constant."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return Rows(width.literal_value)(array, width), codegen
+
+
+def _cell(builder: Any, width: int, table: Any, row: Any, column: Any) -> Any:
+    return builder.gep(table, [builder.add(builder.mul(row, row.type(width)), column)])
+
+
+@intrinsic
+def _get_cell(_typing: Any, table: Any, _row: Any, _column: Any) -> Any:
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(_cell(builder, table.width, *args))
+
+    return types.int64(table, types.intp, types.intp), codegen
+
+
+@intrinsic
+def _set_cell(_typing: Any, table: Any, _row: Any, _column: Any, _value: Any) -> Any:
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.store(args[3], _cell(builder, table.width, *args[:3]))
+        return context.get_dummy_value()
+
+    return types.void(table, types.intp, types.intp, types.int64), codegen
+
+
+# Numba compares the parameters of an overload with those of what it returns, annotations included: so none here.
+@overload(operator.getitem)
+def _getitem(table, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    if isinstance(table, Rows):
+        return lambda table, at: _get_cell(table, at[0], at[1])
+    return None
+
+
+@overload(operator.setitem)
+def _setitem(table, at, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    if isinstance(table, Rows):
+        return lambda table, at, value: _set_cell(table, at[0], at[1], value)
+    return None
+
+
+def _load(result: Any, swap: bool) -> Any:
+    """An intrinsic that loads `result` from byte `pos`, with its bytes swapped or as they lie."""
+
+    def typer(_typing: Any, data: Any, _pos: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            word = context.get_value_type(result)
+            value = builder.load(builder.bitcast(builder.gep(args[0], [args[1]]), word.as_pointer()))
+            value.align = 1
+            return builder.bswap(value) if swap else value
+
+        return result(data, types.intp), codegen
+
+    return typer
+
+
+word64 = intrinsic(_load(types.int64, False))
+be16 = intrinsic(_load(types.int16, True))
+
+
+@intrinsic
+def prefetch(_typing: Any, data: Any, _pos: Any) -> Any:
+    """Ask for the cache line of an element (of a whole row, for `Rows`: of its first two lines), and go on."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        word = context.get_value_type(types.int32)
+        width = data.width if isinstance(data, Rows) else 1
+        start = builder.mul(args[1], args[1].type(width))
+        for line in (0, 8) if isinstance(data, Rows) else (0,):
+            place = builder.gep(args[0], [builder.add(start, args[1].type(line))])
+            kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [place.type, word, word, word])
+            ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+            builder.call(ask, [place, word(0), word(3), word(1)])  # to read, to keep, data
+        return context.get_dummy_value()
+
+    return types.void(data, types.intp), codegen
+
+
+@intrinsic
+def copy_bytes(_typing: Any, target: Any, _to: Any, source: Any, _at: Any, _size: Any) -> Any:
+    """Copy `size` bytes from `source` at `at` to `target` at `to`; they must not overlap."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        cgutils.raw_memcpy(
+            builder, builder.gep(args[0], [args[1]]), builder.gep(args[2], [args[3]]), args[4], itemsize=1
+        )
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), codegen
+
+
+@intrinsic
+def folded(_typing: Any, _left: Any, _right: Any) -> Any:
+    """The upper half of the product of two words, XORed with the lower half."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        word, double = cgutils.ir.IntType(64), cgutils.ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], double), builder.zext(args[1], double))
+        upper = builder.trunc(builder.lshr(product, double(64)), word)
+        return builder.xor(upper, builder.trunc(product, word))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@inlined
+def hash_bytes(first_key: int, second_key: int, data: Any, start: int, size: int) -> int:
+    """Hash `size` bytes by two words of eight at a time; the last two may overlap those before them.
+
+    With secret keys nobody can choose bytes that collide: a difference comes out of a product with an unknown number.
+    """
+    state = first_key ^ np.int64(size)
+    if size >= 16:
+        pos = start
+        last = start + size - 16
+        while pos < last:
+            state = folded(state ^ word64(data, pos), second_key ^ word64(data, pos + 8))
+            pos += 16
+        left, right = word64(data, last), word64(data, last + 8)
+    elif size >= 8:
+        left, right = word64(data, start), word64(data, start + size - 8)
+    else:
+        left, right = np.int64(0), np.int64(0)
+        for i in range(start, start + size):
+            left = (left << 8) | np.int64(data[i])
+    return folded(folded(state ^ left, second_key ^ right), second_key)
+
+
+@inlined
+def hash_pair(first_key: int, second_key: int, left: int, right: int) -> int:
+    """Hash two integers."""
+    return folded(folded(first_key ^ np.int64(left), second_key ^ np.int64(right)), second_key)
+
+
+@inlined
+def same_bytes(a: Any, a_start: int, b: Any, b_start: int, size: int) -> bool:
+    """Whether two spans of `size` bytes are equal."""
+    if size < 8:
+        differing = 0
+        for i in range(size):
+            differing += a[a_start + i] != b[b_start + i]
+        return differing == 0
+    at = 0
+    while at < size - 8:
+        if word64(a, a_start + at) != word64(b, b_start + at):
+            return False
+        at += 8
+    return word64(a, a_start + size - 8) == word64(b, b_start + size - 8)
+
+
+@compiled
+def is_ascii(data: Any, start: int, size: int) -> bool:
+    """Whether no byte of the span has its high bit set."""
+    seen = np.int64(0)
+    pos = start
+    end = start + size
+    while pos + 8 <= end:
+        seen |= word64(data, pos)
+        pos += 8
+    while pos < end:
+        if data[pos] >= 0x80:
+            return False
+        pos += 1
+    return (seen & np.int64(_HIGH_BITS)) == 0

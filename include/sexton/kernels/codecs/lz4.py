@@ -1,0 +1,154 @@
+"""LZ4 frames as Kafka's brokers and Java clients write them, decompressed by compiled code.
+
+Taken is one frame as Lz4BlockOutputStream makes it, with nothing behind it: independent blocks of up to 64 KB, no
+content size, no checksum but the header's. Within it anything that the LZ4 library might refuse is refused too, the
+rules for the end of a block among them, so that whatever is taken is what the library makes of it. The rest is ODD:
+`log.codec` reads it by the library, which names the reason.
+
+Follows lz4_Frame_format.md and lz4_Block_format.md. No byte outside the given spans is read or written.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from typing import Any
+
+import numpy as np
+
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be32, copy_bytes
+
+NO_ROOM, ODD = -1, -2
+"""What is returned instead of an end: the output does not fit; a reader has to look at the input."""
+
+WIDE_BYTES = 16
+"""Short copies move so many bytes at once where there is room."""
+
+_MAGIC, _FLAGS, _BLOCK_SIZE, _HEADER_CHECKSUM = 0x04224D18, 0x60, 0x40, 0x82
+_HEADER_BYTES = 7
+_BLOCK_BYTES = 64 << 10
+_RAW_BLOCK = 1 << 31
+
+_END_LITERALS = 5  # a block with a match ends with at least so many literals,
+_END_BYTES = 12  # and its last match begins at least so many bytes before its end
+
+
+@compiled
+def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
+    """Decompress the frame in [pos, end) to `out` from `at`; where it ends there, at most `limit`, or NO_ROOM or ODD.
+
+    Up to `limit`, bytes behind that end may have been overwritten.
+    """
+    if not _is_header(data, pos, end):
+        return ODD
+    start = at
+    pos += _HEADER_BYTES
+    while end - pos >= 4:
+        size = _little32(data, pos)
+        pos += 4
+        if size == 0:
+            return at if pos == end and at > start else ODD
+        is_raw = size >= _RAW_BLOCK
+        size &= _RAW_BLOCK - 1
+        if size > _BLOCK_BYTES or size > end - pos:
+            return ODD
+        if not is_raw:
+            block_end = _inflate_block(data, pos, pos + size, out, at, min(limit, at + _BLOCK_BYTES))
+            if block_end < 0:
+                return ODD if limit - at >= _BLOCK_BYTES else block_end
+            at = block_end
+        elif size > limit - at:
+            return NO_ROOM
+        else:
+            copy_bytes(out, at, data, pos, size)
+            at += size
+        pos += size
+    return ODD
+
+
+@compiled
+def _is_header(data: Any, pos: int, end: int) -> bool:
+    return (
+        end - pos >= _HEADER_BYTES
+        and be32(data, pos) == _MAGIC
+        and data[pos + 4] == _FLAGS
+        and data[pos + 5] == _BLOCK_SIZE
+        and data[pos + 6] == _HEADER_CHECKSUM
+    )
+
+
+@compiled
+def _little32(data: Any, pos: int) -> int:
+    return (
+        np.int64(data[pos])
+        | (np.int64(data[pos + 1]) << 8)
+        | (np.int64(data[pos + 2]) << 16)
+        | (np.int64(data[pos + 3]) << 24)
+    )
+
+
+@compiled
+def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
+    """Decompress the block in [pos, end); its matches reach back to its own start."""
+    start, match = at, -1
+    while pos < end:
+        token = np.int64(data[pos])
+        pos += 1
+        literals = token >> 4
+        if literals == 15:
+            literals, pos = _long(data, pos, end, literals)
+        if literals > end - pos:
+            return ODD
+        if literals > limit - at:
+            return NO_ROOM
+        if literals <= WIDE_BYTES and end - pos >= WIDE_BYTES and limit - at >= WIDE_BYTES:
+            copy_bytes(out, at, data, pos, WIDE_BYTES)
+        else:
+            copy_bytes(out, at, data, pos, literals)
+        pos += literals
+        at += literals
+        if pos == end:
+            is_end = at > start if match < 0 else literals >= _END_LITERALS and at - match >= _END_BYTES
+            return at if is_end else ODD
+        if end - pos < 2:
+            return ODD
+        distance = np.int64(data[pos]) | (np.int64(data[pos + 1]) << 8)
+        pos += 2
+        size = token & 15
+        if size == 15:
+            size, pos = _long(data, pos, end, size)
+        size += 4
+        if distance == 0 or distance > at - start or pos > end:
+            return ODD
+        if size > limit - at:
+            return NO_ROOM
+        match = at
+        at = repeat(out, at, distance, size, limit)
+    return ODD
+
+
+@compiled
+def _long(data: Any, pos: int, end: int, size: int) -> tuple[int, int]:
+    """A length that goes on in further bytes, and the position behind it, past `end` where it is cut off."""
+    while pos < end:
+        byte = np.int64(data[pos])
+        pos += 1
+        size += byte
+        if byte != 255:
+            return size, pos
+    return size, end + 1
+
+
+@compiled
+def repeat(out: Any, at: int, distance: int, size: int, limit: int) -> int:
+    """Append `size` bytes that repeat those `distance` before; returns where they end."""
+    done = at + size
+    if distance >= WIDE_BYTES and limit - done >= WIDE_BYTES:
+        while at < done:
+            copy_bytes(out, at, out, at - distance, WIDE_BYTES)
+            at += WIDE_BYTES
+    else:
+        while at < done:
+            out[at] = out[at - distance]
+            at += 1
+    return done

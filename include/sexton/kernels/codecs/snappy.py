@@ -1,0 +1,116 @@
+"""Snappy in the framing of xerial's snappy-java, which Java clients and brokers write, decompressed by compiled code.
+
+One stream of version 1 is taken; its blocks must be what their headers say, to the byte. Anything else is ODD:
+`log.codec` reads it by the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte
+outside the given spans is read or written.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from typing import Any
+
+import numpy as np
+
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be32, be64, copy_bytes
+from sexton.kernels.codecs.lz4 import NO_ROOM, ODD, WIDE_BYTES, repeat
+
+_MAGIC = 0x82534E4150505900 - (1 << 64)
+_VERSION = _COMPATIBLE_VERSION = 1
+_HEADER_BYTES = 16
+_SHORT_LITERALS = 60  # longer ones have their size in up to 4 further bytes
+
+
+@compiled
+def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
+    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, at most `limit`, or NO_ROOM or ODD.
+
+    Up to `limit`, bytes behind that end may have been overwritten.
+    """
+    if end - pos <= _HEADER_BYTES or be64(data, pos) != _MAGIC:
+        return ODD
+    if be32(data, pos + 8) != _VERSION or be32(data, pos + 12) != _COMPATIBLE_VERSION:
+        return ODD
+    pos += _HEADER_BYTES
+    while pos < end:
+        if end - pos < 4:
+            return ODD
+        size = be32(data, pos)
+        pos += 4
+        if size < 1 or size > end - pos:
+            return ODD
+        at = _inflate_block(data, pos, pos + size, out, at, limit)
+        if at < 0:
+            return at
+        pos += size
+    return at
+
+
+@compiled
+def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
+    """Decompress the raw block in [pos, end)."""
+    size, pos = _told_size(data, pos, end)
+    if size < 1:
+        return ODD
+    if size > limit - at:
+        return NO_ROOM
+    start, done = at, at + size
+    while pos < end:
+        tag = np.int64(data[pos])
+        pos += 1
+        if tag & 3 == 0:
+            length, pos = _literal_size(data, pos, end, tag >> 2)
+            if length > end - pos or length > done - at:
+                return ODD
+            if length <= WIDE_BYTES and end - pos >= WIDE_BYTES and limit - at >= WIDE_BYTES:
+                copy_bytes(out, at, data, pos, WIDE_BYTES)
+            else:
+                copy_bytes(out, at, data, pos, length)
+            pos += length
+            at += length
+            continue
+        more = 1 if tag & 3 == 1 else 2 if tag & 3 == 2 else 4
+        if more > end - pos:
+            return ODD
+        distance = _little(data, pos, more)
+        pos += more
+        length = 1 + (tag >> 2)
+        if more == 1:
+            length = 4 + (tag >> 2 & 7)
+            distance |= tag >> 5 << 8
+        if distance < 1 or distance > at - start or length > done - at:
+            return ODD
+        at = repeat(out, at, distance, length, limit)
+    return at if at == done else ODD
+
+
+@compiled
+def _told_size(data: Any, pos: int, end: int) -> tuple[int, int]:
+    """The size that a block says it has once inflated, and the position behind; 0 when it is not plainly one."""
+    size = shift = 0
+    while pos < end and shift < 35:
+        byte = np.int64(data[pos])
+        pos += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (0 if (byte == 0 and shift) or size >= 1 << 31 else size), pos
+        shift += 7
+    return 0, pos
+
+
+@compiled
+def _literal_size(data: Any, pos: int, end: int, short: int) -> tuple[int, int]:
+    """Bytes of a literal and the position where they begin, past `end` where its size is cut off."""
+    if short < _SHORT_LITERALS:
+        return short + 1, pos
+    more = short - _SHORT_LITERALS + 1
+    return (_little(data, pos, more) + 1, pos + more) if more <= end - pos else (1, end + 1)
+
+
+@compiled
+def _little(data: Any, pos: int, size: int) -> int:
+    value = 0
+    for i in range(size):
+        value |= np.int64(data[pos + i]) << (8 * i)
+    return value

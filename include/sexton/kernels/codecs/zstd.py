@@ -1,0 +1,165 @@
+"""zstd frames of many batches, decompressed by the library in one call.
+
+A call for each small batch spends nearly all of its time on setting the decoder up. Frames may be concatenated, and
+what comes out is then their contents one after another, but frames need not tell how much they hold. So a frame with a
+seal as its content is put behind each batch. As many seals as were put in come out in any case; when exactly as many
+are found, these are they. (No beginning of the seal is also an end of it, so none can begin within another.)
+
+Only batches that are plainly one frame are joined, and when a call fails none of its batches is taken: `inflate` then
+tries fewer, and at last `log.codec` one alone, which names the reason. Frames follow RFC 8878, section 3.1.1.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from typing import Any
+
+import cramjam
+import numpy as np
+
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import copy_bytes, pointer, rows, word64
+from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, IN_ARENA, SOURCE
+from sexton.kernels.layout import Bytes, Int64s
+from sexton.log import codec
+from sexton.log.entry import CODEC_MASK
+
+MAX_WINDOW_BYTES = 4 << 20
+"""Frames that ask a decoder to hold more are left to `log.codec`, which counts it."""
+JOINED_BYTES = 512 << 10
+"""Compressed bytes that are joined at most: such frames hold some 10 times as much."""
+
+_ZSTD = codec.ZSTD
+_FRAME_MAGIC = 0xFD2FB528
+_IS_SINGLE_SEGMENT, _HAS_CHECKSUM = 0x20, 0x04
+_UNKNOWN_FLAGS = 0x1B  # a dictionary's id, and bits that are not in use
+_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_BLOCK_BYTES = 128 << 10
+_RAW_BLOCK, _RLE_BLOCK, _RESERVED_BLOCK = 0, 1, 3
+
+_SEAL = np.arange(16, dtype=np.uint8)
+SEAL_BYTES = 16
+"""Between the contents of two batches."""
+_SEALED_FRAME = np.frombuffer(
+    _FRAME_MAGIC.to_bytes(4, "little")
+    + bytes([_IS_SINGLE_SEGMENT, SEAL_BYTES])
+    + (1 | _RAW_BLOCK << 1 | SEAL_BYTES << 3).to_bytes(3, "little")
+    + _SEAL.tobytes(),
+    np.uint8,
+)
+
+
+def inflate_together(data: Bytes, batches: Int64s, packed: Int64s, arena: Bytes, *, cap_bytes: int) -> int:
+    """Inflate the first of the batches in the rows `packed` into `arena`; returns how many.
+
+    Their rows then tell where their records lie. 0 when the first is not plainly one frame of zstd, or when something
+    went wrong with any of them.
+    """
+    library: Any = cramjam.zstd
+    joined = np.empty(JOINED_BYTES, np.uint8)
+    count, used = _join(data, batches, packed, joined, _SEALED_FRAME)
+    if count == 0:
+        return 0
+    try:
+        size = library.decompress_into(joined[:used], arena)
+    except cramjam.DecompressionError:
+        return 0
+    return count if _split(arena, size, batches, packed[:count], cap_bytes) else 0
+
+
+@compiled
+def _join(source: Any, batch_rows: Any, packed: Any, joined_bytes: Any, sealed_frame: Any) -> tuple[int, int]:
+    """Put frames and seals into `joined_bytes` up to the first batch that is not one frame, or does not fit.
+
+    Returns (batches, bytes).
+    """
+    data, batches = pointer(source), rows(batch_rows, BATCH_COLUMNS)
+    joined, sealed = pointer(joined_bytes), pointer(sealed_frame)
+    used = 0
+    for number in range(len(packed)):
+        row = packed[number]
+        start, end = batches[row, BODY], batches[row, BODY_END]
+        size = end - start
+        if size + len(sealed_frame) > len(joined_bytes) - used or batches[row, ATTRIBUTES] & CODEC_MASK != _ZSTD:
+            return number, used
+        if not _is_one_frame(data, start, end):
+            return number, used
+        copy_bytes(joined, used, data, start, size)
+        copy_bytes(joined, used + size, sealed, 0, len(sealed_frame))
+        used += size + len(sealed_frame)
+    return len(packed), used
+
+
+@compiled
+def _is_one_frame(data: Any, pos: int, end: int) -> bool:
+    """Whether [pos, end) is exactly one frame without a dictionary and with a small window."""
+    if end - pos < 6 or _little(data, pos, 4) != _FRAME_MAGIC:
+        return False
+    flags = np.int64(data[pos + 4])
+    content_size_bytes = _CONTENT_SIZE_BYTES[flags >> 6]
+    pos += 5
+    if flags & _UNKNOWN_FLAGS:
+        return False
+    if flags & _IS_SINGLE_SEGMENT:
+        content_size_bytes = max(content_size_bytes, 1)
+        if end - pos < content_size_bytes or not 0 <= _little(data, pos, content_size_bytes) < MAX_WINDOW_BYTES:
+            return False
+    else:
+        base = 1 << (10 + (np.int64(data[pos]) >> 3))
+        if base + base // 8 * (np.int64(data[pos]) & 7) > MAX_WINDOW_BYTES:
+            return False
+        pos += 1
+    pos = _after_blocks(data, pos + content_size_bytes, end)
+    return pos + (4 if flags & _HAS_CHECKSUM else 0) == end
+
+
+@compiled
+def _after_blocks(data: Any, pos: int, end: int) -> int:
+    """Where the blocks from `pos` on end; past `end` when they do not."""
+    while end - pos >= 3:
+        header = _little(data, pos, 3)
+        kind, size = header >> 1 & 3, header >> 3
+        if kind == _RESERVED_BLOCK or size > _BLOCK_BYTES:
+            return end + 5
+        pos += 3 + (1 if kind == _RLE_BLOCK else size)
+        if header & 1:
+            return pos
+    return end + 5
+
+
+@compiled
+def _little(data: Any, pos: int, size: int) -> int:
+    value = 0
+    for i in range(size):
+        value |= np.int64(data[pos + i]) << (8 * i)
+    return value
+
+
+@compiled
+def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: int) -> bool:
+    """Let the rows tell where their records are in `contents`; False, with no row changed, when that is not certain."""
+    data, batches = pointer(contents), rows(batch_rows, BATCH_COLUMNS)
+    seal = pointer(_SEAL)
+    low, high = word64(seal, 0), word64(seal, 8)
+    ends = np.empty(len(packed), np.int64)
+    found = start = at = 0
+    while at + SEAL_BYTES <= size:
+        if word64(data, at) != low or word64(data, at + 8) != high:
+            at += 1
+            continue
+        if found == len(packed) or at - start > cap_bytes:
+            return False
+        ends[found] = at
+        found += 1
+        at += SEAL_BYTES
+        start = at
+    if found != len(packed) or start != size:
+        return False
+    start = 0
+    for number in range(len(packed)):
+        row = packed[number]
+        batches[row, SOURCE] = IN_ARENA
+        batches[row, BODY] = start
+        batches[row, BODY_END] = ends[number]
+        start = ends[number] + SEAL_BYTES
+    return True

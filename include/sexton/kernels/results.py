@@ -1,0 +1,334 @@
+"""Finishes the fold of a log partition: the rows of group state at the cut, as Arrow tables.
+
+A group without a record of its own is a simple classic group; there may be hundreds of thousands of those, and millions
+of offsets, so that nothing here makes a Python object for them.
+"""
+
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.api.unloading import OFFSETS_EXCUSE, unexpected_unloads
+from sexton.coordinator.endless import Endless
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.groups.group import Group
+from sexton.coordinator.loading import GROUP_REMOVED, LOADED, SHARE_GROUP, STRAY
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.releases import is_since
+from sexton.kernels import columns as cols
+from sexton.kernels.checkpoint import key_columns
+from sexton.kernels.group_records import GroupRecords, replay_group_records
+from sexton.kernels.layout import (
+    COMMIT_MS,
+    COMMITTED,
+    EXPIRE_MS,
+    GROUP_AT,
+    GROUP_LENGTH,
+    LEADER_EPOCH,
+    LOG_OFFSET,
+    NONE,
+    P_EPOCH,
+    P_FIRST,
+    P_FIRST_MS,
+    P_ID,
+    P_LAST,
+    PRODUCER_ID,
+    PRODUCERS,
+    TEXT_AT,
+    TEXT_SIZE,
+    TOPIC_ID_HIGH,
+    TOPIC_ID_LOW,
+    W_KEY,
+    W_LOG_OFFSET,
+    W_PRODUCER,
+    Int64s,
+    State,
+)
+from sexton.kernels.load_profile import load_profile
+from sexton.kernels.partial import PartialFold
+from sexton.kernels.reread import Found, keep
+from sexton.kernels.sorted_rows import SortedRows, sort_rows
+
+_OFFSET_SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("committed_offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp_ms", pa.int64()),
+        ("expire_timestamp_ms", pa.int64()),
+        ("topic_id", pa.string()),
+        ("log_offset", pa.int64()),
+        ("producer_id", pa.int64()),
+    ]
+)
+_GROUP_SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("group_type", pa.string()),
+        ("state", pa.string()),
+        ("protocol_type", pa.string()),
+        ("protocol", pa.string()),
+        ("generation", pa.int32()),
+        ("leader", pa.string()),
+        ("current_state_timestamp_ms", pa.int64()),
+        ("member_count", pa.int32()),
+        ("subscribed_topics", cols.TEXT_LIST),
+        ("subscription_known", pa.bool_()),
+        ("left_targets", cols.TEXT_LIST),
+        ("log_offset", pa.int64()),
+    ]
+)
+_MEMBER_SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("member_id", pa.string()),
+        ("group_instance_id", pa.string()),
+        ("client_id", pa.string()),
+        ("client_host", pa.string()),
+        ("rack_id", pa.string()),
+        ("session_timeout_ms", pa.int32()),
+        ("rebalance_timeout_ms", pa.int32()),
+        ("member_epoch", pa.int32()),
+        ("subscribed_topics", cols.TEXT_LIST),
+        ("assignment", cols.TEXT_LIST),
+        ("assignment_epochs", cols.TEXT_LIST),
+        ("member_metadata", pa.binary()),
+        ("member_assignment", pa.binary()),
+        ("static_instance_ids", cols.TEXT_LIST),
+        ("log_partition", pa.int32()),
+    ]
+)
+_UNDECODABLE_SCHEMA = pa.schema(
+    [
+        ("base_offset", pa.int64()),
+        ("log_offset", pa.int64()),
+        ("record_type", pa.int32()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("log_partition", pa.int32()),
+    ]
+)
+_TRANSACTION_SCHEMA = pa.schema(
+    [
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("first_log_offset", pa.int64()),
+        ("last_log_offset", pa.int64()),
+        ("first_timestamp_ms", pa.int64()),
+        ("group_ids", cols.TEXT_LIST),
+    ]
+)
+_TOMBSTONE_SCHEMA = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("ordinal", pa.int32()),
+        ("record_type", pa.int32()),
+        ("member_id", pa.string()),
+        ("regular_expression", pa.string()),
+    ]
+)
+
+
+def finish(
+    fold: PartialFold,
+    *,
+    log_partition: int,
+    partition_count: int | None,
+    held_elsewhere: Container[str] = frozenset(),
+    endless: Endless | None = None,
+) -> dict[str, pa.Table]:
+    """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
+
+    Without `partition_count` no group is known to be stray. Where stray groups are served (Profile.one_cache), those
+    `held_elsewhere` are not: another log partition's copy is. `endless` is where an older coordinator's load stays
+    (kernels.oversized.endless_of). Besides the published tables there is `group_tombstones`:
+    for every group that is not classic the records that delete it, in their order, and `unexpected_unloads`: the groups
+    over which an older coordinator's load logs an error.
+    """
+    state = fold.state
+    replay = replay_group_records(state, fold.profile)
+    found = sort_rows(
+        state,
+        replay,
+        log_partition=log_partition,
+        partition_count=partition_count,
+        held_elsewhere=held_elsewhere,
+    )
+    undecodable: Found = []
+    for place, row in sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0]):
+        keep(undecodable, place, row)
+    tables = {
+        "committed_offsets": _offsets_table(state, found.committed),
+        "unreachable_offsets": _offsets_table(state, found.unreachable).append_column("reason", _reasons(found)),
+        "pending_offsets": _pending_table(state, found.pending),
+        "groups": _groups_table(state, replay, found),
+        "open_transactions": _open_transactions(state, found.pending),
+        "load_profile": load_profile(fold, replay, found, undecodable, log_partition=log_partition, endless=endless),
+    }
+    here = pa.scalar(log_partition, pa.int32())
+    tables = {
+        name: table
+        if "log_partition" in table.column_names
+        else table.append_column("log_partition", pa.repeat(here, table.num_rows))
+        for name, table in tables.items()
+    }
+    where = {"log_partition": log_partition}
+    groups = [group for _, group in sorted(replay.groups.by_id.items())]
+    members = _from_rows([{**row, **where} for group in groups for row in group.to_member_rows()], _MEMBER_SCHEMA)
+    unloads = _unexpected_unloads({**tables, "members": members}, replay, found)
+    tables["load_profile"] = tables["load_profile"].append_column("unexpected_unloads", pa.array([unloads.num_rows]))
+    return {
+        **tables,
+        "unexpected_unloads": unloads,
+        "members": members,
+        "undecodable_records": _from_rows([{**row.to_row(), **where} for _, row in undecodable], _UNDECODABLE_SCHEMA),
+        "group_tombstones": _from_rows(
+            [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
+            _TOMBSTONE_SCHEMA,
+        ),
+    }
+
+
+def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> pa.Table:
+    """Groups that a load finds active although their last record removes them; it checks that last, when it succeeds.
+
+    Only groups that are there without an offset that a client can fetch are looked at closely, up to 0.10.1 any.
+    """
+    profile, names = replay.profile, list[str]()
+    if tables["load_profile"]["load_outcome"][0].as_py() == LOADED:
+        removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
+        if is_since(profile, OFFSETS_EXCUSE):
+            removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
+        names = [*unexpected_unloads(TablesHeld(tables), removed=removed, profile=profile)] if removed else []
+    return pa.table({"group_id": pa.array(names, pa.string())})
+
+
+def _from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema) if rows else schema.empty_table()
+
+
+def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "group_id": group.group_id,
+            "ordinal": ordinal,
+            "record_type": tombstone.record_type,
+            "member_id": tombstone.member_id,
+            "regular_expression": tombstone.regular_expression,
+        }
+        for ordinal, tombstone in enumerate(group.tombstones())
+    ]
+
+
+def _offsets_table(state: State, rows: Int64s) -> pa.Table:
+    """Committed offsets of some rows of `keys`."""
+    values = state.keys.take(rows, axis=0)
+    return _offset_rows(state, rows, values, log_offset=LOG_OFFSET, producer_ids=values[:, PRODUCER_ID])
+
+
+def _reasons(found: SortedRows) -> pa.Array:
+    """Why no client can fetch each of the unreachable rows."""
+    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, STRAY)
+    return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
+
+
+def _pending_table(state: State, rows: Int64s) -> pa.Table:
+    """Undecided offsets of some rows of `waiting`."""
+    values = state.waiting.take(rows, axis=0)
+    producer_ids = state.producers[values[:, W_PRODUCER], P_ID]
+    return _offset_rows(state, values[:, W_KEY], values, log_offset=W_LOG_OFFSET, producer_ids=producer_ids)
+
+
+def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
+    """The offset that each row of `values` holds of a row of `keys`; its log_offset is in the column `log_offset`."""
+    if not len(keys):
+        return _OFFSET_SCHEMA.empty_table()
+    numbers = {
+        "committed_offset": COMMITTED,
+        "leader_epoch": LEADER_EPOCH,
+        "commit_timestamp_ms": COMMIT_MS,
+        "expire_timestamp_ms": EXPIRE_MS,
+        "log_offset": log_offset,
+    }
+    columns = {
+        **_named(state, keys),
+        **cols.numbers(values, numbers, absent={"leader_epoch": -1, "expire_timestamp_ms": NONE}),
+        "metadata": cols.strings(state.text_bytes, values[:, TEXT_AT], values[:, TEXT_SIZE]).cast(pa.string()),
+        "topic_id": cols.topic_ids(values[:, TOPIC_ID_HIGH], values[:, TOPIC_ID_LOW]).cast(pa.string()),
+        "producer_id": pa.array(producer_ids),
+    }
+    return pa.table(columns, schema=_OFFSET_SCHEMA)
+
+
+def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
+    named = key_columns(state, keys)
+    return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
+
+
+def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.Table:
+    """Groups by id: those with records of their own as replayed, all others alike."""
+    own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
+    rows = np.flatnonzero(found.group_exists)
+    simple = rows[~np.isin(rows, list(own))] if own else rows
+    table = _simple_groups(state, replay.profile, simple)
+    if own:
+        table = pa.concat_tables([table, _from_rows([group.to_group_row() for group in own.values()], _GROUP_SCHEMA)])
+    order = np.concatenate([simple, np.array(list(own), np.int64)])
+    table = (
+        table.append_column("offset_count", pa.array(found.offset_counts[order]))
+        .append_column("pending_count", pa.array(found.pending_counts[order]))
+        .append_column("has_open_transaction", pa.array(found.group_has_transaction[order]))
+    )
+    return table.sort_by("group_id").combine_chunks()
+
+
+def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
+    """Groups without a record of their own, by some rows of `groups`."""
+    groups = state.groups.take(rows, axis=0)
+    template = ClassicGroup("", profile).to_group_row()
+    alike = {
+        column.name: pa.repeat(pa.scalar(template[column.name], column.type), len(groups)) for column in _GROUP_SCHEMA
+    }
+    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
+    return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
+
+
+def _open_transactions(state: State, pending: Int64s) -> pa.Table:
+    producers = state.producers[: state.counts[PRODUCERS]]
+    producers = producers[producers[:, P_FIRST] != NONE]
+    if not len(producers):
+        return _TRANSACTION_SCHEMA.empty_table()
+    producers = producers[np.argsort(producers[:, P_ID])]
+    waiting = state.waiting[pending]
+    holders = pa.table(
+        {
+            "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
+            "group_id": _named(state, waiting[:, W_KEY])["group_id"],
+        }
+    )
+    held: dict[int, list[str]] = {}
+    for row in holders.group_by(["producer_id", "group_id"]).aggregate([]).sort_by("group_id").to_pylist():
+        held.setdefault(row["producer_id"], []).append(row["group_id"])
+    columns = {
+        "producer_id": P_ID,
+        "producer_epoch": P_EPOCH,
+        "first_log_offset": P_FIRST,
+        "last_log_offset": P_LAST,
+        "first_timestamp_ms": P_FIRST_MS,
+    }
+    return pa.table(
+        {
+            **cols.numbers(producers, columns),
+            "group_ids": pa.array([held.get(producer, []) for producer in producers[:, P_ID].tolist()], cols.TEXT_LIST),
+        },
+        schema=_TRANSACTION_SCHEMA,
+    )

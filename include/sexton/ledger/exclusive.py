@@ -1,0 +1,97 @@
+"""Files that are made once and never again, by one of those who try at the same time.
+
+On a local filesystem a hard link decides, which the kernel makes or refuses. Object stores that pyarrow writes to have
+no such call: there the last writer wins without a word. So who wants a name there first leaves a ticket of its own and
+then looks who else did: of two at least one sees the other, and who sees another steps back. That stands on listings
+that show what was written before, as S3, GCS and ABFS promise.
+"""
+
+import json
+import os
+from uuid import uuid4
+
+from pyarrow import fs as pafs
+
+from sexton.archive.files import make_folder, settle, write_whole
+from sexton.errors import Refused
+from sexton.kill_points import reach
+
+_TICKETS = "tickets"
+
+
+def create(fs: pafs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file that is not there yet, whole; Refused when somebody else has written it."""
+    if isinstance(fs, pafs.LocalFileSystem):
+        _link(fs, path, data)
+        return
+    if fs.get_file_info(path).type != pafs.FileType.NotFound:
+        raise _taken(path)
+    write_whole(fs, path, data)
+    if read(fs, path) != data:
+        raise _taken(path)
+
+
+def create_contended(fs: pafs.FileSystem, path: str, data: bytes, *, at_ms: int, ticket_ms: int) -> None:
+    """As `create`, for a name that several processes may want at once.
+
+    A ticket that is older than `ticket_ms` is of a process that died over it. Refused when another wants it as well:
+    it may be that neither gets it, and that trying again helps.
+    """
+    if isinstance(fs, pafs.LocalFileSystem):
+        create(fs, path, data)
+        return
+    folder, _, name = path.rpartition("/")
+    mine = f"{folder}/{_TICKETS}/{name.removesuffix('.json')}-{uuid4().hex}.json"
+    write_whole(fs, mine, json.dumps({"at_ms": at_ms}).encode())
+    reach("ledger.ticket")
+    try:
+        if _others(fs, mine, name.removesuffix(".json"), newer_than_ms=at_ms - ticket_ms):
+            raise _taken(path)
+        create(fs, path, data)
+    finally:
+        fs.delete_file(mine)
+
+
+def read(fs: pafs.FileSystem, path: str) -> bytes:
+    """A small file, whole."""
+    with fs.open_input_stream(path) as file:
+        data: bytes = file.read()
+    return data
+
+
+def _link(fs: pafs.FileSystem, path: str, data: bytes) -> None:
+    folder, _, name = path.rpartition("/")
+    make_folder(fs, folder)
+    draft = f"{folder}/.{name}.{uuid4().hex}.part"
+    with open(draft, "xb") as file:  # noqa: PTH123 (paths of pyarrow are text)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    reach("ledger.half")
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    finally:
+        os.unlink(draft)  # noqa: PTH108
+    settle(fs, folder)
+    reach("ledger.after")
+
+
+def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) -> bool:
+    folder = mine.rpartition("/")[0]
+    for info in fs.get_file_info(pafs.FileSelector(folder)):
+        if info.base_name.startswith(f"{stem}-") and info.path != mine:
+            try:
+                at_ms = json.loads(read(fs, info.path))["at_ms"]
+            except FileNotFoundError:
+                continue  # its owner has stepped back meanwhile, or has the name already, which is looked at next
+            except OSError:
+                return True  # it goes while it is read
+            if at_ms > newer_than_ms:
+                return True
+    return False
+
+
+def _taken(path: str) -> Refused:
+    return Refused("somebody else has written this entry of the ledger", place=path, fix="another attempt is at work")

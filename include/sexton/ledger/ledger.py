@@ -1,0 +1,306 @@
+"""The ledger of a plan, beside the archive: what was about to be done before each call, and what came of it.
+
+    <archive>/<cluster_id>/ledger/<plan_id>/<attempt %04d>-<seq %06d>-{claim,intent,outcome,close}.json
+
+Files are immutable and written once. Each names the SHA-256 of the one before it: within an attempt that is the one of
+the sequence before, and a claim names the last one that it found of the attempts before it. What a process writes of
+an attempt after another took it over lies beside that chain, and is read all the same: it tells what was done. A chain
+cannot tell that its last files were taken away: what is lost so is an outcome, which the next attempt reads from Kafka
+again, or an attempt that is told by the table `apply_ledger` as well.
+
+Not here: what is done in a step (engine), and the table.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.archive.files import child_folders, safe_name
+from sexton.archive.lineages import LEDGER_FOLDER
+from sexton.coordinator.changes.change import Act
+from sexton.coordinator.offsets import OffsetKey
+from sexton.errors import Refused
+from sexton.kill_points import reach
+from sexton.ledger.entries import (
+    WRITTEN,
+    Action,
+    Body,
+    Claim,
+    Close,
+    Entry,
+    Intent,
+    Item,
+    Kind,
+    Owner,
+    Result,
+    StepOutcome,
+)
+from sexton.ledger.exclusive import create, create_contended, read
+from sexton.ledger.owner import is_dead, this_process
+
+_NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
+_AT_ONCE = 8
+_LATEST_MS = 3_600_000
+_LOOK_INTO = "restore it from a copy of the archive"
+
+
+class Ledger:
+    """The ledger of one plan (or restore). One process writes one attempt, after `claim`."""
+
+    def __init__(
+        self, fs: pafs.FileSystem, root: str, cluster_id: str, plan_id: str, *, owner: Owner | None = None
+    ) -> None:
+        self._fs = fs
+        self._cluster_id, self._plan_id = cluster_id, plan_id
+        self.folder = f"{ledgers_folder(root, cluster_id)}/{safe_name(plan_id, what='plan id')}"
+        self._owner = owner or this_process()
+        self._last: Entry | None = None
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that this process has claimed."""
+        return self._held.attempt
+
+    def entries(self) -> list[Entry]:
+        """Every entry, by attempt and sequence; Refused when one is missing, changed or out of its chain."""
+        names = self._names()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = list(pool.map(self._read, names))
+        _check_chain([entry for entry, _ in found], [digest for _, digest in found], place=self.folder)
+        return [entry for entry, _ in found]
+
+    def is_over(self, *, before_ms: int) -> bool:
+        """Whether its newest attempt was closed before then, so that it tells of nothing since."""
+        names = self._names()
+        if not names:
+            return True
+        last, _ = self._read(names[-1])
+        return last.kind == "close" and last.at_ms < before_ms
+
+    def claim(
+        self,
+        *,
+        at_ms: int,
+        lease_ms: int,
+        approved_by: str,
+        sink: str,
+        plan_sha256: str,
+        about: Mapping[str, Any] | None = None,
+    ) -> list[Entry]:
+        """Begin the next attempt, and return the entries of those before it.
+
+        Refused while the one before is at work: not closed, its process alive as far as can be told from here, and its
+        last file younger than `lease_ms`.
+        """
+        before = self.entries()
+        if before:
+            _require_over(before, at_ms=at_ms, lease_ms=lease_ms, place=self.folder)
+        body = Claim(
+            owner=self._owner, approved_by=approved_by, sink=sink, plan_sha256=plan_sha256, about=dict(about or {})
+        )
+        entry = self._entry(
+            attempt=before[-1].attempt + 1 if before else 1,
+            seq=0,
+            kind="claim",
+            at_ms=at_ms,
+            previous=before[-1] if before else None,
+            body=body,
+        )
+        path = f"{self.folder}/{entry.name}"
+        create_contended(self._fs, path, entry.to_bytes(), at_ms=at_ms, ticket_ms=lease_ms)
+        self._last = entry
+        reach("ledger.claimed")
+        return before
+
+    def intent(self, body: Intent, *, at_ms: int) -> None:
+        """What the next call is about to do; Refused when another attempt has begun."""
+        self.hold()
+        self._append("intent", body, at_ms)
+
+    def outcome(self, body: StepOutcome, *, at_ms: int) -> None:
+        """What came of it. Written even when another attempt has begun meanwhile: it is true, and nobody else knows."""
+        self._append("outcome", body, at_ms)
+
+    def close(self, counts: Mapping[str, int], *, at_ms: int) -> None:
+        """End the attempt: the next one may begin at once. Refused when it has begun already."""
+        self.hold()
+        self._append("close", Close(counts=dict(counts)), at_ms)
+        self._last = None
+
+    def hold(self) -> None:
+        """Refused when another attempt has begun: whoever is told so must not call anything any more."""
+        after = self._held.attempt + 1
+        if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
+            raise Refused(
+                f"attempt {after} has taken over from attempt {self._held.attempt}",
+                place=self.folder,
+                fix="this process was taken for dead; the other one goes on",
+            )
+
+    @property
+    def _held(self) -> Entry:
+        assert self._last is not None, "no attempt is claimed"
+        return self._last
+
+    def _append(self, kind: Kind, body: Body, at_ms: int) -> None:
+        last = self._held
+        entry = self._entry(attempt=last.attempt, seq=last.seq + 1, kind=kind, at_ms=at_ms, previous=last, body=body)
+        create(self._fs, f"{self.folder}/{entry.name}", entry.to_bytes())
+        self._last = entry
+
+    def _entry(self, *, attempt: int, seq: int, kind: Kind, at_ms: int, previous: Entry | None, body: Body) -> Entry:
+        return Entry(
+            cluster_id=self._cluster_id,
+            plan_id=self._plan_id,
+            attempt=attempt,
+            seq=seq,
+            kind=kind,
+            at_ms=at_ms,
+            previous_sha256=None if previous is None else sha256(previous.to_bytes()).hexdigest(),
+            body=body,
+        )
+
+    def _names(self) -> list[str]:
+        """Names of the entries, in order; a draft that a killed process left is none."""
+        files = self._fs.get_file_info(pafs.FileSelector(self.folder, allow_not_found=True))
+        return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_place_in)
+
+    def _read(self, name: str) -> tuple[Entry, str]:
+        path = f"{self.folder}/{name}"
+        data = read(self._fs, path)
+        entry = Entry.from_bytes(data, place=path)
+        if (entry.name, entry.cluster_id, entry.plan_id) != (name, self._cluster_id, self._plan_id):
+            raise Refused("an entry of another place in the ledger", place=path, fix=_LOOK_INTO)
+        return entry, sha256(data).hexdigest()
+
+
+def ledgers_folder(root: str, cluster_id: str) -> str:
+    """Where the ledgers of a cluster are, one folder a plan."""
+    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{LEDGER_FOLDER}"
+
+
+def acts_of(
+    fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
+) -> tuple[dict[OffsetKey, list[Act]], dict[OffsetKey, list[Act]]]:
+    """Everything that our plans removed and put back, by the offset that it was about: (removed, restored).
+
+    An act is told by the broker's clock where the record was found in the log, else by that of who did it. What was
+    intended and has no outcome may have been done within an hour from then on: no broker keeps a request for longer. A
+    ledger that was closed before `since_ms` is not read.
+    """
+    removed: dict[OffsetKey, list[Act]] = {}
+    restored: dict[OffsetKey, list[Act]] = {}
+    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
+        ledger = Ledger(fs, root, cluster_id, plan_id)
+        if since_ms is not None and ledger.is_over(before_ms=since_ms):
+            continue
+        for action, key, act in _acts(plan_id, ledger.entries()):
+            acts = removed if action == "tombstone" else restored
+            if act not in acts.setdefault(key, []):
+                acts[key].append(act)
+    return removed, restored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An intent, and what is known of what came of it: a result of each item, the entry that tells it beside it.
+
+    Of several (an attempt's own, and that of one that settled it) the one that says that something was written.
+    """
+
+    entry: Entry
+    intent: Intent
+    results: Mapping[tuple[int, int], tuple[Result, Entry]]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has told yet what came of some of it."""
+        return any(map(self.is_open_for, self.intent.items))
+
+    def is_open_for(self, item: Item) -> bool:
+        """The same of one item of the intent."""
+        known = self.results.get(item.place)
+        return known is None or known[0].outcome == "unknown"
+
+
+def told_of(entries: Sequence[Entry]) -> list[Told]:
+    """Every intent of a ledger with its results, in order."""
+    results: dict[tuple[int, int], dict[tuple[int, int], tuple[Result, Entry]]] = {}
+    for entry in entries:
+        if isinstance(entry.body, StepOutcome):
+            of_step = results.setdefault((entry.body.of_attempt, entry.body.step), {})
+            for result in entry.body.items:
+                if result.place not in of_step or of_step[result.place][0].outcome not in WRITTEN:
+                    of_step[result.place] = result, entry
+    return [
+        Told(entry=entry, intent=entry.body, results=results.get((entry.attempt, entry.body.step), {}))
+        for entry in entries
+        if isinstance(entry.body, Intent)
+    ]
+
+
+def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, Act]]:
+    """What was written, and what may have been. Offsets that only a race took along are named by no intent."""
+    told = told_of(entries)
+    items = {item.place: (each.intent.action, item) for each in told for item in each.intent.items}
+    first_ms = {item.place: each.entry.at_ms for each in told for item in each.intent.items}
+    for each in told:
+        for item in each.intent.items:
+            if item.key is not None and each.is_open_for(item):
+                begun_ms = each.entry.at_ms
+                act = Act(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
+                yield each.intent.action, item.key, act
+    for entry in entries:
+        if not isinstance(entry.body, StepOutcome):
+            continue
+        beyond = {item.place: item for item in entry.body.beyond}
+        for result in entry.body.items:
+            action, item = items.get(result.place) or ("tombstone", beyond[result.place])
+            if item.key is None or result.outcome not in WRITTEN:
+                continue
+            at_ms = result.written_timestamp_ms
+            span = (first_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
+            yield action, item.key, Act(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
+
+
+def _place_in(name: str) -> tuple[int, int]:
+    attempt, seq, _ = name.split("-")
+    return int(attempt), int(seq)
+
+
+def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, place: str) -> None:
+    """Refused unless the newest attempt is closed, dead, or silent for longer than the lease."""
+    last = entries[-1]
+    claim = next(entry for entry in entries if entry.attempt == last.attempt)
+    assert isinstance(claim.body, Claim)
+    silent_ms = at_ms - last.at_ms
+    if last.kind == "close" or is_dead(claim.body.owner) or silent_ms > lease_ms:
+        return
+    raise Refused(
+        f"attempt {last.attempt} is at work: process {claim.body.owner.pid} of host {claim.body.owner.host}, last "
+        f"heard of {silent_ms / 1000:.0f} s ago",
+        place=place,
+        fix=f"wait for it; {lease_ms / 1000:.0f} s after its last sign of life another may go on",
+    )
+
+
+def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, place: str) -> None:
+    """Refused unless every attempt is whole from its claim on, and each claim goes on from one of the one before."""
+    attempt: int = 0
+    own: list[str] = []
+    for entry, digest in zip(entries, digests, strict=True):
+        if entry.attempt == attempt:
+            is_next = entry.seq == len(own) and entry.kind != "claim" and entry.previous_sha256 == own[-1]
+        else:
+            goes_on = entry.previous_sha256 in own if attempt else entry.previous_sha256 is None
+            is_next = (entry.attempt, entry.seq, entry.kind) == (attempt + 1, 0, "claim") and goes_on
+            attempt, own = entry.attempt, []
+        if not is_next:
+            place = f"{place}/{entry.name}"
+            raise Refused("an entry of the ledger is missing or was changed", place=place, fix=_LOOK_INTO)
+        own.append(digest)

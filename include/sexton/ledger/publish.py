@@ -1,0 +1,132 @@
+"""The ledger of a plan as rows of the table `apply_ledger`, put there whenever an attempt ends, and again by the next.
+
+The files beside the archive are the ledger; the table is a copy for readers. So a plan's rows are always replaced by
+what its files say, in one commit: publishing twice, or after a crash, gives what publishing once gives.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from sexton.errors import NoCoverage
+from sexton.kill_points import reach
+from sexton.lake.catalog import Lake
+from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
+from sexton.ledger.ledger import told_of
+from sexton.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
+TABLE = "apply_ledger"
+ATTEMPTS = 8
+_BEFORE = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms")
+_RETRIED = ("CommitFailedException", "OperationalError")
+
+Row = dict[str, Any]
+Place = tuple[int, int, int]
+"""Log partition, position, attempt."""
+
+
+def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> int | None:
+    """Make the table say of this plan what its ledger says; how many rows, None where there is no such table yet.
+
+    `as_of_ms` is the plan's.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+
+    rows = rows_of(entries, as_of_ms=as_of_ms)
+    if not rows:
+        return 0
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: type(error).__name__ in _RETRIED),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        stop=stop_after_attempt(ATTEMPTS),
+        reraise=True,
+    )
+    try:
+        retrying(lambda: _replace(lake, rows, plan_id=entries[0].plan_id))
+    except (NoCoverage, NoSuchTableError):
+        return None
+    reach("ledger.published")
+    return len(rows)
+
+
+def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
+    """Rows of apply_ledger, one of each item and attempt, by attempt, log partition and position.
+
+    An item that no call was made for has the instant of its outcome as that of its intent.
+    """
+    claims = {entry.attempt: entry.body for entry in entries if isinstance(entry.body, Claim)}
+    found: dict[Place, Row] = {}
+    for told in told_of(entries):
+        for item in told.intent.items:
+            result, entry = told.results.get(item.place, (None, None))
+            row = _row(item, result, action=told.intent.action, intent_at_ms=told.entry.at_ms, entry=entry)
+            _keep(found, row, told.entry, claims)
+    for entry in entries:
+        if isinstance(entry.body, StepOutcome):
+            results = {result.place: result for result in entry.body.items}
+            for item in entry.body.beyond:
+                row = _row(item, results[item.place], action="tombstone", intent_at_ms=entry.at_ms, entry=entry)
+                _keep(found, row, entry, claims)
+    for row in found.values():
+        row["as_of_ms"] = as_of_ms
+    return [found[place] for place in sorted(found, key=lambda place: (place[2], place[0], place[1]))]
+
+
+def _keep(found: dict[Place, Row], row: Row, entry: Entry, claims: Mapping[int, Claim]) -> None:
+    """The row of an item and attempt: of several the one that says that something was written, else the last."""
+    place = row["log_partition"], row["position"], entry.attempt
+    if place in found and found[place]["outcome"] in WRITTEN:
+        return
+    run_id = f"{entry.plan_id[:12]}-{entry.attempt:04d}"
+    own = {"cluster_id": entry.cluster_id, "run_id": run_id, "plan_id": entry.plan_id, "attempt": entry.attempt}
+    found[place] = {**own, "approved_by": claims[entry.attempt].approved_by, **row}
+
+
+def _row(item: Item, result: Result | None, *, action: str, intent_at_ms: int, entry: Entry | None) -> Row:
+    window_ms = entry.body.window_ms if entry is not None and isinstance(entry.body, StepOutcome) else None
+    is_known = result is not None and result.outcome != "unknown"
+    return {
+        "action": action,
+        "log_partition": item.log_partition,
+        "position": item.position,
+        "group_id": item.group_id,
+        "topic": item.topic,
+        "partition": item.partition,
+        "intent_at_ms": intent_at_ms,
+        "outcome_at_ms": entry.at_ms if entry is not None and is_known else None,
+        "outcome": result.outcome if result is not None and is_known else None,
+        "error": result.error if result is not None else None,
+        "before": None if item.before is None else {name: getattr(item.before, name) for name in _BEFORE},
+        "written_log_offset": result.written_log_offset if result is not None else None,
+        "window_ms": None if window_ms is None else math.ceil(window_ms),
+    }
+
+
+def _replace(lake: Lake, rows: Sequence[Row], *, plan_id: str) -> None:
+    from pyiceberg.expressions import EqualTo
+
+    with lake.reader() as catalog:
+        table = catalog.load_table((lake.namespace, TABLE))
+        _require_columns(table)
+        schema = TABLES[TABLE].arrow_schema()
+        ours = EqualTo("plan_id", plan_id)
+        is_there = table.scan(row_filter=ours, selected_fields=("attempt",), limit=1).to_arrow().num_rows > 0
+        with table.transaction() as transaction:
+            if is_there:
+                transaction.delete(ours)
+            transaction.append(pa.Table.from_pylist(list(rows), schema=schema))
+            reach("ledger.replaced")
+
+
+def _require_columns(table: "IcebergTable") -> None:
+    """Give a table of an earlier release the columns that were declared since."""
+    schema = TABLES[TABLE].arrow_schema()
+    if set(schema.names) - set(table.schema().column_names):
+        with table.update_schema() as update:
+            update.union_by_name(schema)

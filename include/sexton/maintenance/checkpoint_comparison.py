@@ -1,0 +1,133 @@
+"""The proof of increments: a full replay of an instant, held against the checkpoint that was published of it.
+
+A checkpoint is mostly the child of another, and that one's of a third: a mistake in one would live on in all that
+follow. To be run every week or so, of the newest.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import the_cluster
+from sexton.archive.lineages import topics_of
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import DataQualityFailure, NoCoverage, UsageError
+from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, copy_files, read_manifest
+from sexton.runs.engine import Engine
+from sexton.runs.fold_log import fold_log
+from sexton.runs.folder import RunFolder, tree_sha256
+from sexton.runs.source import filesystem, open_archive
+
+_TOLD_FILES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A published checkpoint that a full replay has confirmed; `records` were read for that.
+
+    `is_same_file` is False where the tables are equal and another release of the Parquet library wrote them.
+    """
+
+    as_of_ms: int
+    run_id: str
+    profile: str
+    sha256: str
+    records: int
+    is_same_file: bool
+
+
+def check_checkpoint(
+    engine: Engine,
+    folder: RunFolder,
+    *,
+    archive: str,
+    as_of_ms: int | None = None,
+    cluster_id: str | None = None,
+    settle_ms: int | None = None,
+) -> Checked:
+    """Replay in full into `folder` what a checkpoint was published of, that of `as_of_ms` or the newest, and compare.
+
+    NoCoverage when there is no such checkpoint; DataQualityFailure when it is not what the log says, or is damaged.
+    """
+    fs, root = filesystem(archive)
+    place, manifest = _published(fs, root, the_cluster(fs, root, cluster_id), as_of_ms)
+    source = open_archive(
+        archive,
+        as_of_ms=manifest.as_of_ms,
+        topics_file=None,
+        cluster_id=manifest.cluster_id,
+        settle_ms=settle_ms,
+    )
+    if source.places != manifest.places:
+        raise DataQualityFailure("its cuts are not those that are settled for its instant", place=place)
+    folder.reset()
+    published = folder.root / "internal" / "published"
+    try:
+        copy_files(fs, place, manifest, published)
+    except UsageError as error:
+        raise DataQualityFailure(error.message, place=error.place) from None
+    merged = fold_log(
+        engine,
+        folder,
+        source,
+        as_of_ms=manifest.as_of_ms,
+        taken_at_ms=manifest.as_of_ms,
+        profile=profile_of(manifest.profile),
+    )
+    own = folder.root / "fold"
+    sha256 = tree_sha256(own)
+    if sha256 != manifest.sha256 and (differing := _differing(own, published)):
+        more = f" and {len(differing) - _TOLD_FILES} more" if len(differing) > _TOLD_FILES else ""
+        raise DataQualityFailure(
+            f"a full replay differs from it in {', '.join(differing[:_TOLD_FILES])}{more}",
+            place=place,
+            fix="remove the checkpoint and those after it, and replay their runs with --full",
+        )
+    return Checked(
+        as_of_ms=manifest.as_of_ms,
+        run_id=manifest.run_id,
+        profile=manifest.profile,
+        sha256=sha256,
+        records=sum(part.records for part in merged),
+        is_same_file=sha256 == manifest.sha256,
+    )
+
+
+def _published(
+    fs: pafs.FileSystem, root: str, cluster_id: str | None, as_of_ms: int | None
+) -> tuple[str, CheckpointManifest]:
+    """The checkpoint of an instant, or the newest, of any topic that the cluster's offsets topic has been."""
+    found = [
+        (at, folder)
+        for topic_id in (topics_of(fs, root, cluster_id) if cluster_id is not None else ())
+        for at, folder in checkpoint_folders(fs, root, cluster_id=str(cluster_id), topic_id=topic_id)
+        if as_of_ms is None or at == as_of_ms
+    ]
+    for _, folder in sorted(found, reverse=True):
+        try:
+            return folder, read_manifest(fs, folder)
+        except UsageError:  # its writer died
+            continue
+    asked = "" if as_of_ms is None else f" of {as_of_ms} ms"
+    raise NoCoverage(f"no checkpoint{asked} is published", place=root)
+
+
+def _differing(own: Path, published: Path) -> list[str]:
+    """Files of the two folds that hold other tables."""
+    names = {path.relative_to(root).as_posix() for root in (own, published) for path in root.rglob("*.parquet")}
+    return [
+        name
+        for name in sorted(names)
+        if not ((own / name).exists() and (published / name).exists()) or not _are_equal(own / name, published / name)
+    ]
+
+
+def _are_equal(own: Path, published: Path) -> bool:
+    """Whether a file of our own and one of the archive hold the same table."""
+    try:
+        return bool(pq.read_table(own, partitioning=None).equals(pq.read_table(published, partitioning=None)))
+    except (pa.ArrowException, OSError):  # of the other one: this process has just written ours
+        return False

@@ -1,0 +1,72 @@
+"""tidy: old run folders. What is in them was published, or can be had again from archived bytes.
+
+Runs of the DAGs that change a cluster keep theirs, which are small: they say who approved what.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sexton.maintenance.keeping import DAY_MS
+
+REPEATABLE_DAGS = ("offset_retention", "keep_house")
+"""DAGs whose runs read archived bytes and write nothing to a cluster; those of further clusters are `<DAG>__<name>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldFolders:
+    """How many run folders went, or would go, and the size of their files (bytes); and how many are `stuck`: they could
+    not be looked at, or not be removed."""
+
+    run_folders: int
+    run_folder_bytes: int
+    stuck_folders: int = 0
+    alerts: list[str] = field(default_factory=list)
+
+
+def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldFolders:
+    """Remove the run folders below `root` in which nothing was written for `days` before `now_ms`, or only tell them.
+
+    A run that is cleared writes to its folder, so it keeps it. A folder that is stuck keeps no other one from
+    going; one alert for all of them, with the first.
+    """
+    before_ns = (now_ms - days * DAY_MS) * 1_000_000
+    sizes, stuck = [], []
+    for folder in _run_folders(root):
+        try:
+            size = _size_if_old(folder, before_ns)  # just before it goes: removing the others may have taken long
+            if size is None:
+                continue
+            if deletes:
+                shutil.rmtree(folder)
+            sizes.append(size)
+        except OSError as error:
+            stuck.append(f"{folder}: {error}")
+    alerts = (
+        [f"run folders that could not be looked at or removed: {len(stuck)}, the first {stuck[0]}"] if stuck else []
+    )
+    return OldFolders(run_folders=len(sizes), run_folder_bytes=sum(sizes), stuck_folders=len(stuck), alerts=alerts)
+
+
+def _run_folders(root: Path) -> Iterator[Path]:
+    for dag in sorted(root.iterdir()) if root.is_dir() else ():
+        if dag.name.partition("__")[0] in REPEATABLE_DAGS and dag.is_dir():
+            yield from (folder for folder in sorted(dag.iterdir()) if folder.is_dir() and not folder.is_symlink())
+
+
+def _size_if_old(folder: Path, before_ns: int) -> int | None:
+    """Bytes in a folder in which nothing has changed since before an instant; None where something has, or does now."""
+    size = 0
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent), *(Path(parent, name) for name in [*folders, *files])):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                return None  # a run is at work there
+            if status.st_mtime_ns >= before_ns:
+                return None
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return size

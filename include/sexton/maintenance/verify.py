@@ -1,0 +1,156 @@
+"""verify: the archive's names and sizes every time, and one part of its bytes: in some runs all of it is read.
+
+Which part was read last is noted, not told by the calendar: whatever the schedule, the next run reads the next one. So
+is what was rotten: its part may not come again for days, and until it is mended every run reads it and says so.
+
+    <archive>/<cluster_id>/house/verified.json
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pyarrow import fs as pafs
+from pydantic import BaseModel, ConfigDict
+
+from sexton.archive.lineages import Link, clusters_of, lineages, topics_of
+from sexton.archive.verify import ROTTEN, Finding, check
+from sexton.archive.verify import verify as look
+from sexton.errors import SextonError
+from sexton.maintenance.notes import read_note, write_note
+from sexton.runs.checkpoint import is_there
+from sexton.runs.checkpoint_verify import check as check_checkpoint
+from sexton.runs.checkpoint_verify import verify_checkpoints
+from sexton.runs.source import filesystem
+
+TOLD_FINDINGS = 20
+_NOTE = "verified"
+
+
+class Note(BaseModel):
+    """Of one cluster: part `part` of `parts` was read last, 0 where none was.
+
+    `rotten` are the segments that were so when they were last read, as paths in the cluster's folder, and `checkpoints`
+    the folders of the checkpoints that were.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    part: int = 0
+    parts: int = 0
+    rotten: list[str] = []
+    checkpoints: list[str] = []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The part n/t of each cluster was read that `subsets` names: `read` of all `segments`, and this was found.
+
+    `rotten` findings tell that the archive is not what was put into it, now or when it was last read; the others that
+    what was put in was not good.
+    """
+
+    subsets: dict[str, str]
+    segments: int
+    read: int
+    read_bytes: int
+    findings: int
+    rotten: int
+    alerts: list[str] = field(default_factory=list)
+
+
+def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only: str | None = None) -> Looked:
+    """Verify the next one of so many parts, of every cluster or `only` of one; or part n of t, which is not in turn.
+
+    An alert for each of the first findings, one for the rest. UsageError where the archive has no cluster `only`, or a
+    note is none; OSError where the store cannot be read, or the note not be written.
+    """
+    fs, root = filesystem(archive)
+    subsets: dict[str, str] = {}
+    findings: list[Finding] = []
+    segments = read = read_bytes = 0
+    for cluster_id in clusters_of(fs, root, only):
+        note = read_note(fs, root, cluster_id, _NOTE, Note)
+        n, t = subset or _next_part(note, parts)
+        found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
+        wrong, rotten = _with_noted(fs, root, cluster_id, found.findings, note.rotten)
+        unreadable, checkpoints = _checkpoints(fs, root, cluster_id, (n, t), note.checkpoints)
+        wrong += unreadable
+        is_in_turn = subset is None and found.segments > 0
+        turn = {"part": n, "parts": t} if is_in_turn else {}
+        done = note.model_copy(update={"rotten": rotten, "checkpoints": checkpoints, **turn})
+        if done != note:
+            write_note(fs, root, cluster_id, _NOTE, done)
+        subsets[cluster_id] = f"{n}/{t}"
+        findings += wrong
+        segments, read, read_bytes = segments + found.segments, read + found.read, read_bytes + found.read_bytes
+    alerts = [_line(finding) for finding in findings[:TOLD_FINDINGS]]
+    if len(findings) > TOLD_FINDINGS:
+        alerts.append(f"the archive has {len(findings) - TOLD_FINDINGS} more findings: `sexton archive verify`")
+    return Looked(
+        subsets=subsets,
+        segments=segments,
+        read=read,
+        read_bytes=read_bytes,
+        findings=len(findings),
+        rotten=sum(finding.kind == ROTTEN for finding in findings),
+        alerts=alerts,
+    )
+
+
+def _next_part(note: Note, parts: int) -> tuple[int, int]:
+    """The part after the last one; the first one where none was read, or one of another number of parts."""
+    return (note.part % parts + 1 if note.parts == parts else 1), parts
+
+
+def _checkpoints(
+    fs: pafs.FileSystem, root: str, cluster_id: str, subset: tuple[int, int], noted: Collection[str]
+) -> tuple[list[Finding], list[str]]:
+    """What is wrong with the checkpoints of a part and with those that were `noted`; and which to note now."""
+    folder = f"{root.rstrip('/')}/{cluster_id}/"
+    _, found = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=subset)
+    again = {f"{folder}{path}" for path in noted} - {finding.place for finding in found}
+    found += [finding for place in sorted(again) if is_there(fs, place) for finding in check_checkpoint(fs, place)]
+    return found, sorted({finding.place.removeprefix(folder) for finding in found})
+
+
+def _with_noted(
+    fs: pafs.FileSystem, root: str, cluster_id: str, findings: Collection[Finding], noted: Collection[str]
+) -> tuple[list[Finding], list[str]]:
+    """The findings with those in segments that were `noted` as rotten; and what is to be noted now: what still is."""
+    if not noted and not any(finding.kind == ROTTEN for finding in findings):
+        return [*findings], []  # the usual case, in which nothing is listed again
+    folder = f"{root.rstrip('/')}/{cluster_id}/"
+    links = _links(fs, root, cluster_id)
+    before = {f"{folder}{path}" for path in noted}
+    told = {finding.place for finding in findings}
+    found = sorted({*findings, *_still_wrong(fs, before, links, told)}, key=lambda one: (one.place, one.what))
+    rotten = {links[one.place].segment_path for one in found if one.kind == ROTTEN and one.place in links}
+    return found, sorted(path.removeprefix(folder) for path in rotten | (before - links.keys()))
+
+
+def _still_wrong(
+    fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, Link], told: Set[str]
+) -> Iterator[Finding]:
+    """What is wrong with segments that were rotten, but for what is `told` already, by its place."""
+    for path in paths:
+        if path not in links:  # what is away is not mended: who took it says so by taking it out of the note
+            what = "it was rotten when it was last read, and no unbroken history leads to it now"
+            yield Finding(kind=ROTTEN, place=path, what=what)
+        elif told.isdisjoint((path, links[path].manifest_path)):
+            yield from check(fs, links[path])
+
+
+def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Link]:
+    """Every segment of a cluster that is read, by the paths of both of its files."""
+    found: dict[str, Link] = {}
+    for topic_id in topics_of(fs, root, cluster_id):
+        with suppress(SextonError):  # of which there is a finding
+            for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
+                for link in (link for history in histories for link in history.chain):
+                    found |= {link.segment_path: link, link.manifest_path: link}
+    return found
+
+
+def _line(finding: Finding) -> str:
+    return f"the archive is {finding.kind} at {finding.place}: {finding.what}"

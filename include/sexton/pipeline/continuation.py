@@ -1,0 +1,135 @@
+"""Whether a log goes on from the bytes that are archived of it, and what is said when it does not.
+
+It does not when it begins above them (deleted or compacted before it was archived: a gap), ends below them or left
+their leader epoch below their end (a truncation, an unclean election: KIP-320), when nobody looked for so long that
+tombstones may have been cleaned away in between, when the topic has another number of log partitions (groups live
+elsewhere then), or when it was made anew under another id. Each of these begins a lineage whose origin tells why
+(archive.lineages), and is told once, as an alert.
+
+Not here: asking the brokers, and a log that changes while it is read (pipeline.snapshot_log, kafka.fetch).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.archive.lineages import BREAKS, EPOCH_LEFT, FIRST, GAP, PARTITION_COUNT, RECREATED, SLEPT, TRUNCATED
+from sexton.archive.writer import ArchiveEnd, FactsRecord, Lineage, Origin
+from sexton.kafka.facts import LogEnds
+
+KAFKAS_DELETE_RETENTION_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What continuation() asks of the cluster besides one log.
+
+    Of the last finished snapshot: when it was taken, the number of log partitions that it counted, and the topic's id
+    if it was another one; None where there was no snapshot.
+    """
+
+    found_at_ms: int
+    partition_count: int
+    delete_retention_ms: int = KAFKAS_DELETE_RETENTION_MS
+    before_ms: int | None = None
+    counted_before: int | None = None
+    previous_topic_id: str | None = None
+
+
+def continuation(
+    log: LogEnds, archived: ArchiveEnd | None, left_epoch: tuple[int, int] | None, known: Known
+) -> tuple[Lineage, int, Origin | None]:
+    """(lineage, first log_offset to fetch, origin when the lineage is a new one) of a log partition.
+
+    `left_epoch` is what the broker answers for the leader epoch of the last archived batch (topics.end_of_epoch), None
+    when that batch has none or nothing is archived.
+    """
+    if archived is None:
+        first = Origin(
+            reason=RECREATED if known.previous_topic_id else FIRST,
+            found_at_ms=known.found_at_ms,
+            partition_count=known.partition_count,
+            previous_topic_id=known.previous_topic_id,
+        )
+        return Lineage(ordinal=0, start_log_offset=log.log_start_offset), log.log_start_offset, first
+    reached = archived.next_log_offset
+    counted = archived.origin.partition_count if archived.origin else None
+    if counted is None:  # an early release wrote the archive, or an import that was not told of the topics
+        counted = known.counted_before
+    missing = (reached, log.log_start_offset) if log.log_start_offset > reached else None
+    diverged_at: int | None = None
+    if counted is not None and counted != known.partition_count:
+        reason = PARTITION_COUNT
+    elif missing:
+        reason = GAP
+    elif log.high_watermark < reached:
+        reason, diverged_at = TRUNCATED, log.high_watermark
+    elif left_epoch is not None and (left_epoch[0] != archived.leader_epoch or left_epoch[1] < reached):
+        reason, diverged_at = EPOCH_LEFT, left_epoch[1] if 0 <= left_epoch[1] < reached else None
+    elif log.high_watermark > reached and _slept(archived, known):
+        reason = SLEPT
+    else:
+        return archived.lineage, reached, None
+    lineage = Lineage(ordinal=archived.lineage.ordinal + 1, start_log_offset=log.log_start_offset)
+    origin = Origin(
+        reason=reason,
+        found_at_ms=known.found_at_ms,
+        partition_count=known.partition_count,
+        previous=archived.lineage.name,
+        previous_end=reached,
+        missing=missing,
+        diverged_at=diverged_at,
+    )
+    return lineage, log.log_start_offset, origin
+
+
+def _slept(archived: ArchiveEnd, known: Known) -> bool:
+    """Whether the archived end was last looked at so long ago that the cleaner may have taken what came after it."""
+    looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
+    return known.found_at_ms - looked_ms > known.delete_retention_ms
+
+
+def breaks_since(
+    before: FactsRecord | None, topic_id: str, lineages: Mapping[int, tuple[Lineage, Origin | None]]
+) -> list[str]:
+    """A line for each break that no finished snapshot has told of: a lineage that `before` did not have.
+
+    Told from what the archive holds, so that a snapshot that died between finding a break and saying so is made up for.
+    """
+    told = before.log_partitions if before and before.offsets_topic["topic_id"] == topic_id else None
+    new = {
+        log_partition: origin
+        for log_partition, (lineage, origin) in sorted(lineages.items())
+        if origin is not None
+        and origin.reason in BREAKS
+        and not (told and log_partition in told and told[log_partition].lineage == lineage.name)
+    }
+    lines = {}  # what is true of the whole topic is said once
+    for log_partition, origin in new.items():
+        if origin.reason == RECREATED:
+            lines[RECREATED] = (
+                f"the topic was made anew: its id was {origin.previous_topic_id} and is {topic_id}; "
+                "its archive begins anew"
+            )
+        elif origin.reason == SLEPT:
+            lines[SLEPT] = (
+                "no snapshot was taken for longer than the topic's delete.retention.ms: tombstones may have come and "
+                "gone unseen, and log partitions with news start new lineages"
+            )
+        elif origin.reason == PARTITION_COUNT:
+            lines[PARTITION_COUNT] = (
+                f"the topic has {origin.partition_count} log partitions now: groups live elsewhere, "
+                "and every log partition starts a new lineage"
+            )
+        else:
+            lines[str(log_partition)] = f"log partition {log_partition}: {_why(origin)}; a new lineage starts"
+    return list(lines.values())
+
+
+def _why(origin: Origin) -> str:
+    if origin.reason == GAP and origin.missing:
+        a, b = origin.missing
+        return f"log_offsets [{a}, {b}) were deleted before they were archived"
+    if origin.reason == TRUNCATED:
+        return f"the log ends at {origin.diverged_at}, below the archived {origin.previous_end}"
+    at = f"at {origin.diverged_at}, " if origin.diverged_at is not None else ""
+    return f"the log left the archived leader epoch {at}below the archived {origin.previous_end}"

@@ -1,0 +1,126 @@
+"""find_expired: what the broker would do with every offset at as_of, why, what would turn that, and what is odd about
+the offset (the table offset_verdicts); with a policy also what that wants.
+
+A policy cannot keep anything from the broker: what it holds or keeps and the broker deletes anyway becomes a warning.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.plans.policy import policy_of
+from sexton.policy import Policy
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.judging import TABLE, judge_offsets, read_held
+
+__all__ = ["TABLE", "read_held", "run"]
+
+
+def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> RunRecord:
+    """Write offset_verdicts from the state tables of `folder`, by `policy` or by the one that its record holds already.
+
+    The record gets the policy, and warnings of what it cannot do.
+    """
+    record = folder.read_run()
+    policy = policy if policy is not None else policy_of(record)
+    if policy is not None:
+        record = record.model_copy(update={"policy": policy.canonical, "policy_sha256": policy.sha256})
+    judged = engine.map(
+        "Judging offsets",
+        record.log_partitions,
+        lambda part: _judge(folder, record, part, policy),
+        work_bytes=folder.size_bytes("committed_offsets", "groups"),
+    )
+    told = [] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)]
+    record = record.model_copy(
+        update={
+            "counts": {**record.counts, TABLE: sum(each.row_count for each in judged)},
+            "warnings": [*record.warnings, *(text for text in told if text not in record.warnings)],
+        }
+    )
+    folder.write_run(record)
+    return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """How many verdicts a log partition has, and what the broker takes in spite of the policy.
+
+    `held` has a row for each hold: policy_rule, count_all, broker_expires_at_ms_min. `kept_count` is of what the broker
+    takes already and no rule does.
+    """
+
+    row_count: int
+    held: pa.Table | None = None
+    kept_count: int = 0
+
+
+def _judge(folder: RunFolder, record: RunRecord, log_partition: int, policy: Policy | None) -> _Judged:
+    verdicts = judge_offsets(folder, record, log_partition, policy=policy)
+    row_count = folder.write_table(record, TABLE, verdicts, log_partition)
+    if policy is None:
+        return _Judged(row_count=row_count)
+    is_kept = pc.and_(pc.equal(verdicts["policy_verdict"], "keep"), pc.equal(verdicts["broker_verdict"], "expire"))
+    return _Judged(row_count=row_count, held=_held_in_vain(policy, verdicts), kept_count=pc.sum(is_kept).as_py() or 0)
+
+
+def _held_in_vain(policy: Policy, verdicts: pa.Table) -> pa.Table:
+    """Of each hold the offsets whose time with the broker comes before its end, and when that of the first comes."""
+    held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
+    names = pa.array([hold.name for hold in policy.holds], pa.string())
+    until = pa.array([hold.until_ms for hold in policy.holds], pa.int64())
+    ends = until.take(pc.index_in(held["policy_rule"], value_set=names).combine_chunks())
+    goes = held["broker_expires_at_ms"].combine_chunks()
+    lost = held.filter(pc.and_(pc.is_valid(goes), pc.fill_null(pc.less(goes, ends), True)))
+    return lost.group_by("policy_rule").aggregate([([], "count_all"), ("broker_expires_at_ms", "min")])
+
+
+def _unheeded(policy: Policy, judged: Sequence[_Judged]) -> Iterator[str]:
+    """What the broker does in spite of the policy, and what to do about it."""
+    some = pa.concat_tables([each.held for each in judged if each.held is not None])
+    held = some.group_by("policy_rule").aggregate([("count_all", "sum"), ("broker_expires_at_ms_min", "min")])
+    by_name = {row["policy_rule"]: row for row in held.to_pylist()}
+    for hold in policy.holds:
+        if row := by_name.get(hold.name):
+            yield (
+                f"hold {hold.name} ({hold.kind}, {hold.owner}) does not stop the broker, which deletes "
+                f"{_offsets(row['count_all_sum'])} of it unless they are committed again, the first at "
+                f"{_instant(row['broker_expires_at_ms_min_min'])}: {_REMEDY}"
+            )
+    if kept_count := sum(each.kept_count for each in judged):
+        yield f"the policy keeps {_offsets(kept_count)} that the broker deletes now by its own retention: {_REMEDY}"
+
+
+_REMEDY = "raise offsets.retention.minutes, or restore them from the archive afterwards"
+
+
+def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
+    """Rules about orphans for which nothing was recorded that would tell them."""
+    names = [rule.name for rule in policy.rules if rule.match.orphan]
+    gone = [rule.name for rule in policy.rules if "topic_gone" in (rule.match.orphan or ())]
+    if names and not record.has_topics:
+        yield f"no orphan can be told, so {_rules(names)} nothing: the cluster's topics were not recorded"
+    elif gone and not record.sees_all_topics:
+        yield (
+            f"no topic can be called gone, so {_rules(gone)} no such orphan: nothing says that whoever recorded the "
+            "cluster's topics may describe all of them"
+        )
+
+
+def _rules(names: Sequence[str]) -> str:
+    return f"rule{'' if len(names) == 1 else 's'} {', '.join(names)} find{'s' if len(names) == 1 else ''}"
+
+
+def _offsets(count: int) -> str:
+    return f"{count:,} offset{'' if count == 1 else 's'}"
+
+
+def _instant(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):  # explicit expiries may be any number
+        return f"{at_ms} ms"

@@ -1,0 +1,79 @@
+"""The front that every file of spark_jobs/ shares: options, one-line errors, exit codes and the job's outcome.
+
+spark-submit passes on a Python program's exit code, but what a scheduler sees of it differs between masters and deploy
+modes. So a job also leaves `<run-dir>/outcome/<stage>.json` behind: exit code, message and the run's counts.
+"""
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sexton.distributions import require_fit
+from sexton.errors import SextonError
+from sexton.runs.folder import write_bytes
+from sexton.settings import settings
+from sexton.uris import uri_without_login, without_login
+
+Run = Callable[[argparse.Namespace], dict[str, object]]
+
+
+def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
+    """An option parser with what all jobs have in common: --run-dir, --json, --debug."""
+    options = argparse.ArgumentParser(
+        prog=f"{stage}.py",
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("--run-dir", required=True, type=Path, metavar="DIR", help="run folder that the stages share")
+    options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
+    options.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return options
+
+
+def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[str] | None = None) -> int:
+    """Run one stage and return its exit code; whatever happens is told in one line and in the outcome file.
+
+    `run` returns the facts to tell (counts, places). It may set "exit_code": 5, everything was written but some input
+    could not be decoded.
+    """
+    arguments = options.parse_args(argv)
+    _with_login(arguments)
+    try:
+        require_fit()
+        outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
+    except SextonError as error:
+        outcome = {"exit_code": error.exit_code, "error": str(error)}
+        _tell_error(arguments, str(error))
+    except KeyboardInterrupt:
+        outcome = {"exit_code": 130, "error": "interrupted"}
+        _tell_error(arguments, "interrupted")
+    except Exception as error:
+        line = without_login(next(iter(str(error).strip().splitlines()), ""))
+        outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
+        _tell_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
+    text = json.dumps({"stage": stage, **outcome}, default=str)
+    write_bytes(arguments.run_dir / "outcome" / f"{stage}.json", text.encode())
+    if arguments.json:
+        sys.stdout.write(text + "\n")
+    elif "error" not in outcome:
+        told = ", ".join(f"{name} {value}" for name, value in outcome.items() if name != "exit_code")
+        sys.stdout.write(f"{stage}: {told}\n")
+    sys.stdout.flush()
+    return int(str(outcome["exit_code"]))
+
+
+def _with_login(arguments: argparse.Namespace) -> None:
+    """Give the archive's URI the login that the settings have: a job is told it without, since arguments are shown."""
+    own = settings().archive_uri
+    if getattr(arguments, "archive", None) == uri_without_login(own):
+        arguments.archive = own
+
+
+def _tell_error(arguments: argparse.Namespace, line: str) -> None:
+    if arguments.debug:
+        sys.stderr.write(without_login(traceback.format_exc()))
+    sys.stderr.write(f"error: {line}\n")

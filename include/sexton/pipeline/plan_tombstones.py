@@ -1,0 +1,136 @@
+"""plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
+
+They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
+`<run>/plan/` (plans). What the verdicts say of the days to come is told beside them (forecast.py).
+
+Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
+read might be a newer value; nor, without a policy, for one whose sweep fails: the broker writes nothing there. Nothing
+is ever written to Kafka here.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.analysis.forecast import TABLE as FORECAST
+from sexton.analysis.forecast import write_forecast
+from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.tombstones import encode_batches, plan_id
+from sexton.kill_points import reach
+from sexton.pipeline.find_expired import read_held
+from sexton.plans.files import Page, write_plan
+from sexton.plans.keys import encode_keys
+from sexton.plans.policy import plan_by_policy, policy_of
+from sexton.plans.settings import topic_settings_of
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord, write_bytes
+from sexton.runs.judging import sweep_fails
+from sexton.verdicts.expiry import appended, plan
+
+TABLE = "tombstones"
+_PLANNED = "planned"
+
+
+def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRecord:
+    """Write tombstones, their batches, the plan and the forecast from the verdicts of `folder`.
+
+    The record gets the plan's id. `page` makes the plan's page for people; without it the plan has none.
+    """
+    record = folder.read_run()
+    forecast = engine.map(
+        "Planning tombstones",
+        record.log_partitions,
+        lambda part: _plan(folder, record, part),
+        work_bytes=folder.size_bytes("offset_verdicts", "groups"),
+    )
+    identity = plan_id(
+        cluster_id=record.cluster_id,
+        topic_id=record.topic_id,
+        as_of_ms=record.as_of_ms,
+        cuts=record.cuts,
+        profile=record.profile,
+        retention_ms=record.retention_ms,
+        policy_sha256=record.policy_sha256,
+        tombstones=_planned(folder, record),
+    )
+    count = 0
+    for part in record.log_partitions:
+        rows = folder.read_internal(_PLANNED, part)
+        rows = rows.append_column("plan_id", pa.repeat(pa.scalar(identity), rows.num_rows))
+        count += folder.write_table(record, TABLE, rows, part)
+    counts = {**record.counts, TABLE: count, FORECAST: sum(forecast)}
+    record = record.model_copy(update={"plan_id": identity, "counts": counts})
+    write_plan(folder, record, page=page)
+    reach("plan.made")
+    folder.write_run(record)
+    return record
+
+
+def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
+    """Rows and batches of one log partition; none at all where planning is blocked. Rows of its forecast."""
+    profile = profile_of(record.profile)
+    rows = _swept(folder, record, log_partition)
+    if log_partition in record.blocked:
+        rows = rows.slice(0, 0)
+    keys = encode_keys(rows)
+    rows = (
+        rows.append_column("key", keys)
+        .append_column("position", pa.array(np.arange(rows.num_rows), pa.int64()))
+        .append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
+    )
+    folder.write_internal(_PLANNED, rows, log_partition)
+    if rows.num_rows:
+        topic = topic_settings_of(record)
+        batches = encode_batches(
+            list(zip(rows["group_id"].to_pylist(), keys.to_pylist(), strict=True)),
+            base_offset=record.cuts[log_partition],
+            as_of_ms=record.as_of_ms,
+            profile=profile,
+            codec=topic.codec,
+            magic=topic.magic(profile),
+        )
+        write_bytes(folder.batches_file(log_partition), batches)
+    return write_forecast(folder, record, log_partition)
+
+
+def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+    """What a sweep appends to one log partition: tombstones of the groups that it holds.
+
+    Where one cache holds the groups of all log partitions (Profile.one_cache), those of the groups that hash to it.
+    """
+    if not (profile_of(record.profile).one_cache and record.stray_sources and record.partition_count is not None):
+        return _plan_of(folder, record, log_partition)
+    holders = (log_partition, *sorted(record.stray_sources.get(log_partition, [])))
+    swept = (
+        (_plan_of(folder, record, part), folder.read_table("groups", part, ["group_id"])["group_id"])
+        for part in holders
+    )
+    return appended(log_partition, swept, partition_count=record.partition_count)
+
+
+def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+    """The tombstones of what one log partition holds: those of the broker's sweep, or those that the policy wants."""
+    held = read_held(folder, log_partition)
+    verdicts = folder.read_table("offset_verdicts", log_partition, ["broker_verdict", "policy_verdict", "policy_rule"])
+    groups = folder.read_table("groups", log_partition)
+    own = folder.read_internal("group_tombstones", log_partition)
+    profile, policy = profile_of(record.profile), policy_of(record)
+    if policy is None:
+        is_blocked = sweep_fails(folder, record, log_partition, held, groups)
+        rows = plan(held, pc.equal(verdicts["broker_verdict"], "expire"), groups, own, profile=profile)
+        rows = rows.slice(0, 0) if is_blocked else rows
+    else:
+        rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
+    here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
+    rows = rows.append_column("target_log_partition", here)
+    return rows.slice(0, 0) if log_partition in record.blocked else rows
+
+
+def _planned(folder: RunFolder, record: RunRecord) -> Iterator[tuple[int, bytes, str]]:
+    """(log_partition, key, cause) of every planned tombstone, by log partition and position."""
+    for part in record.log_partitions:
+        rows = folder.read_internal(_PLANNED, part)
+        for key, cause in zip(rows["key"].to_pylist(), rows["cause"].to_pylist(), strict=True):
+            yield part, key, cause

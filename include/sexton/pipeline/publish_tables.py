@@ -1,0 +1,84 @@
+"""publish_tables: the run's branch becomes what everybody reads, and `runs` says so last.
+
+Behind that the fold of a run of the archive is kept there as a checkpoint, from which later runs go on, and its plan,
+where that has any row: a run that is not published leaves neither. Publishing again changes nothing. What an
+interrupted publication left half done, the next one completes.
+"""
+
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sexton.errors import DataQualityFailure, SextonError, UsageError
+from sexton.kill_points import reach
+from sexton.lake.catalog import open_lake
+from sexton.lake.publish import publish
+from sexton.lake.read import PublishedRun
+from sexton.pipeline.validate_tables import TABLE as DQ_RESULTS
+from sexton.pipeline.validate_tables import key_of
+from sexton.plans.files import Plan, keep_plan, own_plan
+from sexton.runs.checkpoint import publish_checkpoint
+from sexton.runs.choose_profile import AMBIGUOUS
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, TABLES
+
+
+def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
+    """Publish what validate_tables put on the run's branch, then keep checkpoint and plan in the archive that it is of.
+
+    `archive` is where that is, by default where the run says; it keeps no logins. UsageError when this run was not
+    checked, DataQualityFailure when it did not pass.
+    """
+    record = folder.read_run()
+    _require_pass(folder, record)
+    plan = _plan_to_keep(folder, record)
+    if plan is not None:
+        record = record.model_copy(update={"plan_sha256": plan.sha256})
+        folder.write_run(record)
+    names = [table.name for table in SNAPSHOT_TABLES]
+    if record.changes_since_ms is not None:
+        names += [table.name for table in INTERVAL_TABLES]
+    published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+    reach("publish.named")
+    if record.places:
+        publish_checkpoint(folder, record, archive or record.source)
+    if plan is not None:
+        keep_plan(folder, plan.record, archive or record.source)
+    return published
+
+
+def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
+    """The plan of a run of the archive, checked; SextonError when it is that of another run.
+
+    None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
+    """
+    if not record.places or record.profile_source == AMBIGUOUS:
+        return None
+    plan = own_plan(folder)
+    if plan.record.plan_id != record.plan_id:
+        raise SextonError(f"not the plan of this run, {record.plan_id}", place=plan.folder)
+    return None if plan.record.is_empty else plan
+
+
+def row_of(record: RunRecord) -> dict[str, Any]:
+    """The columns of `runs` that the run itself knows: all but its key and its snapshots."""
+    told: dict[str, Any] = {
+        "cuts": [{"log_partition": part, "cut": cut} for part, cut in sorted(record.cuts.items())],
+        "counts": [{"table": table, "rows": rows} for table, rows in sorted(record.counts.items())],
+    }
+    names = {*TABLES["runs"].column_names} - {*told, "snapshots"}
+    return {**told, **{name: getattr(record, name) for name in names}}
+
+
+def _require_pass(folder: RunFolder, record: RunRecord) -> None:
+    """Whoever runs this stage by hand cannot leave the checks out."""
+    file = folder.table_file(DQ_RESULTS)
+    if not file.exists():
+        raise UsageError("this run was not checked", place=folder.root, fix="run validate_tables first")
+    results = folder.read_table(DQ_RESULTS, 0, ["run_id", "severity", "success"])
+    if results["run_id"].unique().to_pylist() != [record.run_id]:
+        raise UsageError("its checks are those of another run", place=file, fix="run validate_tables first")
+    failed = pc.and_(pc.equal(results["severity"], "critical"), pc.invert(results["success"]))
+    if count := pc.sum(failed).as_py():
+        raise DataQualityFailure(f"{count} critical expectations failed, nothing is published", place=file)

@@ -1,0 +1,324 @@
+"""replay_groups: segments -> partial folds -> one fold per log partition -> the tables of group state.
+
+Three maps: fold every chunk of log, merge the partial folds of each log partition in log order (`fold_log`: that is the
+checkpoint), and turn each fold into rows. Records never leave the task that read them; only folds do. A run of the
+archive goes on from the nearest published checkpoint where it can, and gives the same as a full replay.
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.endless import NEVER_ENDS, Endless
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import UsageError
+from sexton.history.interval import open_interval, write_changes
+from sexton.kernels.fold import PartialFold
+from sexton.kernels.results import finish
+from sexton.kill_points import reach
+from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
+from sexton.pipeline.replay_record import (
+    Finished,
+    ReplayRequest,
+    blocked,
+    describe,
+    findings_of,
+    homeless,
+    oversized,
+    require_coverage,
+)
+from sexton.runs import checkpoint
+from sexton.runs.checkpoint import Base
+from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
+from sexton.runs.endless import endless_load
+from sexton.runs.engine import Engine
+from sexton.runs.fold_log import UNPACKED, Merged, fold_log
+from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
+from sexton.runs.source import LogSource, open_archive, open_segments
+from sexton.settings import settings
+from sexton.tables import TABLES
+from sexton.verdicts.expiry import held_offsets, sweep_block
+
+__all__ = ["STATE_TABLES", "ReplayRequest", "now_ms", "run"]
+
+STATE_TABLES = (
+    "committed_offsets",
+    "unreachable_offsets",
+    "pending_offsets",
+    "groups",
+    "members",
+    "open_transactions",
+    "undecodable_records",
+    "load_profile",
+)
+
+
+def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
+    """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
+    choice = choose(request.profile)
+    source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
+    if request.profile == AUTO and source.broker_version is not None:
+        choice = of_version(source.broker_version)
+    folder.reset()
+    reach("replay.settled")
+    merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
+    evidence = [part.evidence for part in merged]
+    if request.profile == AUTO and source.broker_version is None:
+        proven = of_evidence(evidence)
+        if proven.profile != choice.profile:
+            merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
+        choice = proven
+    else:
+        choice = choice.held_against(evidence, source.broker_version)
+    require_coverage(source, request, merged)
+    record = describe(source, request, choice, merged)
+    record = record.model_copy(
+        update={
+            "checkpoint_sha256": tree_sha256(folder.root / "fold"),
+            "base_as_of_ms": base.as_of_ms if base else None,
+            "warnings": [*record.warnings, *passed_over],
+        }
+    )
+    folder.write_run(record)
+    reach("replay.folded")
+    folds = {part.log_partition: part.fold for part in merged}
+    fold_bytes = UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet"))
+    if not engine.works_here(fold_bytes):
+        folds = {}
+    endless = {
+        part.log_partition: endless_load(
+            source,
+            part.log_partition,
+            largest_batch_bytes=part.largest_batch_bytes,
+            cut=part.cut,
+            profile=choice.profile,
+        )
+        for part in merged
+    }
+    mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
+    finished = engine.map(
+        "Writing tables",
+        record.log_partitions,
+        lambda part: _finish(folder, record, part, mean_bytes, folds.get(part), endless[part]),
+        work_bytes=fold_bytes,
+    )
+    sources = sources_of((part.log_partition, part.homes) for part in finished)
+    if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
+        record, empty = _with_empty(folder, record, set(sources) - set(record.log_partitions))
+        finished += empty
+    counts: Counter[str] = Counter()
+    for part in finished:
+        counts.update(part.counts)
+    counts["topic_partitions"] = _write_topic_partitions(folder, record, source)
+    changes, untold = checkpoint.without_damaged(
+        lambda damaged: _changes(engine, folder, record, source, request, damaged)
+    )
+    if changes is not None:
+        counts.update(changes)
+    record = record.model_copy(
+        update={
+            "counts": dict(counts),
+            "changes_since_ms": None if changes is None else request.since_ms,
+            "stray_sources": sources,
+            "endless": [part.log_partition for part in finished if part.load_outcome == NEVER_ENDS],
+            "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
+            "warnings": [
+                *record.warnings,
+                *findings_of(finished, choice.profile),
+                *homeless(finished, record.log_partitions),
+                *oversized(merged, source, choice.profile),
+                *untold,
+            ],
+        }
+    )
+    folder.write_run(record)
+    reach("replay.done")
+    return record
+
+
+def _open(request: ReplayRequest) -> LogSource:
+    if (request.segments is None) == (request.archive is None):
+        raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
+    if request.segments is not None:
+        return open_segments(request.segments, topics_file=request.topics_file)
+    assert request.archive is not None
+    return open_archive(
+        request.archive,
+        as_of_ms=request.as_of_ms,
+        topics_file=request.topics_file,
+        cluster_id=request.cluster_id,
+        settle_ms=request.settle_ms,
+    )
+
+
+def _fold(
+    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
+) -> tuple[list[Merged], Base | None, list[str]]:
+    """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
+
+    def fold(damaged: Mapping[str, str]) -> tuple[list[Merged], Base | None, list[str]]:
+        base: Base | None = None
+        passed_over: list[str] = []
+        shutil.rmtree(folder.root / "partial", ignore_errors=True)
+        if not request.is_full:
+            base, passed_over = checkpoint.nearest(
+                source,
+                as_of_ms=request.as_of_ms,
+                profile=profile,
+                inflated_cap_bytes=settings().inflated_cap_bytes,
+                target=folder.root / "partial" / "base",
+                damaged=damaged,
+            )
+        merged = fold_log(
+            engine,
+            folder,
+            source,
+            as_of_ms=request.as_of_ms,
+            taken_at_ms=request.taken_at_ms,
+            profile=profile,
+            base=base,
+        )
+        return merged, base, passed_over
+
+    return checkpoint.without_damaged(fold)
+
+
+def _changes(
+    engine: Engine,
+    folder: RunFolder,
+    record: RunRecord,
+    source: LogSource,
+    request: ReplayRequest,
+    damaged: Mapping[str, str],
+) -> tuple[Counter[str] | None, list[str]]:
+    """Write the tables of the interval that is asked for: how many rows of each, None where it is not told; and what
+    there is to say of it. `damaged` as of `checkpoint.nearest`."""
+    if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
+        return None, []
+    interval, untold = open_interval(
+        engine,
+        folder,
+        source,
+        since_ms=request.since_ms,
+        as_of_ms=request.as_of_ms,
+        profile=profile_of(record.profile),
+        settle_ms=request.settle_ms,
+        is_full=request.is_full,
+        damaged=damaged,
+    )
+    if interval is None:
+        return None, untold
+    asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
+    return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), untold
+
+
+def _with_empty(
+    folder: RunFolder, record: RunRecord, log_partitions: Collection[int]
+) -> tuple[RunRecord, list[Finished]]:
+    """The record with more log partitions, which hold nothing, and what their tables tell."""
+    nothing = PartialFold.empty(profile=profile_of(record.profile), is_prefix=True)
+    record = record.model_copy(
+        update={
+            "log_partitions": sorted({*record.log_partitions, *log_partitions}),
+            "cuts": {**record.cuts, **dict.fromkeys(log_partitions, 0)},
+        }
+    )
+    return record, [_finish(folder, record, part, 0, nothing, None) for part in sorted(log_partitions)]
+
+
+def _finish(
+    folder: RunFolder,
+    record: RunRecord,
+    log_partition: int,
+    mean_bytes: float,
+    fold: PartialFold | None,
+    endless: Endless | None,
+) -> Finished:
+    """Write the rows of one log partition; without its fold at hand it is read."""
+    if fold is None:
+        fold = PartialFold.read_parquet(folder.fold_dir(log_partition))
+    count = record.partition_count
+    homes = homes_of(fold, log_partition, count)
+    state = finish(
+        fold,
+        log_partition=log_partition,
+        partition_count=count,
+        held_elsewhere=held_elsewhere(folder, record, log_partition, homes),
+        endless=endless,
+    )
+    served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
+    skew = fold.counters["bytes"] / mean_bytes if mean_bytes else None
+    block = sweep_block(
+        held_offsets(state["committed_offsets"], state["unreachable_offsets"]),
+        state["groups"],
+        state["pending_offsets"],
+        retention_ms=record.retention_ms,
+        now_ms=record.as_of_ms,
+        profile=fold.profile,
+    )
+    state["load_profile"] = (
+        state["load_profile"]
+        .append_column("skew", pa.array([skew], pa.float64()))
+        .append_column("sweep_blocked_by", pa.array([block and block.group_id], pa.string()))
+        .append_column("sweep_blocked_from_ms", pa.array([block and block.from_ms], pa.int64()))
+        .append_column("coordinator", pa.array([record.leaders.get(log_partition)], pa.int32()))
+    )
+    counts = {
+        name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), log_partition)
+        for name in STATE_TABLES
+    }
+    folder.write_internal("group_tombstones", state["group_tombstones"], log_partition)
+    profile = state["load_profile"].to_pylist()[0]
+    return Finished(
+        log_partition=log_partition,
+        counts=counts,
+        undecodable=profile["undecodable_records"],
+        load_failure=profile["load_failure"],
+        load_outcome=profile["load_outcome"],
+        unknown_types=profile["unknown_types"],
+        stray_groups=profile["stray_groups"] or 0,
+        undescribable=_undescribable(state["groups"]),
+        unexpected_unloads=state["unexpected_unloads"]["group_id"].to_pylist(),
+        homes=sorted({home for group_id, home in homes.items() if group_id in served}),
+        sweep_fails=block is not None and block.is_on(record.as_of_ms),
+    )
+
+
+def _undescribable(groups: pa.Table) -> list[str]:
+    """Groups that no coordinator can describe (`coordinator.api.listing.cannot_be_described`)."""
+    is_stable = pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Stable"))
+    found: list[str] = groups.filter(pc.and_(is_stable, pc.is_null(groups["protocol"])))["group_id"].to_pylist()
+    return found
+
+
+def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Table:
+    """`rows` with the column log_partition where the table declares one and the kernel left it out."""
+    if "log_partition" in rows.column_names or "log_partition" not in TABLES[table].column_names:
+        return rows
+    return rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
+
+
+def _write_topic_partitions(folder: RunFolder, record: RunRecord, source: LogSource) -> int:
+    rows = [
+        {
+            "topic": topic["topic"],
+            "topic_id": topic.get("id"),
+            "partition": partition,
+            "log_start_offset": start,
+            "log_end_offset": end,
+        }
+        for topic in source.topics or []
+        for partition, (start, end) in enumerate(topic["partitions"])
+    ]
+    table = pa.Table.from_pylist(rows, schema=TABLES["topic_partitions"].arrow_schema(with_run=False))
+    return folder.write_table(record, "topic_partitions", table)
+
+
+def now_ms() -> int:
+    """This machine's clock, read once by whoever builds a request."""
+    return time.time_ns() // 1_000_000

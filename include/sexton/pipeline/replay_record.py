@@ -1,0 +1,276 @@
+"""What is asked of a replay, and what it says of itself: its record, its coverage, and what readers should know."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
+from sexton.coordinator.api.broker_settings import broker_settings
+from sexton.coordinator.api.unloading import unexpected_unload_text
+from sexton.coordinator.endless import BUFFER, NEVER_ENDS
+from sexton.coordinator.partitioner import infer_partition_count
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.errors import NoCoverage, UsageError
+from sexton.runs.choose_profile import AUTO, Choice
+from sexton.runs.fold_log import Merged
+from sexton.runs.folder import RunRecord
+from sexton.runs.source import LogSource
+from sexton.settings import settings
+from sexton.uris import uri_without_login
+
+_TOLD_PARTS = 3
+_LOADS = ("a coordinator's load would fail", "no coordinator could load it")
+_AFTER_FAILURE = {
+    AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
+    AfterFailure.EMPTY.value: "serves an empty cache",
+    AfterFailure.PREFIX.value: "serves what it had read before",
+    NEVER_ENDS: "answers every question about its groups with COORDINATOR_LOAD_IN_PROGRESS",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """What to replay. Exactly one of `segments` and `archive`; without `as_of_ms` the whole log is read.
+
+    `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
+    `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
+    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`. `load_buffer_bytes` and
+    `codec`, in which the plan's batches are written, are by default what the archive recorded, else Kafka's.
+    """
+
+    run_id: str
+    segments: str | None = None
+    archive: str | None = None
+    as_of_ms: int | None = None
+    taken_at_ms: int
+    retention_minutes: int | None = None
+    profile: str = AUTO
+    topics_file: str | None = None
+    cluster_id: str | None = None
+    settle_ms: int | None = None
+    is_full: bool = False
+    since_ms: int | None = None
+    load_buffer_bytes: int | None = None
+    codec: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What the tables of one log partition tell of it."""
+
+    log_partition: int
+    counts: dict[str, int]
+    undecodable: int
+    load_failure: str | None
+    load_outcome: str
+    unknown_types: int
+    stray_groups: int
+    unexpected_unloads: list[str]
+    homes: list[int]
+    """Log partitions that groups served from this one hash to."""
+    undescribable: list[str]
+    """Groups that the coordinator throws on when it is to describe them."""
+    sweep_fails: bool
+    """Whether the broker's sweep of it writes nothing (`coordinator.expiry.sweep_block`)."""
+
+
+def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[Merged]) -> RunRecord:
+    """The record of a run, from its folds; UsageError when there are more log partitions than there can be."""
+    as_of_ms = request.as_of_ms
+    if as_of_ms is None:  # logs without timestamps (record format 0) know only when offsets were committed
+        newest = max(part.max_timestamp_ms for part in merged)
+        as_of_ms = (newest if newest >= 0 else max(part.max_commit_timestamp_ms for part in merged)) + 1
+    parts = [part.log_partition for part in merged]
+    count = source.partition_count
+    if count is None:
+        count = infer_partition_count({part.log_partition: part.group_ids for part in merged}, max(parts))
+    elif count <= max(parts):
+        raise UsageError(
+            f"{count} log partitions by the topics file, but there is a folder for {max(parts)}",
+            place=source.uri,
+            fix="is the topics file of this cluster?",
+        )
+    missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
+    minutes, told_by = _retention(source, request, choice.profile)
+    coverage = _coverage(source, merged, missing)
+    return RunRecord(
+        run_id=request.run_id,
+        cluster_id=source.cluster_id,
+        topic_id=source.topic_id,
+        as_of_ms=as_of_ms,
+        taken_at_ms=source.taken_at_ms or request.taken_at_ms,
+        profile=choice.profile.text,
+        profile_source=choice.told_by,
+        profile_doubts=choice.doubts,
+        retention_ms=minutes * 60_000,
+        retention_source=told_by,
+        broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
+        source=uri_without_login(source.uri),
+        partition_count=count,
+        log_partitions=parts,
+        missing_log_partitions=missing,
+        cuts={part.log_partition: part.cut for part in merged},
+        places=source.places,
+        coverage=coverage.value,
+        coverage_reason=coverage.reason,
+        inflated_cap_bytes=settings().inflated_cap_bytes,
+        max_message_bytes=source.max_message_bytes,
+        broker_settings=dict(source.broker_settings),
+        topic_settings=dict(source.topic_settings),
+        leaders=dict(source.leaders),
+        has_topics=source.topics is not None,
+        topics_at_ms=source.topics_at_ms,
+        sees_all_topics=source.sees_all_topics,
+        warnings=[
+            *source.warnings,
+            *choice.warnings,
+            *_settings_warnings(source, choice.profile),
+            *_doubts(merged, count=count, missing=missing, is_archive=source.is_archive),
+        ],
+    )
+
+
+def _settings_warnings(source: LogSource, profile: Profile) -> tuple[str, ...]:
+    return broker_settings(
+        source.broker_settings,
+        source.topic_settings,
+        max_message_bytes=source.max_message_bytes,
+        profile=profile,
+    ).warnings
+
+
+def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Coverage:
+    """Complete where the log is whole from its beginning to the cut; else the state is exact and its history is not."""
+    if missing:
+        return Coverage(value=PARTIAL, reason=f"log partitions not here: {', '.join(map(str, missing))}")
+    if source.coverage is not None and source.coverage.value != COMPLETE:
+        return source.coverage
+    if source.is_archive:
+        holes = {part.log_partition: part.cut - part.records for part in merged if part.records != part.cut}
+        told = {part: f"{count} log_offsets before the cut hold no record" for part, count in holes.items()}
+    else:
+        starts = {part.log_partition: part.first_log_offset for part in merged if part.first_log_offset}
+        told = {part: f"it begins at log_offset {start}" for part, start in starts.items()}
+    return worst((part, Coverage(value=PARTIAL, reason=reason)) for part, reason in told.items())
+
+
+def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_archive: bool) -> list[str]:
+    snapshot = "the snapshot that brought them" if is_archive else "the snapshot"
+    found = []
+    if count is None:
+        found.append("the number of log partitions could not be told from the group ids: no stray verdicts")
+    if missing:
+        found.append(f"log partitions not here: {', '.join(map(str, missing))}")
+    for part in merged:
+        if part.future_batches:
+            found.append(
+                f"log partition {part.log_partition}: {part.future_batches} batches are stamped more than an hour "
+                f"after {snapshot} and were passed over in the search for the cut"
+            )
+    return found
+
+
+def _retention(source: LogSource, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
+    if request.retention_minutes is not None:
+        return request.retention_minutes, "asked for"
+    if source.retention_minutes is not None:
+        return source.retention_minutes, "offsets.retention.minutes of the broker"
+    return profile.default_retention_minutes, f"Kafka's default in {'.'.join(map(str, profile.release))}"
+
+
+def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
+    """NoCoverage where nothing lies before the instant, or a log without timestamps cannot tell what does."""
+    damage = [f"log partition {part.log_partition}: {part.damage}" for part in merged if part.damage]
+    if damage and not any(part.records for part in merged):
+        more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""
+        raise NoCoverage(
+            f"no record of it could be read: {'; '.join(damage[:_TOLD_PARTS])}{more}",
+            place=source.uri,
+            fix="take another copy of the log",
+        )
+    if not any(part.records for part in merged):
+        raise NoCoverage(
+            f"no record was written before {_text(request.as_of_ms)}",
+            place=source.uri,
+            fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
+        )
+    newest_ms = max(part.max_commit_timestamp_ms for part in merged)
+    has_stamps = any(part.max_timestamp_ms >= 0 for part in merged)
+    if request.as_of_ms is not None and not has_stamps and request.as_of_ms <= newest_ms:
+        raise NoCoverage(
+            f"batches of record format 0 bear no timestamp, and offsets were committed up to {_text(newest_ms)}",
+            place=source.uri,
+            fix="choose a later as-of",
+        )
+
+
+def oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> list[str]:
+    """What a coordinator would say of batches for which it takes a larger load buffer (offsets.load.buffer.size)."""
+    buffer_bytes = source.load_buffer_bytes
+    return [
+        f"log partition {part.log_partition}: a batch of {part.largest_batch_bytes} bytes is larger than "
+        f"{BUFFER} ({buffer_bytes}): a coordinator of {profile.text} would warn and load it"
+        for part in merged
+        if part.largest_batch_bytes > buffer_bytes and profile.grows_load_buffer
+    ]
+
+
+def blocked(part: Finished) -> str | None:
+    """Why nothing is planned for a log partition."""
+    if part.undecodable:
+        return f"{part.undecodable} undecodable records"
+    if part.load_outcome == NEVER_ENDS:
+        return f"no coordinator serves it: {part.load_failure}"
+    return f"load would fail: {part.load_failure}" if part.load_failure else None
+
+
+def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
+    """What was found in the log partitions, for people."""
+    found = []
+    for part in finished:
+        if part.load_failure:
+            found.append(
+                f"log partition {part.log_partition}: {_LOADS[part.load_outcome == NEVER_ENDS]}: {part.load_failure}; "
+                f"it {_AFTER_FAILURE[part.load_outcome]}"
+            )
+        elif part.undecodable:
+            found.append(f"log partition {part.log_partition}: {part.undecodable} undecodable records")
+        if part.sweep_fails:
+            found.append(
+                f"log partition {part.log_partition}: the broker's sweep fails, and nothing in it expires: "
+                "load_profile.sweep_blocked_by names the group that causes it"
+            )
+        if part.unexpected_unloads:
+            first, rest = part.unexpected_unloads[0], len(part.unexpected_unloads) - 1
+            also = f", and of {rest} more" if rest else ""
+            text = unexpected_unload_text(first, part.log_partition, profile)
+            found.append(f"log partition {part.log_partition}: a load logs {text!r}{also}, and serves everything")
+        if part.unknown_types:
+            found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
+        if part.stray_groups:
+            found.append(f"log partition {part.log_partition}: {part.stray_groups} stray groups")
+        if part.undescribable:
+            first, *more = part.undescribable
+            found.append(
+                f"log partition {part.log_partition}: group {first}{f' and {len(more)} more' if more else ''} Stable "
+                "without a protocol: a coordinator throws when it is to describe such a group, and answers "
+                "UNKNOWN_SERVER_ERROR for it and what is asked for together with it; describe others one by one"
+            )
+    return found
+
+
+def homeless(finished: Iterable[Finished], log_partitions: Collection[int]) -> list[str]:
+    """What is not planned because the log partition that the tombstones would go to is not here."""
+    return [
+        f"log partition {part.log_partition} holds groups that hash to log partition {home}, which is not here: their "
+        "tombstones would go there, so a broker that does not lead it writes none, and none are planned"
+        for part in finished
+        for home in part.homes
+        if home not in log_partitions
+    ]
+
+
+def _text(instant_ms: int | None) -> str:
+    if instant_ms is None:
+        return "now"
+    return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds")

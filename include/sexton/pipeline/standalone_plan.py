@@ -1,0 +1,79 @@
+"""A plan without a lake and without Airflow: replay, judge, plan and check, and keep what passed in the archive.
+
+The same stages as in the pipeline, so that the plan of an instant is the same wherever it is made. What no check has
+read is not kept: a plan is there to be applied.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.plans.files import Page, Plan, keep_plan, own_plan, plan_folder
+from sexton.policy import Policy
+from sexton.quality import Validate, validate
+from sexton.runs.choose_profile import AMBIGUOUS
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.source import filesystem
+from sexton.tables import TABLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What to plan for (see ReplayRequest), by which policy if any, and the folder that receives the run."""
+
+    replay: ReplayRequest
+    policy: Policy | None
+    out: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan that was made. `kept_at` is its folder in the archive, None where it is not kept; `why_not` says why."""
+
+    record: RunRecord
+    plan: Plan
+    failed_checks: int
+    kept_at: str | None
+    why_not: str | None
+
+
+def make_plan(engine: Engine, request: PlanRequest, *, page: Page, validate: Validate = validate) -> Planned:
+    """Make the plan of an instant in `request.out`, and keep it where it is of an archive, sound and not empty."""
+    folder = RunFolder(request.out)
+    record = judged_run(engine, folder, request.replay, request.policy)
+    plan_tombstones.run(engine, folder, page=page)
+    record = validate_tables.run(engine, folder, lake=False, validate=validate)
+    plan, failed = own_plan(folder), failed_critical(folder)
+    why_not = _why_not(record, plan, failed)
+    if why_not is None:
+        archive = str(request.replay.archive)
+        keep_plan(folder, plan.record, archive)
+        _, root = filesystem(archive)
+        kept_at = plan_folder(root, plan.record.cluster_id, plan.record.plan_id)
+    else:
+        kept_at = None
+    return Planned(record=record, plan=plan, failed_checks=failed, kept_at=kept_at, why_not=why_not)
+
+
+def judged_run(engine: Engine, folder: RunFolder, replay: ReplayRequest, policy: Policy | None) -> RunRecord:
+    """Replay and judge, by the broker's rules and by a policy if there is one."""
+    replay_groups.run(engine, folder, replay)
+    return find_expired.run(engine, folder, policy=policy)
+
+
+def failed_critical(folder: RunFolder) -> int:
+    """Critical expectations of a run that were not met."""
+    rows = folder.read_table(TABLES["dq_results"].name, 0, ["severity", "success"]).to_pylist()
+    return sum(row["severity"] == "critical" and not row["success"] for row in rows)
+
+
+def _why_not(record: RunRecord, plan: Plan, failed: int) -> str | None:
+    if not record.places:
+        return "it is not of an archive"
+    if record.profile_source == AMBIGUOUS:
+        return "nothing proves whose rules it has to follow: name the --profile"
+    if failed:
+        return f"{failed} critical checks failed"
+    return "it is empty" if plan.record.is_empty else None

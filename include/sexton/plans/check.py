@@ -1,0 +1,140 @@
+"""Whether a plan that was read agrees with itself: every number in it that follows from another is made again.
+
+A plan's rows are what people approve and its keys and batches are what is written, so one may not say other than the
+other. Not here: hashes and names of files (files.py), and whether the plan is still true of a cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from itertools import zip_longest
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.tombstones import encode_batches, plan_id
+from sexton.errors import Refused, UsageError
+from sexton.log import codec as codecs
+from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.plans.keys import encode_keys
+from sexton.plans.record import CODECS, MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
+
+OFFSET_TYPES = pa.array([0, 1], pa.int32())
+_HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
+"""What two batches of the same records have in common; their sizes and CRCs differ."""
+_MOST_BYTES = 1 << 31
+_RECORD_BYTES = 64
+"""More than a record has beside its key, in any format."""
+_TARGETS = {
+    "group_id": "group_id",
+    "topic": "topic",
+    "partition": "partition",
+    "target_committed_offset": "committed_offset",
+    "target_log_partition": "log_partition",
+    "target_log_offset": "log_offset",
+}
+
+
+def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
+    """Refused, with the place, unless rows, keys, plan_id, undo, batches and counts are those of one plan."""
+    tombstones = f"{plan.folder}/{TOMBSTONES_FILE}"
+    _check_order(plan, tombstones)
+    try:
+        keys = encode_keys(plan.tombstones)
+    except ValueError as error:
+        raise Refused(f"a row that no key can be made of: {error}", place=tombstones) from None
+    if not plan.tombstones["key"].equals(keys):
+        raise Refused("a key is not that of its row", place=tombstones)
+    if (found := plan_id_of(plan)) != plan.record.plan_id:
+        raise Refused(f"its rows are those of plan {found}", place=tombstones)
+    _check_undo(plan)
+    _check_batches(plan, files)
+    counted = {"tombstones": plan.tombstones.num_rows, "offsets": plan.undo.num_rows}
+    if any(plan.record.counts.get(name) != count for name, count in counted.items()):
+        raise Refused(f"it counts {plan.record.counts}, there are {counted}", place=f"{plan.folder}/{MANIFEST}")
+
+
+def plan_id_of(plan: Plan) -> str:
+    """The plan_id of what was read."""
+    record, rows = plan.record, plan.tombstones
+    return plan_id(
+        cluster_id=record.cluster_id,
+        topic_id=record.topic_id,
+        as_of_ms=record.as_of_ms,
+        cuts=record.cuts,
+        profile=record.profile,
+        retention_ms=record.retention_ms,
+        policy_sha256=record.policy_sha256,
+        tombstones=zip(*(rows[name].to_pylist() for name in ("log_partition", "key", "cause")), strict=True),
+    )
+
+
+def offset_rows(tombstones: pa.Table) -> pa.Table:
+    """Those that remove a committed offset."""
+    return tombstones.filter(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES))
+
+
+def _check_order(plan: Plan, place: str) -> None:
+    rows = plan.tombstones
+    if set(rows["plan_id"].unique().to_pylist()) - {plan.record.plan_id}:
+        raise Refused("a row is of another plan_id", place=place)
+    if any(rows[name].null_count for name in ("log_partition", "position", "record_type", "key", "cause")):
+        raise Refused("a row without its place, key or cause", place=place)
+    parts, positions = np.asarray(rows["log_partition"]), np.asarray(rows["position"])
+    firsts = np.flatnonzero(np.diff(parts, prepend=-1))
+    expected = np.arange(len(parts)) - np.repeat(firsts, np.diff(firsts, append=len(parts)))
+    if (np.diff(parts) < 0).any() or not np.array_equal(positions, expected):
+        raise Refused("its rows are not by log partition and position", place=place)
+    if strange := set(parts.tolist()) - plan.record.cuts.keys():
+        raise Refused(f"log partitions without a cut: {sorted(strange)}", place=place)
+
+
+def _check_undo(plan: Plan) -> None:
+    planned = offset_rows(plan.tombstones).select(list(_TARGETS)).rename_columns(list(_TARGETS.values()))
+    if not planned.equals(plan.undo.select(list(_TARGETS.values()))):
+        raise Refused("it is not the values that the tombstones remove", place=f"{plan.folder}/{UNDO_FILE}")
+
+
+def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
+    try:
+        profile = profile_of(plan.record.profile)
+    except UsageError as error:
+        raise Refused(str(error), place=f"{plan.folder}/{MANIFEST}") from None
+    there = {int(PurePosixPath(name).stem) for name in files if name.startswith("batches/")}
+    rows = plan.tombstones
+    if there != set(rows["log_partition"].unique().to_pylist()):
+        raise Refused(f"batches of log partitions {sorted(there)}, rows of others", place=f"{plan.folder}/{MANIFEST}")
+    for part in sorted(there):
+        own = rows.filter(pc.equal(rows["log_partition"], part))
+        expected = encode_batches(
+            list(zip(own["group_id"].to_pylist(), own["key"].to_pylist(), strict=True)),
+            base_offset=plan.record.cuts[part],
+            as_of_ms=plan.record.as_of_ms,
+            profile=profile,
+            codec=CODECS.index(plan.record.codec),
+            magic=plan.record.record_format,
+        )
+        if not _same_batches(files[f"batches/{part}.log"], expected):
+            raise Refused("not the batches of the plan's rows", place=f"{plan.folder}/batches/{part}.log")
+
+
+def _same_batches(found: bytes, expected: bytes) -> bool:
+    """Whether two logs are the same but for the bytes that a compressor makes: another release of it may differ."""
+    if found == expected:
+        return True
+    pairs = zip_longest(read_batches(found), read_batches(expected))
+    return all(
+        isinstance(one, Batch) and isinstance(other, Batch) and other.codec != codecs.NONE and _is_same(one, other)
+        for one, other in pairs
+    )
+
+
+def _is_same(found: Batch, expected: Batch) -> bool:
+    """Whether header and records are equal; what is found may inflate to no more than what is expected."""
+    if not found.crc_ok or any(getattr(found, name) != getattr(expected, name) for name in _HEADER):
+        return False
+    wanted = list(read_records(expected, cap_bytes=_MOST_BYTES))
+    cap_bytes = sum(len(one.key or b"") + _RECORD_BYTES for one in wanted if isinstance(one, Record))
+    return list(read_records(found, cap_bytes=cap_bytes)) == wanted

@@ -1,0 +1,285 @@
+"""Checkpoints: the folds that published runs leave in the archive, from which later runs go on.
+
+    <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<log_partition>/<part of the fold>.parquet
+                                                                     /checkpoint.json, written last
+
+A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
+partition, a cut that does not lie behind the one wanted, the profile, the form of a fold, the cap on inflated batches,
+and the SHA-256 of every file. Who may write to the archive can make these agree, so the fold itself is checked when it
+is read (kernels.fold_checks). Any other checkpoint is passed over, with a warning, for the next one before it, and in
+the end for a full replay: the result is the same.
+"""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sexton import __version__
+from sexton.archive.files import child_folders, make_folder, read_json, safe_name, settle, write_whole
+from sexton.archive.place import Place
+from sexton.coordinator.profile import Profile
+from sexton.errors import DamagedFold, SextonError, UsageError
+from sexton.kernels.checkpoint import unpack
+from sexton.kernels.fold import PartialFold
+from sexton.kill_points import reach
+from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
+from sexton.runs.source import LogSource, filesystem
+
+CHECKPOINTS_FOLDER = "checkpoints"
+MANIFEST = "checkpoint.json"
+RULES_OF_FOLDS = 3
+"""To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
+_MOST_TRIED = 50
+_NAME = re.compile(r"(\d{1,19})-(.+)")
+_LONGEST_NAME = 80
+_NONE: Mapping[str, str] = MappingProxyType({})
+_T = TypeVar("_T")
+
+
+class CheckpointManifest(BaseModel):
+    """What a checkpoint is of. `files` are SHA-256s by path below its folder, `sha256` is that of all of them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    fold_format: str
+    cluster_id: str
+    topic_id: str
+    as_of_ms: int
+    run_id: str
+    profile: str
+    inflated_cap_bytes: int
+    places: dict[int, Place]
+    files: dict[str, str]
+    sha256: str
+    code_version: str = __version__
+
+
+class DamagedCheckpoint(SextonError):
+    """A fold of a checkpoint is not what a fold can be. `place` is the name of the checkpoint's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFold:
+    """The fold of one log partition of a checkpoint, in `folder`; `name` is that of the checkpoint's folder."""
+
+    folder: Path
+    cut: int
+    name: str
+
+    def read(self, profile: Profile, *, beside: PartialFold | None = None) -> PartialFold:
+        """The fold, with room for all of `beside`; DamagedCheckpoint when it is not one up to `cut` by `profile`."""
+        try:
+            fold = PartialFold.read_parquet(self.folder, beside=beside)
+        except DamagedFold as error:
+            raise self._damaged(f"{error.place}.parquet: {error.message}") from None
+        told = (fold.profile.text, fold.cut, fold.is_prefix)
+        if told != (profile.text, self.cut, True):
+            raise self._damaged(f"counters.parquet: its profile, cut and beginning are {told}")
+        return fold
+
+    def _damaged(self, what: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(f"{self.folder.name}/{what}", place=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A checkpoint to go on from: its files are in `folder`, and `places` say up to where it reaches.
+
+    `name` is that of its folder in the archive. The files are those of its manifest; what they hold is not checked yet.
+    """
+
+    as_of_ms: int
+    name: str
+    places: dict[int, Place]
+    folder: Path
+
+    def fold(self, log_partition: int) -> StartFold | None:
+        """The fold of a log partition; None where it had none yet."""
+        if (place := self.places.get(log_partition)) is None:
+            return None
+        return StartFold(folder=self.folder / str(log_partition), cut=place.cut, name=self.name)
+
+
+def fold_format() -> str:
+    """What a fold looks like in this release: the columns of its tables, and the rules by which it is made."""
+    tables = unpack(PartialFold.empty(is_prefix=True).to_bytes())
+    columns = "\n".join(f"{name}: {table.schema.to_string()}" for name, table in sorted(tables.items()))
+    return f"{RULES_OF_FOLDS}-{hashlib.sha256(columns.encode()).hexdigest()[:16]}"
+
+
+def folder_of(root: str, cluster_id: str, topic_id: str) -> str:
+    """Where the checkpoints of a topic are; UsageError when an id cannot name a folder."""
+    cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
+    return f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}/{topic}"
+
+
+def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> list[tuple[int, str]]:
+    """(as_of_ms, folder) of everything that may be a checkpoint of a topic, newest instant first."""
+    place = folder_of(root, cluster_id, topic_id)
+    found = [
+        (int(name[1]), f"{place}/{name[0]}") for text in child_folders(fs, place) if (name := _NAME.fullmatch(text))
+    ]
+    return sorted(found, reverse=True)
+
+
+def read_manifest(fs: pafs.FileSystem, folder: str) -> CheckpointManifest:
+    """What the checkpoint in a folder is of; UsageError when it is none, as when its writer died."""
+    path = f"{folder}/{MANIFEST}"
+    try:
+        return CheckpointManifest.model_validate(read_json(fs, path))
+    except ValidationError as error:
+        raise UsageError(f"not a checkpoint: {error.errors()[0]['msg']}", place=path) from None
+
+
+def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> str:
+    """Keep the fold of a published run of an archive; its folder there. What is kept already is left as it is.
+
+    SextonError when the fold is not the one that the run was published with.
+    """
+    fs, root = filesystem(archive)
+    assert record.checkpoint_sha256 is not None, "a replay hashes what it leaves"
+    assert record.inflated_cap_bytes is not None, "and says by which cap it was folded"
+    target = f"{folder_of(root, record.cluster_id, record.topic_id)}/{record.as_of_ms}-{_name_of(record.run_id)}"
+    if is_there(fs, target):
+        if read_manifest(fs, target).sha256 == record.checkpoint_sha256:
+            return target
+        target += f".{record.checkpoint_sha256[:8]}"  # another attempt by the same name, such as `manual`
+        if is_there(fs, target):
+            return target
+    own = folder.root / "fold"
+    if tree_sha256(own) != record.checkpoint_sha256:
+        raise SextonError("the fold is not the one that the run was published with", place=own)
+    files = {}
+    for path in sorted(own.rglob("*.parquet")):
+        data, name = path.read_bytes(), path.relative_to(own).as_posix()
+        files[name] = hashlib.sha256(data).hexdigest()
+        make_folder(fs, f"{target}/{name}".rpartition("/")[0])
+        with fs.open_output_stream(f"{target}/{name}") as file:
+            file.write(data)
+        settle(fs, f"{target}/{name}")
+        reach("checkpoint.between")
+    reach("checkpoint.copied")
+    manifest = CheckpointManifest(
+        fold_format=fold_format(),
+        cluster_id=record.cluster_id,
+        topic_id=record.topic_id,
+        as_of_ms=record.as_of_ms,
+        run_id=record.run_id,
+        profile=record.profile,
+        inflated_cap_bytes=record.inflated_cap_bytes,
+        places=record.places,
+        files=files,
+        sha256=record.checkpoint_sha256,
+    )
+    write_whole(fs, f"{target}/{MANIFEST}", manifest.model_dump_json(indent=1).encode(), what="checkpoint")
+    return target
+
+
+def nearest(
+    source: LogSource,
+    *,
+    as_of_ms: int | None,
+    profile: Profile,
+    inflated_cap_bytes: int,
+    target: Path,
+    damaged: Mapping[str, str] = _NONE,
+) -> tuple[Base | None, list[str]]:
+    """The newest checkpoint at or before an instant from which `source` can be read on, copied to `target`; warnings.
+
+    None where there is none, or the profile does not go on from one. `damaged` are those that turned out so when they
+    were read, by the name of their folder, with what is wrong.
+    """
+    warnings: list[str] = []
+    if not (source.is_archive and profile.folds_in_pieces):
+        return None, warnings
+    fs, root = filesystem(source.uri)
+    known = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
+    wanted = [folder for at, folder in known if as_of_ms is None or at <= as_of_ms]
+    for folder in wanted[:_MOST_TRIED]:
+        name = folder.rpartition("/")[2]
+        doubt = damaged.get(name)
+        try:
+            manifest = read_manifest(fs, folder)
+            doubt = doubt or _doubt(manifest, source, profile, inflated_cap_bytes)
+            if doubt is None:
+                shutil.rmtree(target, ignore_errors=True)  # what is left of one that was passed over half way
+                copy_files(fs, folder, manifest, target)
+                return Base(as_of_ms=manifest.as_of_ms, name=name, places=manifest.places, folder=target), warnings
+        except (UsageError, OSError, pa.ArrowException) as error:
+            doubt = str(error)
+        warnings.append(f"the checkpoint {name} was passed over: {doubt}")
+    return None, warnings
+
+
+def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
+    """What `work` gives: it is given the checkpoints that it has found damaged so far (as `nearest` takes them), and
+    done again as long as it finds another."""
+    damaged: dict[str, str] = {}
+    while True:
+        try:
+            return work(damaged)
+        except DamagedCheckpoint as error:
+            if str(error.place) in damaged:  # it was to leave that one alone
+                raise
+            damaged[str(error.place)] = error.message
+
+
+def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, target: Path) -> None:
+    """Bring the files here, so that what is read is what was checked; UsageError when one is not as it was written."""
+    for name, sha256 in manifest.files.items():
+        if not re.fullmatch(r"\d{1,9}/[a-z_]+\.parquet", name):
+            raise UsageError(f"no file of a fold: {name!r}", place=folder)
+        with fs.open_input_stream(f"{folder}/{name}") as file:
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise UsageError("its SHA-256 is not the one that was written down", place=f"{folder}/{name}")
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _name_of(run_id: str) -> str:
+    """A run id as part of a folder's name; no two share one."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:_LONGEST_NAME]
+    return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def is_there(fs: pafs.FileSystem, folder: str) -> bool:
+    """Whether a folder holds a checkpoint that its writer has finished."""
+    return bool(fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File)
+
+
+def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
+    """Why a run of `source` cannot go on from a checkpoint; None when it can."""
+    told: Mapping[str, tuple[object, object]] = {
+        "cluster": (manifest.cluster_id, source.cluster_id),
+        "topic id": (manifest.topic_id, source.topic_id),
+        "profile": (manifest.profile, profile.text),
+        "form of folds": (manifest.fold_format, fold_format()),
+        "cap on inflated batches": (manifest.inflated_cap_bytes, cap_bytes),
+    }
+    for name, (own, wanted) in told.items():
+        if own != wanted:
+            return f"its {name} is {own}, not {wanted}"
+    for part, place in manifest.places.items():
+        goal = source.places.get(part)
+        if goal is None:
+            return f"log partition {part} is not here any more"
+        if place.lineage != goal.lineage:
+            return f"log partition {part} has left lineage {place.lineage}"
+        if min(place.cut, *place.order) < 0:
+            return f"its cut of log partition {part} is no place in a log"
+        if place.order > goal.order:
+            return f"its cut of log partition {part} lies behind the one wanted"
+        if not {f"{part}/{name}.parquet" for name in ("counters", "profile")} <= manifest.files.keys():
+            return f"it has no fold of log partition {part}"
+    return None

@@ -1,0 +1,88 @@
+"""Whether runs can go on from the checkpoints of an archive: manifests, SHA-256, and every fold as a run reads it.
+
+A checkpoint of another release's form of folds is no run's to read: of it only the files are compared. Whether a fold
+is what the log says is not looked at here (checkpoint_check).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton.archive.files import child_folders
+from sexton.archive.lineages import clusters_of
+from sexton.archive.verify import ROTTEN, Finding
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import UsageError
+from sexton.runs.checkpoint import (
+    CHECKPOINTS_FOLDER,
+    MANIFEST,
+    Base,
+    CheckpointManifest,
+    DamagedCheckpoint,
+    checkpoint_folders,
+    copy_files,
+    fold_format,
+    read_manifest,
+)
+
+
+def verify_checkpoints(
+    fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, subset: tuple[int, int] = (1, 1)
+) -> tuple[int, list[Finding]]:
+    """How many checkpoints were read, of those that have a manifest, and what is wrong with them.
+
+    `subset` (n, t) reads one part in t, as `archive.verify` does. An OSError of the store is a finding.
+    """
+    n, t = subset
+    read, findings = 0, []
+    for place in _places(fs, root, cluster_id):
+        if int.from_bytes(hashlib.sha256(place.removeprefix(root).encode()).digest()[:8], "big") % t != n - 1:
+            continue
+        read += 1
+        findings += check(fs, place)
+    return read, findings
+
+
+def check(fs: pafs.FileSystem, place: str) -> list[Finding]:
+    """What is wrong with the checkpoint in a folder."""
+    try:
+        manifest = read_manifest(fs, place)
+        with TemporaryDirectory(prefix="sexton-checkpoint-") as folder:
+            copy_files(fs, place, manifest, Path(folder))
+            wrong = list(_wrong(manifest, place, Path(folder)))
+    except UsageError as error:
+        file = (error.place or place).removeprefix(place).strip("/")
+        return [Finding(kind=ROTTEN, place=place, what=f"{file}: {error.message}" if file else error.message)]
+    except (OSError, pa.ArrowException) as error:
+        return [Finding(kind=ROTTEN, place=place, what=str(error))]
+    return [Finding(kind=ROTTEN, place=place, what=what) for what in wrong]
+
+
+def _places(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[str]:
+    """The folders of checkpoints with a manifest, in order; of the others the writer died."""
+    for cluster in clusters_of(fs, root, cluster_id):
+        for topic in child_folders(fs, f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}"):
+            folders = [folder for _, folder in checkpoint_folders(fs, root, cluster_id=cluster, topic_id=topic)]
+            infos = fs.get_file_info([f"{folder}/{MANIFEST}" for folder in sorted(folders)])
+            yield from (info.path.rpartition("/")[0] for info in infos if info.type == pafs.FileType.File)
+
+
+def _wrong(manifest: CheckpointManifest, place: str, folder: Path) -> Iterator[str]:
+    *_, cluster, _, topic, name = place.split("/")
+    if (manifest.cluster_id, manifest.topic_id) != (cluster, topic) or not name.startswith(f"{manifest.as_of_ms}-"):
+        yield f"it is of {manifest.cluster_id}, {manifest.topic_id}, {manifest.as_of_ms}"
+    if manifest.fold_format != fold_format():
+        return
+    profile = profile_of(manifest.profile)
+    base = Base(as_of_ms=manifest.as_of_ms, name=name, places=manifest.places, folder=folder)
+    for log_partition in manifest.places:
+        fold = base.fold(log_partition)
+        assert fold is not None, "it has a place"
+        try:
+            fold.read(profile)
+        except DamagedCheckpoint as error:
+            yield error.message

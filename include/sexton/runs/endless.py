@@ -1,0 +1,33 @@
+"""The log partitions of a source whose load never ends in a coordinator before 2.0.1, and where each one stays."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from pyarrow import fs as pafs
+
+from sexton.coordinator.endless import Endless, is_too_large
+from sexton.coordinator.profile import Profile
+from sexton.kernels.oversized import endless_of
+from sexton.log.segment import Piece, Segment, file_bytes, plan_chunks
+from sexton.runs.source import LogSource, filesystem
+
+_WHOLE_LOG = 1 << 62
+
+
+def endless_load(
+    source: LogSource, log_partition: int, *, largest_batch_bytes: int, cut: int, profile: Profile
+) -> Endless | None:
+    """Where the load of a log partition stays for ever; None where it ends. The log is searched only where it may."""
+    buffer_bytes = source.load_buffer_bytes
+    if not is_too_large(largest_batch_bytes, buffer_bytes=buffer_bytes, profile=profile):
+        return None
+    fs, _ = filesystem(source.uri)
+    pieces = _pieces(fs, source.segments.get(log_partition, []))
+    return endless_of(pieces, buffer_bytes=buffer_bytes, cut=cut)
+
+
+def _pieces(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[npt.NDArray[np.uint8], Piece]]:
+    for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG):
+        for piece in chunk.pieces:
+            yield file_bytes(fs, piece.path, piece.size_bytes), piece

@@ -1,0 +1,240 @@
+"""From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
+
+Two maps over Spark where the log is large; else one here, which folds each chunk onto what came before. With a
+checkpoint only what lies behind its cuts is read, and joined to it. The folds end as the run's own,
+`fold/<log_partition>` of its folder.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyarrow import fs as pafs
+
+from sexton.archive.files import read_json
+from sexton.archive.manifest import Manifest
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import DamagedFold, UsageError
+from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.scan import T_TORN
+from sexton.log.segment import Chunk, Piece, Segment, piece_bytes, plan_chunks
+from sexton.runs.checkpoint import Base, StartFold
+from sexton.runs.choose_profile import Evidence
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, write_bytes
+from sexton.runs.source import LogSource, check_files, filesystem
+from sexton.settings import settings
+
+SAMPLED_GROUPS = 2_000
+UNPACKED = 8
+"""Bytes in memory of a byte of a fold's files, about."""
+WHOLE_LOG = 1 << 62
+"""A chunk that holds any log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What the fold of one log partition tells of it as a whole. `cut` is the log_offset where reading stopped."""
+
+    log_partition: int
+    cut: int
+    first_log_offset: int | None
+    records: int
+    max_timestamp_ms: int
+    max_commit_timestamp_ms: int
+    future_batches: int
+    group_ids: list[str]
+    bytes: int
+    largest_batch_bytes: int
+    evidence: Evidence
+    damage: str | None
+    """What is the first that could not be read, and how much could not; None where all could."""
+    fold: PartialFold | None = None
+    """The fold itself, where all of the work is done in this process: it need not be read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoldWork:
+    uri: str
+    chunk: Chunk
+    as_of_ms: int | None
+    taken_at_ms: int
+    cap_bytes: int
+    profile: str
+    target: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MergeWork:
+    """The partial folds of a log partition are in `partial`, or are to be made of `chunks`."""
+
+    folder: RunFolder
+    log_partition: int
+    partial: Path
+    chunks: tuple[_FoldWork, ...]
+    is_here: bool
+    base: StartFold | None
+    cut: int | None
+    profile: str
+
+
+def fold_log(
+    engine: Engine,
+    folder: RunFolder,
+    source: LogSource,
+    *,
+    as_of_ms: int | None,
+    taken_at_ms: int,
+    profile: Profile,
+    base: Base | None = None,
+) -> list[Merged]:
+    """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
+
+    An archive is read up to its places. Of a broker's disk everything is read, or all before `as_of_ms`. What `folder`
+    holds of an earlier fold goes. DamagedCheckpoint when a fold of `base` is none.
+    """
+    shutil.rmtree(folder.root / "fold", ignore_errors=True)
+    config = settings()
+    partial = folder.root / "partial"
+    segments = source.segments if base is None else source.segments_after(base.places)
+    if source.is_archive:
+        check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
+    work = [
+        _FoldWork(
+            uri=source.uri,
+            chunk=chunk,
+            as_of_ms=None if source.is_archive else as_of_ms,
+            taken_at_ms=source.taken_at_ms or taken_at_ms,
+            cap_bytes=config.inflated_cap_bytes,
+            profile=profile.text,
+            target=partial / str(chunk.log_partition) / f"{chunk.index:08d}.fold",
+        )
+        for chunk in _chunks(segments, base, config.chunk_bytes if profile.folds_in_pieces else WHOLE_LOG)
+    ]
+    work.sort(key=lambda item: -_size(item.chunk))  # longest first
+    log_bytes = sum(_size(item.chunk) for item in work)
+    base_bytes = sum(path.stat().st_size for path in base.folder.rglob("*.parquet")) if base else 0
+    is_here = engine.works_here(log_bytes + UNPACKED * base_bytes)
+    if not is_here:
+        engine.map("Replaying the log", work, _write_fold)
+    merges = [
+        _MergeWork(
+            folder=folder,
+            log_partition=part,
+            partial=partial / str(part),
+            chunks=tuple(item for item in work if item.chunk.log_partition == part) if is_here else (),
+            is_here=is_here,
+            base=base.fold(part) if base else None,
+            cut=source.places[part].cut if part in source.places else None,
+            profile=profile.text,
+        )
+        for part in sorted(source.segments)
+    ]
+    merged = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
+    shutil.rmtree(partial, ignore_errors=True)
+    return merged
+
+
+def _chunks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[Chunk]:
+    """Chunks of every log partition; one that follows a checkpoint does not begin the log partition."""
+    return [
+        chunk
+        for part, some in segments.items()
+        for chunk in plan_chunks(some, target_bytes=target_bytes, first_index=1 if base and part in base.places else 0)
+    ]
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
+
+
+def _write_fold(work: _FoldWork) -> None:
+    write_bytes(work.target, _fold(work).to_bytes())
+
+
+def _fold(work: _FoldWork, onto: PartialFold | None = None) -> PartialFold:
+    fs, _ = filesystem(work.uri)
+    pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
+    return fold_chunk(
+        (piece_bytes(fs, piece) for piece in pieces),
+        chunk=replace(work.chunk, pieces=pieces),
+        cap_bytes=work.cap_bytes,
+        as_of_ms=work.as_of_ms,
+        taken_at_ms=work.taken_at_ms,
+        profile=profile_of(work.profile),
+        onto=onto,
+    )
+
+
+def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
+    """When an archived piece was copied; None for one of a disk."""
+    if piece.manifest_path is None:
+        return None
+    try:
+        return Manifest.from_json(read_json(fs, piece.manifest_path)).taken_at_ms
+    except ValueError as error:
+        raise UsageError(f"not a manifest: {error}", place=piece.manifest_path) from None
+
+
+def _fold_here(work: _MergeWork) -> PartialFold:
+    """The chunks of a log partition, folded one onto the other."""
+    fold = _start(work)
+    for item in sorted(work.chunks, key=lambda item: item.chunk.index):
+        if fold.cut is None:
+            fold = _fold(item, onto=fold)
+    return fold
+
+
+def _merge_written(work: _MergeWork) -> PartialFold:
+    """The partial folds that others have written, merged in log order."""
+    folds = [_read_partial(path) for path in sorted(work.partial.glob("*.fold"))]
+    if work.base is not None or not folds:
+        folds.insert(0, _start(work, beside=folds[0] if folds else None))
+    return merge_all(folds)
+
+
+def _read_partial(path: Path) -> PartialFold:
+    try:
+        return PartialFold.from_bytes(path.read_bytes())
+    except DamagedFold as error:
+        raise DamagedFold(f"{error.place or 'all of it'}: {error.message}", place=path) from None
+
+
+def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:
+    """What a log partition is folded onto: the checkpoint's fold of it, else nothing."""
+    if work.base is None:
+        return PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)
+    return replace(work.base.read(profile_of(work.profile), beside=beside), cut=None)
+
+
+def _damage(fold: PartialFold) -> str | None:
+    torn = int(fold.tally[T_TORN])
+    if not fold.undecodable:
+        return f"{torn} bytes of half a batch" if torn else None
+    first = min(fold.undecodable, key=lambda item: item[0])[1]
+    more = len(fold.undecodable) - 1 + bool(torn)
+    return f"{first}; and {more} more" if more else str(first)
+
+
+def _merge(work: _MergeWork) -> Merged:
+    fold = _fold_here(work) if work.is_here else _merge_written(work)
+    if work.cut is not None:
+        fold = replace(fold, cut=work.cut)
+    fold.write_parquet(work.folder.fold_dir(work.log_partition))
+    return Merged(
+        log_partition=work.log_partition,
+        cut=fold.end,
+        first_log_offset=fold.first_log_offset,
+        records=fold.counters["records"],
+        max_timestamp_ms=fold.max_timestamp_ms,
+        max_commit_timestamp_ms=fold.max_commit_timestamp_ms,
+        future_batches=fold.counters["future_batches"],
+        group_ids=fold.group_ids(limit=SAMPLED_GROUPS),
+        bytes=fold.counters["bytes"],
+        largest_batch_bytes=fold.counters["largest_batch_bytes"],
+        evidence=Evidence.of(fold),
+        damage=_damage(fold),
+        fold=fold if work.is_here else None,
+    )

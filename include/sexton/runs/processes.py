@@ -1,0 +1,88 @@
+"""An engine for one machine: its processes do what tasks of a local Spark would, without the start of a JVM.
+
+A local Spark gives each core a Python process too, and needs some ten seconds until these run; a fork of one that has
+imported the stages already needs none. Where a cluster is configured (SEXTON_SPARK_MASTER), Spark is the engine.
+"""
+
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
+from typing import Any, TypeVar
+
+from rich.progress import Progress
+
+from sexton.errors import SextonError
+from sexton.runs.engine import PROGRESS_COLUMNS, Engine, compiler_environment
+from sexton.settings import set_variables, settings
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PRELOADED = "sexton.pipeline.replay_groups"
+"""What the process imports from which the others are forked."""
+_LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
+
+
+def engine_here(app_name: str, *, quiet: bool = False) -> Engine:
+    """The processes of this machine, as many as the local master has cores, or Spark where a cluster is configured."""
+    master = _LOCAL_MASTER.fullmatch(settings().spark_master)
+    if master is None:
+        return Engine(app_name, quiet=quiet)
+    cores = os.cpu_count() or 1 if master[1] == "*" else int(master[1] or 1)
+    return ProcessEngine(app_name, cores=cores, quiet=quiet)
+
+
+class ProcessEngine(Engine):
+    """As `Engine`, with `cores` tasks at a time; only who asks for `session` starts Spark."""
+
+    def __init__(self, app_name: str, *, cores: int, quiet: bool = False) -> None:
+        super().__init__(app_name, quiet=quiet)
+        set_variables(compiler_environment())
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([PRELOADED])
+        forkserver.ensure_running()  # it imports while we do
+        self._pool = ProcessPoolExecutor(cores, context, initializer=stay_with_parent)
+
+    def stop(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        super().stop()
+
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+        from pyspark import cloudpickle  # late: what is imported before the others have begun holds them up
+
+        pack: Callable[[object], bytes] = cloudpickle.dumps
+        calls = [self._pool.submit(_call, pack((work, item))) for item in items]
+        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
+            for _ in progress.track(as_completed(calls), total=len(calls), description=label):
+                pass
+        try:
+            return [call.result() for call in calls]
+        except BrokenProcessPool as error:
+            raise SextonError(f"{label}: a process was ended before its work was done (out of memory?)") from error
+        except Exception as error:
+            raise SextonError(f"{label}: a task failed: {type(error).__name__}: {error}") from error
+
+
+def _call(packed: bytes) -> Any:
+    work, item = pickle.loads(packed)
+    return work(item)
+
+
+def stay_with_parent() -> None:
+    """Begin a process of a pool: leave Ctrl-C to the parent, and end with it, for a killed one cannot say goodbye."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "started by a parent"
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()

@@ -1,0 +1,240 @@
+"""Where a run's bytes come from, told in the same words: a broker's disk (`--segments`) or the archive."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import differences_text, the_cluster
+from sexton.archive.coverage import Coverage
+from sexton.archive.cut_search import segments_between
+from sexton.archive.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
+from sexton.archive.lineages import ArchivedLineage, lineages
+from sexton.archive.place import Place
+from sexton.archive.writer import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
+from sexton.coordinator.api.broker_settings import CODEC, TOPIC_CODEC
+from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
+from sexton.errors import NoCoverage, UsageError
+from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
+from sexton.settings import settings
+from sexton.uris import split_login, uri_without_login
+
+OFFSETS_TOPIC = "__consumer_offsets"
+FACTS_SLACK_MS = 3_600_000
+"""How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is
+taken after it. Later ones do not: today's cluster never leaks into yesterday's answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """Segments of every log partition that is here, and what is known of the cluster beside them.
+
+    Of an archive, `places` says where reading stops in each log partition: `segments` end there, in the middle of a
+    file where need be. `taken_at_ms` is when the snapshot was taken that settled that.
+    """
+
+    uri: str
+    segments: dict[int, list[Segment]]
+    cluster_id: str = "unknown"
+    topic_id: str = "unknown"
+    partition_count: int | None = None
+    topics: list[dict[str, Any]] | None = None
+    topics_at_ms: int | None = None
+    """When `topics` were recorded; None for those of a file, which are taken as told."""
+    sees_all_topics: bool | None = None
+    """Whether a topic that is not among them was not there; None where nobody looked."""
+    retention_minutes: int | None = None
+    max_message_bytes: int | None = None
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the offsets topic."""
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Who led each log partition, by broker id, where it was recorded."""
+    load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    broker_version: str | None = None
+    is_archive: bool = False
+    taken_at_ms: int | None = None
+    warnings: list[str] = field(default_factory=list)
+    coverage: Coverage | None = None
+    places: dict[int, Place] = field(default_factory=dict)
+    histories: dict[int, ArchivedLineage] = field(default_factory=dict)
+
+    def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
+        """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
+        return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
+
+    def with_codec(self, codec: int | None) -> "LogSource":
+        """The same, of a broker that writes in that codec; None keeps the recorded one."""
+        if codec is None:
+            return self
+        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
+        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)
+
+    def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
+        """What an archive holds behind `places` and before its own; of log partitions without one, all."""
+        return {
+            part: segments_between(self.histories[part], place, after=places.get(part))
+            for part, place in self.places.items()
+        }
+
+
+def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The pyarrow filesystem of a path or URI, and the path in it.
+
+    UsageError for what is none, and for a login with letters that would make a part of it a host or a path, which is
+    asked for and shown by others.
+    """
+    login, _ = split_login(uri)
+    if login is not None and not _LOGIN.fullmatch(login):
+        raise UsageError("the login has letters that a URI cannot have as they are", place=uri, fix=_ENCODE)
+    try:
+        if "://" in uri:
+            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+            return found
+        return pafs.LocalFileSystem(), uri
+    except Exception as error:
+        told = str(error).replace(uri, uri_without_login(uri))
+        raise UsageError(f"not a usable location: {told}", place=uri) from None
+
+
+_LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""What RFC 3986 lets a login have."""
+_ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
+
+
+def open_segments(root: str, *, topics_file: str | None) -> LogSource:
+    """A log directory as a broker leaves it, or a backup of one."""
+    fs, path = filesystem(root)
+    segments = list_segments(fs, path)
+    cluster_id, topic_id = disk_identity(fs, path)
+    topics = topics_from_file(topics_file) if topics_file else None
+    own = _offsets_topic(topics)
+    return LogSource(
+        uri=root,
+        segments=segments,
+        cluster_id=cluster_id or "unknown",
+        topic_id=topic_id or (own or {}).get("id") or "unknown",
+        partition_count=len(own["partitions"]) if own else None,
+        topics=topics,
+        sees_all_topics=True if topics_file else None,
+        warnings=[f"passed over, no log_offset is so high: {name}" for name in odd_files(fs, path)],
+    )
+
+
+def open_archive(
+    root: str,
+    *,
+    as_of_ms: int | None,
+    topics_file: str | None,
+    cluster_id: str | None = None,
+    settle_ms: int | None = None,
+) -> LogSource:
+    """The archive at an instant, up to its settled cuts, with the facts that speak for it; for None all of it.
+
+    Without `cluster_id` the archive must hold one cluster only, else UsageError. `settle_ms` is by default that of the
+    settings. NoCoverage when the archive cannot answer for the instant.
+    """
+    fs, path = filesystem(root)
+    cluster = the_cluster(fs, path, cluster_id)
+    if cluster is None:
+        raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
+    settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
+    facts, no_facts = _facts(fs, path, cluster, as_of_ms)
+    topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
+    told = facts.settings if facts else {}
+    of_topics = facts if facts and not topics_file else None
+    of_log = facts if facts and facts.offsets_topic["topic_id"] == settled.topic_id else None
+    histories = _histories(fs, path, settled)
+    return LogSource(
+        uri=root,
+        segments={part: segments_between(histories[part], place) for part, place in settled.cuts.items()},
+        cluster_id=cluster,
+        topic_id=settled.topic_id,
+        partition_count=settled.partition_count,
+        topics=topics,
+        topics_at_ms=of_topics.taken_at_ms if of_topics else None,
+        sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
+        retention_minutes=_retention_minutes(facts),
+        max_message_bytes=facts.max_message_bytes if facts else None,
+        broker_settings=told,
+        topic_settings=of_log.topic_settings if of_log else {},
+        leaders=of_log.leaders if of_log else {},
+        load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
+        broker_version=facts.broker_version if facts else None,
+        is_archive=True,
+        taken_at_ms=settled.taken_at_ms,
+        warnings=[*no_facts, *unstored, *differences_text(facts.brokers_differ if facts else {})],
+        coverage=settled.coverage,
+        places=settled.cuts,
+        histories=histories,
+    )
+
+
+def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as_of_ms: int) -> int | None:
+    """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
+    facts, _ = _facts(fs, root, cluster_id, as_of_ms)
+    minutes = _retention_minutes(facts)
+    return None if minutes is None else minutes * 60_000
+
+
+def _retention_minutes(facts: FactsRecord | None) -> int | None:
+    minutes = (facts.settings if facts else {}).get("offsets.retention.minutes")
+    return int(minutes) if minutes else None
+
+
+def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
+    """UsageError unless every archived segment is there and of the size that its manifest says."""
+    wanted = list(segments)
+    for segment, info in zip(wanted, fs.get_file_info([segment.path for segment in wanted]), strict=True):
+        if info.type != pafs.FileType.File:
+            raise UsageError("the manifest is here, its segment is not", place=segment.path)
+        if info.size != segment.size_bytes:  # a shorter one would pass for a torn tail
+            raise UsageError(f"{info.size} bytes, its manifest says {segment.size_bytes}", place=segment.path)
+
+
+def _settled(
+    fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None, settle_ms: int
+) -> tuple[SettledCuts, list[str]]:
+    """The cuts of an instant, stored in the archive where that can be written; a warning where it cannot."""
+    if as_of_ms is None:
+        return newest_cuts(fs, root, cluster_id=cluster_id), []
+    settled = settled_cuts(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
+    try:
+        return store_cuts(fs, root, settled), []
+    except OSError as error:  # whoever may only read finds the same as long as the snapshots are kept
+        return settled, [f"the cuts could not be stored in the archive: {error}"]
+
+
+def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int, ArchivedLineage]:
+    """The lineage of each cut; UsageError when one is no longer there up to its cut."""
+    found = lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
+    histories = {}
+    for part, place in settled.cuts.items():
+        history = next((one for one in found.get(part, []) if one.lineage.name == place.lineage), None)
+        if history is None or history.next_log_offset < place.cut:
+            raise UsageError(
+                f"lineage {place.lineage} of log partition {part} is not here up to log_offset {place.cut}, where the "
+                f"cut of {settled.as_of_ms} ms was settled",
+                place=root,
+                fix="restore the archive's missing files",
+            )
+        histories[part] = history
+    return histories
+
+
+def _facts(
+    fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
+) -> tuple[FactsRecord | None, list[str]]:
+    """The newest facts at or before `as_of_ms`, else those of the snapshot that settled it, else none and a warning."""
+    found = newest_facts(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
+    if found is None and as_of_ms is not None:
+        found = oldest_facts_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
+        if found is not None and found.taken_at_ms - as_of_ms > FACTS_SLACK_MS:
+            found = None
+    return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]
+
+
+def _offsets_topic(topics: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    return next((topic for topic in topics or [] if topic["topic"] == OFFSETS_TOPIC), None)

@@ -1,0 +1,175 @@
+"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels, which answer alike.
+
+The kernels take some seconds to load and then read ten million records in one; the plain replay starts at once and
+reads fifty thousand. A question about one group of a small log must not wait for a compiler's output.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.coordinator.api.coordinator import Shard, shard_after_load
+from sexton.coordinator.api.plain_view import PlainHeld
+from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.api.view import Nothing
+from sexton.coordinator.endless import NEVER_ENDS
+from sexton.coordinator.expiry import sweep_block
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.errors import LogError
+from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.log.segment import Segment, file_bytes
+from sexton.records import decode_key
+from sexton.runs.source import LogSource, filesystem
+from sexton.settings import settings
+from sexton.views.part import Part
+
+if TYPE_CHECKING:
+    from sexton.kernels.fold import PartialFold
+
+PLAIN_BYTES = 8 << 20
+"""Log partitions up to this size are replayed plainly."""
+_WHOLE_LOG = 1 << 62
+_HEAD_BYTES = 64 << 10
+_OFFSET_TYPES = (0, 1)
+
+
+class LogParts:
+    """The log partitions of `source` at an instant; `profile` may be changed until the first is read."""
+
+    def __init__(self, source: LogSource, *, profile: Profile, as_of_ms: int | None, taken_at_ms: int) -> None:
+        self.profile = profile
+        self.read: dict[int, Part] = {}
+        self._source = source
+        self._is_cut = as_of_ms is not None
+        self._as_of_ms = None if source.is_archive else as_of_ms  # an archive's segments end where the cut is
+        self._taken_at_ms = source.taken_at_ms or taken_at_ms
+        self._fs, _ = filesystem(source.uri)
+        self.cap_bytes = settings().inflated_cap_bytes
+
+    def shard(self, log_partition: int) -> Shard:
+        """Read a log partition as its coordinator would load it."""
+        part = self.read[log_partition] = self._part(log_partition)
+        held, failed = part.held, part.load_failure is not None
+        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
+            held = PlainHeld(self._load(log_partition, stops_at_failure=True))
+        return shard_after_load(held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
+
+    def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
+        """Up to `limit` groups of offset records, read from where the log partition begins."""
+        found: set[str] = set()
+        for segment in self._segments(log_partition)[:1]:
+            for record in self._data_records(self._bytes(segment, _HEAD_BYTES).tobytes()):
+                try:
+                    record_type, key = decode_key(record.key or b"")
+                except LogError:
+                    continue
+                if record_type in _OFFSET_TYPES:
+                    found.add(key["group_id"])
+                if len(found) >= limit:
+                    return found
+        return found
+
+    def batches_at_heads(self, log_partition: int) -> Iterator[Batch]:
+        """The batches at the head of the last segment, and at that of the first."""
+        segments = self._segments(log_partition)
+        for segment in dict.fromkeys((*segments[-1:], *segments[:1])):
+            data = self._bytes(segment, _HEAD_BYTES).tobytes()
+            yield from (found for found in read_batches(data) if isinstance(found, Batch))
+
+    def _data_records(self, data: bytes) -> Iterator[Record]:
+        for batch in read_batches(data):
+            if isinstance(batch, Batch) and not batch.is_control:
+                found = read_records(batch, cap_bytes=self.cap_bytes)
+                yield from (record for record in found if isinstance(record, Record))
+
+    def _part(self, log_partition: int) -> Part:
+        size_bytes = sum(segment.stop_byte for segment in self._segments(log_partition))
+        if size_bytes == 0:
+            return Part(held=Nothing())
+        return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
+
+    def _plain_part(self, log_partition: int) -> Part:
+        loaded = self._load(log_partition)
+        return Part(
+            held=PlainHeld(loaded),
+            load_failure=loaded.load_failure,
+            never_ends=loaded.endless is not None,
+            undecodable=loaded.counters["undecodable_records"],
+            is_covered=not self._is_cut or loaded.first_log_offset is not None,
+            next_log_offset=loaded.next_log_offset,
+            sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
+            group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
+        )
+
+    def _load(self, log_partition: int, *, stops_at_failure: bool = False) -> Loaded:
+        return load(
+            (self._bytes(segment).tobytes() for segment in self._segments(log_partition)),
+            cap_bytes=self.cap_bytes,
+            profile=self.profile,
+            as_of_ms=self._as_of_ms,
+            taken_at_ms=self._taken_at_ms,
+            stops_at_failure=stops_at_failure,
+            load_buffer_bytes=self._source.load_buffer_bytes,
+        )
+
+    def fold(self, log_partition: int) -> "PartialFold":
+        """The kernels' fold of a log partition with segments."""
+        # Only here: to import the kernels takes longer than a small log takes to be read.
+        from sexton.kernels.fold import fold_chunk
+        from sexton.log.segment import plan_chunks
+
+        segments = self._segments(log_partition)
+        (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
+        return fold_chunk(
+            (self._bytes(segment) for segment in segments),
+            chunk=chunk,
+            cap_bytes=self.cap_bytes,
+            as_of_ms=self._as_of_ms,
+            taken_at_ms=self._taken_at_ms,
+            profile=self.profile,
+        )
+
+    def _compiled_part(self, log_partition: int) -> Part:
+        from sexton.kernels.results import finish
+        from sexton.runs.endless import endless_load
+        from sexton.verdicts.expiry import held_offsets
+        from sexton.verdicts.expiry import sweep_block as block_of
+
+        fold = self.fold(log_partition)
+        endless = endless_load(
+            self._source,
+            log_partition,
+            largest_batch_bytes=fold.counters["largest_batch_bytes"],
+            cut=fold.end,
+            profile=self.profile,
+        )
+        tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
+        offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
+        return Part(
+            held=TablesHeld(tables),
+            load_failure=tables["load_profile"]["load_failure"][0].as_py(),
+            never_ends=tables["load_profile"]["load_outcome"][0].as_py() == NEVER_ENDS,
+            undecodable=tables["load_profile"]["undecodable_records"][0].as_py(),
+            is_covered=not self._is_cut or fold.first_log_offset is not None,
+            next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,
+            sweep_block=lambda retention_ms, now_ms: block_of(
+                offsets,
+                tables["groups"],
+                tables["pending_offsets"],
+                retention_ms=retention_ms,
+                now_ms=now_ms,
+                profile=self.profile,
+            ),
+            group_ids=tuple(fold.group_ids(limit=None)),
+        )
+
+    def _segments(self, log_partition: int) -> list[Segment]:
+        return self._source.segments.get(log_partition, [])
+
+    def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
+        """A segment's bytes, or as many as `most_bytes` of them: mapped when it is an archive's, else read."""
+        size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
+        return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)

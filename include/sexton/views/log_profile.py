@@ -1,0 +1,85 @@
+"""Whose rules questions to a log are answered by: what the archive or the log proves, read from its heads.
+
+A question about one group must not wait until the whole log is read. Any batch of the newest record format rules out
+the profiles that old formats prove, and one record of a new type is a proof, so that the heads of the first and the
+last segment of each log partition decide almost always. A log of old formats alone is folded as a whole.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from sexton.coordinator.decoding import OFFSET_TYPES
+from sexton.log.batch import Batch, Record, read_records
+from sexton.runs.choose_profile import (
+    AMBIGUOUS,
+    AUTO,
+    Choice,
+    Evidence,
+    choose,
+    is_of_old_formats,
+    of_evidence,
+    of_version,
+)
+from sexton.runs.source import LogSource
+
+if TYPE_CHECKING:
+    from sexton.views.log_parts import LogParts
+
+_VERSION_4 = b"\0\4"
+
+
+def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice:
+    """The profile asked for, with what speaks against it, or for AUTO and None the one that is proven.
+
+    A recorded broker settles it without a look at the log.
+    """
+    if asked not in (None, AUTO):
+        choice = choose(asked)
+        heads = [] if source.broker_version is not None else [*_heads(source, parts)]
+        return choice.held_against(heads, source.broker_version)
+    if source.broker_version is not None:
+        return of_version(source.broker_version)
+    seen: list[Evidence] = []
+    for head in _heads(source, parts):
+        seen.append(head)
+        choice = of_evidence([head])
+        if choice.told_by != AMBIGUOUS and not is_of_old_formats([head]):
+            return choice
+    if source.segments and (is_of_old_formats(seen) or not any(head.batches for head in seen)):
+        return of_evidence(Evidence.of(parts.fold(log_partition)) for log_partition in source.segments)
+    return of_evidence(seen)
+
+
+def _heads(source: LogSource, parts: "LogParts") -> Iterator[Evidence]:
+    for log_partition in source.segments:
+        yield evidence_of(parts.batches_at_heads(log_partition), cap_bytes=parts.cap_bytes)
+
+
+def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
+    """What batches show, read plainly."""
+    counts: Counter[str] = Counter()
+    types: set[int] = set()
+    for batch in batches:
+        counts["batches"] += 1
+        counts[f"format_{batch.magic}"] += 1
+        if batch.is_control:
+            continue
+        for record in read_records(batch, cap_bytes=cap_bytes):
+            if isinstance(record, Record) and record.key is not None and len(record.key) >= 2:
+                number = int.from_bytes(record.key[:2], signed=True)
+                if number not in OFFSET_TYPES:
+                    types.add(number)
+                    continue
+                counts["offsets"] += 1
+                counts["legacy"] += number == 0
+                counts["version_4"] += record.value is not None and record.value[:2] == _VERSION_4
+    return Evidence(
+        batches=counts["batches"],
+        format_0=counts["format_0"],
+        format_1=counts["format_1"],
+        record_types=frozenset(types),
+        version_4=counts["version_4"] > 0,
+        legacy_records=counts["legacy"],
+        offset_records=counts["offsets"],
+    )

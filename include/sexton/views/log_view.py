@@ -1,0 +1,84 @@
+"""The desk of a log, which is folded as far as questions need it: whose rules, and how many log partitions."""
+
+from collections.abc import Collection
+
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.topics import Topics
+from sexton.coordinator.partitioner import infer_partition_count
+from sexton.coordinator.profiles import NEWEST
+from sexton.errors import UsageError
+from sexton.runs.source import LogSource, open_archive, open_segments
+from sexton.uris import uri_without_login
+from sexton.views.log_parts import LogParts
+from sexton.views.log_profile import choice_of
+from sexton.views.part import LazyShards
+from sexton.views.view import Desk, DeskRequest, Recorded, doubts_of
+
+_TELLING_GROUPS = 50
+"""So many groups tell the number of log partitions as well as all of them do."""
+
+
+def desk_of_log(request: DeskRequest) -> Desk:
+    """The desk of segments or of an archive."""
+    source = _source(request).with_buffer(request.load_buffer_bytes)
+    parts = LogParts(
+        source,
+        profile=NEWEST,
+        as_of_ms=request.as_of_ms,
+        taken_at_ms=request.taken_at_ms,
+    )
+    choice = choice_of(source, request.profile, parts)
+    parts.profile = choice.profile
+    here = {*source.segments, *(range(source.partition_count or 0) if source.is_archive else ())}
+    shards = LazyShards(sorted(here), parts.shard)
+    count = _partition_count(source, parts, shards)
+    missing = sorted(set(range(count or 0)) - here)
+    return Desk(
+        place=uri_without_login(source.uri),
+        as_of_ms=request.as_of_ms,
+        coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
+        topics=Topics.from_rows(source.topics),
+        parts=parts,
+        recorded=Recorded(
+            broker_settings=source.broker_settings,
+            topic_settings=source.topic_settings,
+            max_message_bytes=source.max_message_bytes,
+            leaders=source.leaders,
+        ),
+        doubts=choice.doubts,
+        warnings=[*source.warnings, *doubts_of(count, missing), *choice.open_points],
+    )
+
+
+def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> int | None:
+    """The number of log partitions: as recorded, else the one under which groups lie where they hash to.
+
+    Some groups at the head of each log partition tell it; of a log with few groups all are asked.
+    """
+    if not source.segments:  # nothing was written before that instant
+        return source.partition_count
+    highest = max(source.segments)
+    if source.partition_count is not None:
+        if source.partition_count <= highest:
+            raise UsageError(
+                f"{source.partition_count} log partitions by the topics file, but there is a folder for {highest}",
+                place=source.uri,
+                fix="is the topics file of this cluster?",
+            )
+        return source.partition_count
+    limit = max(4, 4 * _TELLING_GROUPS // len(source.segments))
+    found: dict[int, Collection[str]] = {
+        number: parts.group_ids_at_head(number, limit=limit) for number in source.segments
+    }
+    if sum(map(len, found.values())) < _TELLING_GROUPS:
+        for number in source.segments:
+            _ = shards[number]
+            found[number] = parts.read[number].group_ids
+    return infer_partition_count(found, highest)
+
+
+def _source(request: DeskRequest) -> LogSource:
+    if request.segments is not None:
+        return open_segments(request.segments, topics_file=request.topics_file)
+    assert request.archive is not None
+    return open_archive(request.archive, as_of_ms=request.as_of_ms, topics_file=request.topics_file)

@@ -1,0 +1,68 @@
+"""Coordinators over bytes, by way of the plain replay or of the kernels' tables: both must answer alike."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.plain_view import PlainHeld
+from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.loading import load
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.kernels.results import finish
+from tests.coordinator.golden import CAP_BYTES, EdgeCase
+from tests.kernels.compare import fold_bytes
+from tests.strategies import BatchSpec, Entry, encode_log
+
+ShardOf = Callable[[bytes, Profile], Shard]
+
+
+def plain_shard(data: bytes, profile: Profile) -> Shard:
+    loaded = load([data], cap_bytes=CAP_BYTES, profile=profile)
+    if loaded.load_would_fail and profile.after_failure is AfterFailure.PREFIX:
+        prefix = load([data], cap_bytes=CAP_BYTES, profile=profile, stops_at_failure=True)
+        return shard_after_load(PlainHeld(prefix), profile=profile, load_failed=True)
+    return shard_after_load(PlainHeld(loaded), profile=profile, load_failed=loaded.load_would_fail)
+
+
+def tables_shard(data: bytes, profile: Profile) -> Shard:
+    """Never for a load that fails where a coordinator serves the prefix: the kernels read on."""
+    tables = finish(fold_bytes(data, profile=profile), log_partition=0, partition_count=None)
+    failed = tables["load_profile"]["load_would_fail"][0].as_py()
+    return shard_after_load(TablesHeld(tables), profile=profile, load_failed=failed)
+
+
+WAYS: Mapping[str, ShardOf] = {"plain": plain_shard, "tables": tables_shard}
+
+
+def coordinator_of(
+    logs: Mapping[int, bytes], *, profile: Profile, partition_count: int | None, way: str = "plain"
+) -> Coordinator:
+    shards = {log_partition: WAYS[way](data, profile) for log_partition, data in logs.items()}
+    return Coordinator(profile=profile, partition_count=partition_count, shards=shards)
+
+
+def one_log(*entries: Entry | BatchSpec, profile: Profile, way: str = "plain") -> Coordinator:
+    """One log partition, which every group belongs to; entries are plain records, each a batch."""
+    specs = [entry if isinstance(entry, BatchSpec) else BatchSpec(entries=(entry,)) for entry in entries]
+    return coordinator_of({0: encode_log(specs)}, profile=profile, partition_count=1, way=way)
+
+
+def broker_of(cases: Iterable[EdgeCase], *, profile: Profile, way: str) -> Coordinator:
+    """The broker that loaded all edge cases, each in a log partition of its own; the others are empty."""
+    found = list(cases)
+    count = found[0].partition_count
+    logs = {**dict.fromkeys(range(count), b""), **{case.log_partition: case.segment for case in found}}
+    return coordinator_of(logs, profile=profile, partition_count=count, way=way)
+
+
+def rows(answer: Any) -> dict[str, list[Any]]:
+    """A fetch's answer as the recordings have it: [offset, leader epoch?, metadata?, error?] by topic-partition."""
+    return {
+        f"{offset.topic}-{offset.partition}": [
+            offset.committed_offset,
+            *([] if offset.leader_epoch is None else [offset.leader_epoch]),
+            *([offset.metadata] if offset.metadata else []),
+            *([offset.error.name] if offset.error else []),
+        ]
+        for offset in answer.offsets
+    }

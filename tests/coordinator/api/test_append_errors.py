@@ -1,0 +1,86 @@
+"""What becomes of an append's error on its way to the client."""
+
+import pytest
+
+from sexton.coordinator.api.append_errors import Operation, answered
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.profiles import profile_of
+
+JAVA = profile_of("group_coordinator:4.3.1")
+SCALA = profile_of("group_metadata_manager:2.8")
+COMMIT, FETCH, STORE = Operation.OFFSET_COMMIT, Operation.OFFSET_FETCH, Operation.STORE_GROUP
+
+
+@pytest.mark.parametrize(
+    "log_error, java, java_fetch, scala, scala_group",
+    [
+        ("NONE", "NONE", "NONE", "NONE", "NONE"),
+        (
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "COORDINATOR_NOT_AVAILABLE",
+            "NOT_COORDINATOR",
+            "COORDINATOR_NOT_AVAILABLE",
+            "COORDINATOR_NOT_AVAILABLE",
+        ),
+        (
+            "NOT_ENOUGH_REPLICAS",
+            "COORDINATOR_NOT_AVAILABLE",
+            "NOT_COORDINATOR",
+            "COORDINATOR_NOT_AVAILABLE",
+            "COORDINATOR_NOT_AVAILABLE",
+        ),
+        (
+            "REQUEST_TIMED_OUT",
+            "COORDINATOR_NOT_AVAILABLE",
+            "NOT_COORDINATOR",
+            "REQUEST_TIMED_OUT",
+            "REBALANCE_IN_PROGRESS",
+        ),
+        (
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+            "COORDINATOR_NOT_AVAILABLE",
+            "COORDINATOR_NOT_AVAILABLE",
+        ),
+        ("NOT_LEADER_OR_FOLLOWER", *4 * ["NOT_COORDINATOR"]),
+        ("KAFKA_STORAGE_ERROR", *4 * ["NOT_COORDINATOR"]),
+        *(
+            (
+                large,
+                "UNKNOWN_SERVER_ERROR",
+                "UNKNOWN_SERVER_ERROR",
+                "INVALID_COMMIT_OFFSET_SIZE",
+                "UNKNOWN_SERVER_ERROR",
+            )
+            for large in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_FETCH_SIZE")
+        ),
+        (
+            "NETWORK_EXCEPTION",
+            "COORDINATOR_LOAD_IN_PROGRESS",
+            "COORDINATOR_LOAD_IN_PROGRESS",
+            *2 * ["NETWORK_EXCEPTION"],
+        ),
+    ],
+)
+def test_spec_6_2(log_error, java, java_fetch, scala, scala_group):
+    error = Error[log_error]
+    told = [answered(error, operation, JAVA).name for operation in (COMMIT, STORE, FETCH)]
+    assert told == [java, java, java_fetch]
+    assert [answered(error, operation, SCALA).name for operation in (COMMIT, STORE)] == [scala, scala_group]
+
+
+@pytest.mark.parametrize(
+    "profile, log_error, told",
+    [
+        ("offset_manager:0.8.2", "MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE"),
+        ("offset_manager:0.9", "MESSAGE_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE"),
+        ("offset_manager:0.9", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"),
+        ("group_metadata_manager:0.10.1", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE"),
+        ("group_metadata_manager:0.11", "KAFKA_STORAGE_ERROR", "KAFKA_STORAGE_ERROR"),
+        ("group_metadata_manager:1.0", "KAFKA_STORAGE_ERROR", "NOT_COORDINATOR"),
+        ("offset_manager:0.8.2", "NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR"),
+    ],
+)
+def test_since(profile, log_error, told):
+    assert answered(Error[log_error], COMMIT, profile_of(profile)).name == told

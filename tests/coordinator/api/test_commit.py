@@ -1,0 +1,312 @@
+"""Which commits are taken: by type of group, member, epoch, size of metadata and release."""
+
+import dataclasses
+
+import pytest
+
+from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.view import HeldGroup, HeldMember, Nothing
+from sexton.coordinator.profiles import profile_of
+from sexton.log.message_set import encode_message_set
+from sexton.records import kafka_uuid
+from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
+from tests.strategies import TOPIC_IDS, classic_fields, commit, group_entry, offset_key, offset_value, subscription
+
+NEWEST = "group_coordinator:4.3.1"
+TOPIC_ID = kafka_uuid(TOPIC_IDS[1])
+PARTITION = CommitPartition(topic="t", partition=0)
+CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": None}
+
+
+def asked(broker, *partitions, group_id="g", **fields):
+    """The one outcome of all `partitions`."""
+    outcome = validate_commit(broker, Commit(group_id=group_id, partitions=partitions or (PARTITION,), **fields))
+    (error,) = set(outcome.values())
+    return error
+
+
+def stable(*, instance_id=None):
+    """A classic group of generation 5 with the member m."""
+    members = ("m", subscription("t"))
+    return group_entry(2, "g", classic_fields(members, generation=5, instance_id=instance_id))
+
+
+def consumer(*, epoch=5, classic=None):
+    """A group of KIP-848 with the member m, which has t-0."""
+    member = {
+        **CLIENT,
+        "instance_id": None,
+        "subscribed_topic_names": ["t"],
+        "subscribed_topic_regex": None,
+        "rebalance_timeout_ms": 300,
+        "server_assignor": None,
+        "classic_member_metadata": classic,
+    }
+    assignment = {
+        "member_epoch": epoch,
+        "previous_member_epoch": epoch - 1,
+        "state": 0,
+        "assigned_partitions": [{"topic_id": TOPIC_IDS[1], "partitions": [0]}],
+        "partitions_pending_revocation": [],
+    }
+    return [
+        group_entry(3, "g", {"epoch": epoch}),
+        group_entry(5, "g", member, member_id="m"),
+        group_entry(8, "g", assignment, member_id="m"),
+    ]
+
+
+CLASSIC_MEMBER = {"session_timeout_ms": 45, "supported_protocols": []}
+SHARE = [group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})]
+CASES = [
+    # (what is there, how it is asked, release -> error)
+    ("nothing, no member", [], {}, {NEWEST: 0, "group_metadata_manager:2.8": 0, "offset_manager:0.9": 0}),
+    (
+        "nothing, a generation",
+        [],
+        {"generation": 1, "member_id": "m"},
+        {NEWEST: 69, "group_metadata_manager:3.9": 22, "offset_manager:0.9": 22, "offset_manager:0.8.2": 0},
+    ),
+    ("nothing, old request", [], {"generation": 1, "member_id": "m", "api_version": 8}, {NEWEST: 22}),
+    (
+        "nothing, in a transaction",
+        [],
+        {"generation": 1, "member_id": "m", "is_transactional": True, "api_version": 6},
+        {
+            NEWEST: 22,
+            "group_coordinator:4.4": 69,
+            "group_metadata_manager:3.9": 25,
+            "group_metadata_manager:2.8": 25,
+            "group_metadata_manager:2.4": 0,
+        },
+    ),
+    (
+        "nothing, a generation in a transaction",
+        [],
+        {"generation": 1, "is_transactional": True},
+        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 22, "group_metadata_manager:2.4": 0},
+    ),
+    (
+        "nothing, generation 0 in a transaction",
+        [],
+        {"generation": 0, "is_transactional": True},
+        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 0},
+    ),
+    ("no group id", [], {"group_id": ""}, {NEWEST: 0, "group_metadata_manager:2.8": 0}),
+    (
+        "no group id, in a transaction",
+        [],
+        {"group_id": "", "is_transactional": True},
+        {NEWEST: 24, "group_metadata_manager:2.0": 24, "group_metadata_manager:1.1": 0},
+    ),
+    ("simple, no member", [commit("g")], {}, {NEWEST: 0, "group_metadata_manager:2.8": 0}),
+    (
+        "simple, a member",
+        [commit("g")],
+        {"generation": 0, "member_id": "m"},
+        {NEWEST: 25, "group_metadata_manager:2.8": 25},
+    ),
+    ("stable, no member", [stable()], {}, {NEWEST: 25, "group_metadata_manager:2.8": 25}),
+    (
+        "stable, its member",
+        [stable()],
+        {"generation": 5, "member_id": "m"},
+        {NEWEST: 0, "group_metadata_manager:3.9": 0, "group_metadata_manager:2.8": 0},
+    ),
+    (
+        "stable, an older generation",
+        [stable()],
+        {"generation": 4, "member_id": "m"},
+        {NEWEST: 22, "group_metadata_manager:3.9": 22, "group_metadata_manager:2.8": 22},
+    ),
+    (
+        "stable, another instance",
+        [stable()],
+        {"generation": 5, "member_id": "m", "group_instance_id": "i"},
+        {NEWEST: 25, "group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 0},
+    ),
+    (
+        "static, fenced",
+        [stable(instance_id="i")],
+        {"generation": 5, "member_id": "old", "group_instance_id": "i"},
+        {NEWEST: 82, "group_metadata_manager:3.9": 82, "group_metadata_manager:2.8": 82},
+    ),
+    (
+        "stable, in a transaction of nobody",
+        [stable()],
+        {"is_transactional": True},
+        {NEWEST: 0, "group_metadata_manager:3.9": 0, "group_metadata_manager:2.8": 0},
+    ),
+    (
+        "stable, in a transaction of a stranger",
+        [stable()],
+        {"is_transactional": True, "member_id": "x", "generation": 5},
+        {
+            NEWEST: 25,
+            "group_metadata_manager:3.9": 25,
+            "group_metadata_manager:2.8": 25,
+            "group_metadata_manager:2.4": 0,
+        },
+    ),
+    ("KIP-848, no member", consumer(), {}, {NEWEST: 25, "group_coordinator:4.0.0": 25}),
+    ("KIP-848 without members", consumer()[:1], {}, {NEWEST: 0}),
+    ("KIP-848, its epoch", consumer(), {"generation": 5, "member_id": "m"}, {NEWEST: 0}),
+    ("KIP-848, old request", consumer(), {"generation": 5, "member_id": "m", "api_version": 8}, {NEWEST: 35}),
+    ("KIP-848, newer epoch", consumer(), {"generation": 6, "member_id": "m"}, {NEWEST: 113}),
+    (
+        "KIP-848, older epoch",
+        consumer(),
+        {"generation": 4, "member_id": "m"},
+        {NEWEST: 113, "group_coordinator:4.2": 113},
+    ),
+    (
+        "KIP-848, older epoch, in a transaction",
+        consumer(),
+        {"generation": 4, "member_id": "m", "is_transactional": True, "api_version": 6},
+        {NEWEST: 22, "group_coordinator:4.4": 113},
+    ),
+    ("KIP-848, nobody in a transaction", consumer(), {"is_transactional": True}, {NEWEST: 0}),
+    (
+        "KIP-848, a classic member with an old request",
+        consumer(classic=CLASSIC_MEMBER),
+        {"generation": 5, "member_id": "m", "api_version": 8},
+        {NEWEST: 0},
+    ),
+    (
+        "KIP-848, a classic member's older generation",
+        consumer(classic=CLASSIC_MEMBER),
+        {"generation": 4, "member_id": "m"},
+        {NEWEST: 22, "group_coordinator:4.2": 22},
+    ),
+    ("share", SHARE, {}, {NEWEST: 69}),
+    ("share, in a transaction", SHARE, {"is_transactional": True}, {NEWEST: 69}),
+]
+OUTCOMES = [
+    pytest.param(entries, request, profile, Error(code), way, id=f"{name}, {profile}, {way}")
+    for name, entries, request, by_profile in CASES
+    for profile, code in by_profile.items()
+    for way in WAYS
+]
+
+
+@pytest.mark.parametrize("entries, request_fields, profile, error, way", OUTCOMES)
+def test_outcome(entries, request_fields, profile, error, way):
+    rules = profile_of(profile)
+    broker = one_log(*entries, profile=rules, way=way)
+    assert asked(broker, **request_fields) is error
+
+
+@pytest.mark.parametrize("fields, error", [({}, 0), ({"generation": 0, "member_id": "m"}, 22)])
+def test_in_0_9_offsets_make_no_group(fields, error):
+    log = encode_message_set([(offset_key("g"), offset_value(7, version=1))], base_offset=0, magic=0)
+    assert (
+        asked(coordinator_of({0: log}, profile=profile_of("offset_manager:0.9"), partition_count=1), **fields) == error
+    )
+
+
+@pytest.mark.parametrize(
+    "status, fields, error",
+    [
+        (LOADING, {}, Error.COORDINATOR_LOAD_IN_PROGRESS),
+        (LOADING, {"is_transactional": True, "api_version": 3}, Error.COORDINATOR_LOAD_IN_PROGRESS),
+        (LOADING, {"is_transactional": True, "api_version": 1}, Error.COORDINATOR_NOT_AVAILABLE),
+        (Shard(status=Status.FAILED, held=Nothing()), {}, Error.NOT_COORDINATOR),
+        (None, {}, Error.NOT_COORDINATOR),
+    ],
+)
+def test_a_log_partition_that_is_not_served(status, fields, error):
+    shards = {} if status is None else {0: status}
+    assert asked(Coordinator(profile=profile_of(NEWEST), partition_count=1, shards=shards), **fields) is error
+
+
+def test_metadata_counts_utf_16_units():
+    """Row 53: 4096 astral characters are 8192 units; the other partitions of the commit go on."""
+    broker = one_log(profile=profile_of(NEWEST))
+    texts = ["x" * 4096, "x" * 4097, "日" * 4096, "😀" * 2048, "😀" * 4096, None]
+    partitions = tuple(CommitPartition(topic="t", partition=n, metadata=text) for n, text in enumerate(texts))
+    outcome = validate_commit(broker, Commit(group_id="g", partitions=partitions))
+    assert [int(outcome["t", n]) for n in range(len(texts))] == [0, 12, 0, 0, 12, 0]
+    short = validate_commit(broker, Commit(group_id="g", partitions=partitions), max_metadata_length=10)
+    assert [int(error) for error in short.values()] == [12, 12, 12, 12, 12, 0]
+
+
+def test_partitions_that_do_not_exist():
+    broker = one_log(stable(), profile=profile_of(NEWEST))
+    partitions = tuple(CommitPartition(topic=topic, partition=n) for topic in ("t", "gone") for n in (0, 1))
+    outcome = validate_commit(broker, Commit(group_id="g", partitions=partitions), partition_counts={"t": 1})
+    assert {place: int(error) for place, error in outcome.items()} == {
+        ("t", 0): 25,  # what is wrong with the whole commit
+        ("t", 1): 3,
+        ("gone", 0): 3,
+        ("gone", 1): 3,
+    }
+
+
+class OneMember(Nothing):
+    """A consumer group of the member m at epoch 5 that has t-0 since epoch 3 and t-1 since 5."""
+
+    def group(self, group_id):
+        fields = {"group_type": "Consumer", "state": "Stable", "protocol_type": "consumer", "member_count": 1}
+        return HeldGroup(group_id=group_id, **fields, **dict.fromkeys(("protocol", "leader"), None), generation=5,
+                         current_state_timestamp_ms=None, log_offset=1)  # fmt: skip
+
+    def members(self, group_id):
+        return (
+            HeldMember(
+                member_id="m",
+                group_instance_id=None,
+                client_id="c",
+                client_host="/h",
+                session_timeout_ms=None,
+                member_epoch=5,
+                assignment=(f"{TOPIC_ID}-0", f"{TOPIC_ID}-1"),
+                assignment_epochs={(TOPIC_ID, 0): 3, (TOPIC_ID, 1): 5},
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    "epoch, partitions, code",
+    [
+        (4, [0], 0),
+        (3, [0], 0),
+        (2, [0], 113),
+        (4, [1], 113),
+        (5, [1], 0),
+        (4, [0, 1], 113),
+        (4, [2], 113),
+        (6, [0], 113),
+    ],
+)
+def test_an_older_epoch_is_taken_where_the_partition_was_already_its(epoch, partitions, code):
+    """KIP-1251, from 4.3 on; one partition that is refused refuses the commit."""
+    shards = {0: Shard(status=Status.ACTIVE, held=OneMember())}
+    places = [CommitPartition(topic="t", partition=n, topic_id=TOPIC_ID) for n in partitions]
+    broker = Coordinator(profile=profile_of(NEWEST), partition_count=1, shards=shards)
+    assert asked(broker, *places, member_id="m", generation=epoch) == code
+    older = dataclasses.replace(broker, profile=profile_of("group_coordinator:4.2.1"))
+    assert asked(older, *places, member_id="m", generation=epoch) == (0 if epoch == 5 else 113)
+    nameless = [CommitPartition(topic="t", partition=n) for n in partitions]
+    assert asked(broker, *nameless, member_id="m", generation=epoch) == (0 if epoch == 5 else 113)
+
+
+def test_one_too_large_partition_does_not_hide_a_stale_epoch():
+    broker = one_log(*consumer(), profile=profile_of(NEWEST))
+    large = CommitPartition(topic="t", partition=0, topic_id=TOPIC_ID, metadata="x" * 5000)
+    small = CommitPartition(topic="t", partition=1, topic_id=TOPIC_ID)
+    fields = {"member_id": "m", "generation": 4}
+    assert asked(broker, large, small, **fields) is Error.STALE_MEMBER_EPOCH
+    assert asked(broker, large, **fields) is Error.OFFSET_METADATA_TOO_LARGE
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_two_members_of_one_instance_the_last_has_it_where_that_may_be(way):
+    """Up to 2.8; the order is that of the record, not of the ids."""
+    members = [("n", subscription("t")), ("m", subscription("t"))]
+    both = group_entry(2, "g", classic_fields(*members, generation=5, instance_id="i"))
+    broker = one_log(both, profile=profile_of("group_metadata_manager:2.8"), way=way)
+    static = {"generation": 5, "group_instance_id": "i"}
+    assert asked(broker, member_id="m", **static) is Error.NONE
+    assert asked(broker, member_id="n", **static) is Error.FENCED_INSTANCE_ID

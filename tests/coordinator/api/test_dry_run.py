@@ -1,0 +1,240 @@
+"""The write path: what brokers have written is written again from the requests behind it, byte for byte."""
+
+import pytest
+
+from sexton.coordinator.api.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
+from sexton.coordinator.api.commit import Commit, CommitPartition
+from sexton.coordinator.api.dry_run import commit_offsets, store_group
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.group_metadata_record import Registration
+from sexton.coordinator.api.java_map import iteration_order
+from sexton.coordinator.api.view import HeldGroup, HeldMember
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.profiles import of_broker
+from sexton.log import codec as codecs
+from sexton.log.batch import read_batches, read_records
+from sexton.records import decode_key, decode_value, kafka_uuid
+from tests.coordinator.api.broker import one_log
+from tests.coordinator.golden import GOLDEN, RELEASES, segments
+
+CAP_BYTES = 1 << 26
+DAY_MS = 24 * 3_600_000
+NOW_MS = 1_795_000_000_000
+
+
+def _batches(name):
+    """(batch, its records) of every data batch of a recording, in log order."""
+    for _, chunks in segments(GOLDEN / name / "before"):
+        for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
+            if not batch.is_control:
+                yield batch, list(read_records(batch, cap_bytes=CAP_BYTES))
+
+
+def _commits(name):
+    """Batches of one group's commits, each with the request that it answers."""
+    for batch, records in _batches(name):
+        parts = [
+            (decode_key(record.key)[1], decode_value(1, record.value)[1], record)
+            for record in records
+            if record.key[:2] in (b"\0\0", b"\0\1") and record.value is not None
+        ]
+        if (
+            len(parts) == len(records)
+            and len({(key["group_id"], value["commit_timestamp_ms"]) for key, value, _ in parts}) == 1
+        ):
+            yield batch, parts
+
+
+@pytest.mark.parametrize("name, release", RELEASES.items())
+def test_a_commit_is_written_as_the_broker_wrote_it(name, release):
+    coordinator = one_log(profile=of_broker(release))
+    compared = 0
+    for batch, parts in _commits(name):
+        key, value, record = parts[0]
+        if batch.magic > 0 and record.timestamp_ms != value["commit_timestamp_ms"]:
+            continue  # the request was read a moment before its batch was made
+        commit = Commit(
+            group_id=key["group_id"],
+            partitions=tuple(
+                CommitPartition(
+                    topic=key["topic"],
+                    partition=key["partition"],
+                    committed_offset=value["committed_offset"],
+                    leader_epoch=value["leader_epoch"],
+                    metadata=value["metadata"],
+                    topic_id=kafka_uuid(value["topic_id"]),
+                )
+                for key, value, _ in parts
+            ),
+            is_transactional=batch.is_transactional,
+            api_version=10,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+        )
+        retention_ms = max(value["expire_timestamp_ms"] - value["commit_timestamp_ms"], 0)
+        run = commit_offsets(
+            coordinator,
+            commit,
+            now_ms=value["commit_timestamp_ms"],
+            retention_ms=retention_ms,
+            topic=TopicSettings(codec=batch.codec, max_message_bytes=1 << 30),
+            end=LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0)),
+        )
+        assert list(run.records) == [(record.key, record.value) for _, _, record in parts]
+        if batch.codec == codecs.NONE:
+            assert run.batch == bytes(batch.data)
+        compared += 1
+    assert compared > 50
+
+
+@pytest.mark.parametrize("name, release", RELEASES.items())
+def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
+    profile = of_broker(release)
+    compared = 0
+    for batch, records in _batches(name):
+        for record in records:
+            if record.key[:2] != b"\0\2" or record.value is None:
+                continue
+            group_id, (_, fields) = decode_key(record.key)[1]["group_id"], decode_value(2, record.value)
+            group = ClassicGroup.from_value(group_id, fields, profile)
+            if not fields["members"]:
+                continue
+            registration = Registration.of_group(
+                HeldGroup.from_row(group.to_group_row()),
+                [HeldMember.from_row(row) for row in group.to_member_rows()],
+                profile=profile,
+            )
+            run = store_group(
+                registration,
+                profile=profile,
+                now_ms=record.timestamp_ms,
+                topic=TopicSettings(codec=batch.codec),
+                end=LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0)),
+            )
+            assert run.record == (record.key, record.value)
+            if batch.codec == codecs.NONE and len(records) == 1:
+                assert run.batch == bytes(batch.data)
+            compared += 1
+    assert compared > 0
+
+
+def dry(release, *partitions, topic=KAFKA_DEFAULTS, **request):
+    """A commit to an empty log; `partitions` are numbers of the topic t, each with one character of metadata."""
+    commit = Commit(
+        group_id="g",
+        partitions=tuple(CommitPartition(topic="t", partition=number, metadata="m") for number in partitions or (0,)),
+        **request,
+    )
+    coordinator = one_log(profile=of_broker(release))
+    return commit_offsets(coordinator, commit, now_ms=NOW_MS, retention_ms=DAY_MS, topic=topic)
+
+
+@pytest.mark.parametrize(
+    "release, request_version, retention_ms, value_version, expires_ms",
+    [
+        ("0.8.2", 1, None, 0, -1),
+        ("0.9", 2, None, 1, NOW_MS + DAY_MS),
+        ("2.0.1", 3, None, 1, NOW_MS + DAY_MS),
+        ("2.0.1", 3, 1000, 1, NOW_MS + 1000),
+        ("2.0.1", 1, 1000, 1, NOW_MS + DAY_MS),
+        ("2.1.1", 4, None, 3, -1),
+        ("2.1.1", 4, 1000, 1, NOW_MS + 1000),
+        ("3.9", 5, 1000, 3, -1),
+        ("4.0.0", 4, 0, 1, NOW_MS),
+        ("4.1.2", 9, None, 4, -1),
+        ("4.3.1", 4, 1000, 1, NOW_MS + 1000),
+    ],
+)
+def test_version_and_end_of_an_offset_follow_release_and_request(
+    release, request_version, retention_ms, value_version, expires_ms
+):
+    run = dry(release, api_version=request_version, retention_ms=retention_ms)
+    ((_, value),) = run.records
+    version, fields = decode_value(1, value)
+    assert (version, fields["expire_timestamp_ms"]) == (value_version, expires_ms)
+
+
+@pytest.mark.parametrize(
+    "release, api_version, stores", [("4.0.2", 10, False), ("4.2.1", 9, False), ("4.2.1", 10, True), ("4.3.0", 9, True)]
+)
+def test_a_topic_id_is_stored_where_the_release_knows_it(release, api_version, stores):
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    commit = Commit(
+        group_id="g",
+        partitions=(CommitPartition(topic="t", partition=0, topic_id=topic_id),),
+        api_version=api_version,
+    )
+    run = commit_offsets(one_log(profile=of_broker(release)), commit, now_ms=NOW_MS, retention_ms=DAY_MS)
+    stored = decode_value(1, run.records[0][1])[1]["topic_id"]
+    assert kafka_uuid(stored) == (topic_id if stores else None)
+
+
+def test_what_is_refused_is_no_part_of_the_batch():
+    commit = Commit(
+        group_id="g",
+        partitions=(
+            CommitPartition(topic="t", partition=0, metadata="x" * 5000),
+            CommitPartition(topic="t", partition=1),
+            CommitPartition(topic="gone", partition=0),
+        ),
+    )
+    run = commit_offsets(
+        one_log(profile=of_broker("4.3.1")), commit, now_ms=NOW_MS, retention_ms=DAY_MS, partition_counts={"t": 2}
+    )
+    refused = {("t", 0): Error.OFFSET_METADATA_TOO_LARGE, ("gone", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert run.outcome == {**refused, ("t", 1): Error.NONE}
+    assert [decode_key(key)[1]["partition"] for key, _ in run.records] == [1]
+    failed = run.after_failed_append[Error.NOT_ENOUGH_REPLICAS]
+    assert failed == {**refused, ("t", 1): Error.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_nothing_accepted_is_nothing_appended():
+    run = dry("3.9", generation=7, member_id="m")
+    assert run.outcome == {("t", 0): Error.ILLEGAL_GENERATION}
+    assert (run.records, run.batch, run.after_failed_append) == ((), b"", {})
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_transaction_needs_batches(magic):
+    """GroupMetadataManager.storeOffsets throws, so that the error answers for every partition of the request."""
+    old = TopicSettings(message_format=magic)
+    run = dry("2.8", 0, 1, topic=old, is_transactional=True, api_version=2)
+    assert set(run.outcome.values()) == {Error.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+    assert run.batch == b""
+    assert Error.UNSUPPORTED_FOR_MESSAGE_FORMAT == 43
+    plain = dry("2.8", 0, 1, topic=old)
+    assert set(plain.outcome.values()) == {Error.NONE}
+    assert [batch.magic for batch in read_batches(plain.batch)] == [magic, magic]
+
+
+@pytest.mark.parametrize(
+    "release, answer", [("4.3.1", Error.UNKNOWN_SERVER_ERROR), ("3.9", Error.INVALID_COMMIT_OFFSET_SIZE)]
+)
+def test_a_batch_that_the_topic_does_not_take(release, answer):
+    size = len(dry(release, 0, 1).batch)
+    assert dry(release, 0, 1, topic=TopicSettings(max_message_bytes=size)).outcome["t", 0] is Error.NONE
+    run = dry(release, 0, 1, topic=TopicSettings(max_message_bytes=size - 1))
+    assert set(run.outcome.values()) == {answer}
+    assert run.batch == b""
+
+
+def test_messages_of_old_formats_are_measured_one_by_one():
+    one = len(dry("0.10.2.2", 0).batch)
+    assert dry("0.10.2.2", 0, 1, topic=TopicSettings(max_message_bytes=one)).outcome["t", 1] is Error.NONE
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_compressed_batch_holds_the_same_records(codec):
+    run = dry("4.3.1", *range(50), topic=TopicSettings(codec=codec))
+    (batch,) = read_batches(run.batch)
+    assert (batch.codec, batch.crc_ok) == (codec, True)
+    records = read_records(batch, cap_bytes=CAP_BYTES)
+    assert [(record.key, record.value) for record in records] == list(run.records)
+
+
+def test_members_come_in_the_order_of_javas_hash_map():
+    """As java.util.HashMap of OpenJDK 17 gave them out; the last four names share buckets."""
+    ids = [f"consumer-{number}-\u00e9{number * 7919}" for number in range(13)]
+    order = [6, 10, 11, 12, 2, 8, 0, 7, 9, 1, 4, 3, 5]
+    assert [ids.index(name) for name in iteration_order(ids)] == order
+    assert iteration_order(["BB", "Aa", "AaBB", "BBAa", "C#", "x"]) == ["BB", "Aa", "C#", "x", "AaBB", "BBAa"]

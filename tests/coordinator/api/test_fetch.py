@@ -1,0 +1,60 @@
+"""requireStable and its two halves: open transactions, and commits that the log has not answered yet."""
+
+import pytest
+
+from sexton.cli.in_flight import in_flight_offsets
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.in_flight import Outcome
+from sexton.coordinator.profiles import profile_of
+from tests.coordinator.api.broker import one_log
+from tests.strategies import BatchSpec, commit
+
+HELD = BatchSpec(entries=(commit("g", partition=1),), producer_id=7, transactional=True)
+FLYING = in_flight_offsets({("t", 0): 42})
+
+
+def answers(profile, *, in_flight=FLYING, require_stable=True):
+    broker = one_log(commit("g"), commit("g", partition=1), commit("g", partition=2), HELD, profile=profile_of(profile))
+    found = fetch(broker, "g", require_stable=require_stable, in_flight=in_flight)
+    return [offset.error for offset in found.offsets], found.waits
+
+
+NONE, UNSTABLE = Error.NONE, Error.UNSTABLE_OFFSET_COMMIT
+
+
+@pytest.mark.parametrize(
+    "profile, errors, waits",
+    [
+        ("group_metadata_manager:2.5", [UNSTABLE, UNSTABLE, NONE], False),
+        ("group_metadata_manager:3.9", [UNSTABLE, UNSTABLE, NONE], False),
+        ("group_metadata_manager:2.4", [NONE, NONE, NONE], False),
+        ("group_coordinator:4.3.1", [NONE, UNSTABLE, NONE], True),
+    ],
+)
+def test_a_stable_fetch_over_commits_in_flight(profile, errors, waits):
+    assert answers(profile) == (errors, waits)
+
+
+@pytest.mark.parametrize("profile", ["group_metadata_manager:3.9", "group_coordinator:4.3.1"])
+def test_only_stable_fetches_mind(profile):
+    assert answers(profile, require_stable=False) == ([NONE, NONE, NONE], False)
+    assert answers(profile, in_flight={}) == ([NONE, UNSTABLE, NONE], False)
+
+
+@pytest.mark.parametrize("profile", ["group_metadata_manager:3.9", "group_coordinator:4.3.1"])
+@pytest.mark.parametrize(
+    "outcome, offsets", [(Outcome.WAITING, [1, 1]), (Outcome.APPENDED, [42, 1, 7]), (Outcome.FAILED, [1, 1])]
+)
+def test_what_becomes_of_commits_in_flight(profile, outcome, offsets):
+    """An ordinary fetch finds them once they are in the log, and what was there before where they fail."""
+    broker = one_log(commit("g", 1), commit("g", 1, partition=1), profile=profile_of(profile))
+    flying = in_flight_offsets({("t", 0): 42, ("new", 3): 7})
+    found = fetch(broker, "g", in_flight=flying, outcome=outcome)
+    assert sorted(one.committed_offset for one in found.offsets) == sorted(offsets)
+    stable = fetch(broker, "g", in_flight=flying, outcome=outcome, require_stable=True)
+    is_settled = outcome is not Outcome.WAITING
+    assert (stable.waits, {one.error for one in stable.offsets} == {NONE}) == (
+        not is_settled and profile.startswith("group_coordinator"),
+        is_settled or profile.startswith("group_coordinator"),
+    )

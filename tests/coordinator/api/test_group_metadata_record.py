@@ -1,0 +1,134 @@
+"""The record of a classic group, byte for byte as brokers wrote it."""
+
+import struct
+
+import pytest
+
+from sexton.coordinator.api.group_metadata_record import Registration, value_version
+from sexton.coordinator.api.view import HeldGroup
+from sexton.coordinator.groups.classic import ClassicGroup
+from sexton.coordinator.profiles import of_broker, profile_of
+from sexton.log.batch import read_batches, read_records
+from sexton.records import decode_key, decode_value
+from tests.coordinator.golden import GOLDEN, RELEASES, segments
+
+RECORDED = {name: release for name, release in RELEASES.items() if release != "0.9.0.1"}
+"""All but 0.9, whose recording has no group that is empty."""
+
+
+def _group_records(name):
+    """Key and value of every classic group's record in a recording, before and after its sweeps."""
+    for stage in ("before", "swept"):
+        for _, chunks in segments(GOLDEN / name / stage):
+            for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
+                for record in read_records(batch, cap_bytes=1 << 26) if not batch.is_control else ():
+                    if record.value is not None and record.key[:2] == b"\x00\x02":
+                        yield record.key, record.value
+
+
+KEEPING = {name: release for name, release in RECORDED.items() if not of_broker(release).forgets_protocol_type}
+"""All but those that lose an empty group's protocol type when they load it: what they hold is not what they wrote."""
+
+
+@pytest.mark.parametrize("name, release", KEEPING.items())
+def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
+    profile = of_broker(release)
+    compared = 0
+    for key, value in _group_records(name):
+        group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
+        if fields["members"]:
+            continue
+        group = HeldGroup.from_row(_folded(group_id, fields, profile).to_group_row())
+        assert Registration.of_group(group, profile=profile).encode(profile) == (key, value)
+        compared += 1
+    assert compared > 5
+
+
+def _folded(group_id, fields, profile):
+    return ClassicGroup.from_value(group_id, fields, profile)
+
+
+@pytest.mark.parametrize("name, release", RECORDED.items())
+def test_a_group_with_members_is_written_from_its_members(name, release):
+    compared = 0
+    for key, value in _group_records(name):
+        group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
+        stamp = fields["current_state_timestamp_ms"]
+        registration = Registration(
+            group_id=group_id,
+            protocol_type=fields["protocol_type"],
+            generation=fields["generation"],
+            protocol=fields["protocol"],
+            leader=fields["leader"],
+            current_state_timestamp_ms=None if stamp == -1 else stamp,
+            members=fields["members"],
+        )
+        assert registration.encode(of_broker(release)) == (key, value)
+        compared += bool(fields["members"])
+    assert compared > 5
+
+
+NULL = struct.pack(">h", -1)
+STAMP = struct.pack(">q", 1_700_000_000_000)
+
+
+@pytest.mark.parametrize(
+    "release, value",
+    [
+        ("0.9.0.1", struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
+        ("0.10.0.1", struct.pack(">hhi", 0, 0, 0) + NULL + NULL + bytes(4)),
+        ("0.10.1", struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
+        ("2.0.1", struct.pack(">hhi", 1, 0, 0) + NULL + NULL + bytes(4)),
+        ("2.1", struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("2.2.2", struct.pack(">hhi", 2, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("2.3", struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+        ("4.4", struct.pack(">hhi", 3, 0, 0) + NULL + NULL + STAMP + bytes(4)),
+    ],
+)
+def test_a_group_that_has_just_been_made(release, value):
+    """newEmptyGroupMetadataRecord, spelled out."""
+    made = Registration(group_id="g", current_state_timestamp_ms=1_700_000_000_000)
+    assert made.encode(of_broker(release)) == (b"\x00\x02\x00\x01g", value)
+
+
+def test_members_of_every_version():
+    """The fields of a member as each version has them."""
+    member = {
+        "member_id": "m",
+        "group_instance_id": "i",
+        "client_id": "c",
+        "client_host": "h",
+        "rebalance_timeout_ms": 7,
+        "session_timeout_ms": 9,
+        "subscription": b"s",
+        "assignment": b"",
+    }
+    group = Registration(
+        group_id="g", protocol_type="consumer", generation=2, protocol="range", leader="m", members=[member]
+    )
+    texts = {name: struct.pack(">h", len(name)) + name.encode() for name in "michs"}
+    client = texts["c"] + texts["h"]
+    rest = struct.pack(">i", 9) + struct.pack(">i", 1) + b"s" + bytes(4)
+    head = b"\x00\x08consumer" + struct.pack(">i", 2) + b"\x00\x05range" + texts["m"]
+    no_stamp, one = struct.pack(">q", -1), struct.pack(">i", 1)
+    rebalance = struct.pack(">i", 7)
+    assert {
+        version: group.encode(of_broker(release))[1] for version, release in enumerate(["0.9", "1.0", "2.2", "3.9"])
+    } == {
+        0: b"\x00\x00" + head + one + texts["m"] + client + rest,
+        1: b"\x00\x01" + head + one + texts["m"] + client + rebalance + rest,
+        2: b"\x00\x02" + head + no_stamp + one + texts["m"] + client + rebalance + rest,
+        3: b"\x00\x03" + head + no_stamp + one + texts["m"] + texts["i"] + client + rebalance + rest,
+    }
+
+
+def test_0_8_2_writes_no_groups():
+    with pytest.raises(ValueError, match=r"0\.8\.2 writes no groups"):
+        value_version(profile_of("offset_manager:0.8.2"))
+
+
+def test_a_group_whose_record_is_not_of_type_2():
+    profile = profile_of("group_coordinator")
+    row = {**ClassicGroup("g", profile).to_group_row(), "group_type": "Consumer"}
+    with pytest.raises(ValueError, match="group 'g' is Consumer"):
+        Registration.of_group(HeldGroup.from_row(row), profile=profile)

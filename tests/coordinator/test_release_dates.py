@@ -1,0 +1,27 @@
+"""Releases told in part stand for their newest patch, as profiles take them."""
+
+import pytest
+
+from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.releases import is_since
+
+
+@pytest.mark.parametrize(
+    "profile, release, holds",
+    [
+        ("group_coordinator:4.3.1", (4, 3), True),
+        ("group_coordinator:4.3", (4, 3, 1), True),
+        ("group_coordinator:4.2.1", (4, 3), False),
+        ("group_coordinator", (4, 4), False),
+        ("group_metadata_manager:0.10", (0, 10, 2), True),
+        ("group_metadata_manager:0.10.1", (0, 10, 2), False),
+        ("group_metadata_manager:2", (2, 6), True),
+        ("group_metadata_manager:2", (3, 0), False),
+        ("offset_manager:0.10", (0, 10, 1), False),
+        ("offset_manager:0.10.0.1", (0, 10, 1), False),
+        ("offset_manager:0.9", (0, 10, 1), False),
+        ("offset_manager:0.8.2", (0, 9), False),
+    ],
+)
+def test_is_since(profile, release, holds):
+    assert is_since(profile_of(profile), release) is holds

@@ -1,0 +1,334 @@
+"""Carrying a restore out, over a simulated cluster: whatever comes between two calls, whatever answer gets lost, and
+wherever a process dies, nothing newer is lost without a word and every act is in the ledger."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import fs as pafs
+
+from sexton.errors import BrokerError, Refused
+from sexton.execution.restore.apply import RestoreSummary, apply_restore, is_done
+from sexton.execution.restore.keep import RestorePlan
+from sexton.execution.restore.make import make_restore
+from sexton.execution.restore.rows import OffsetValue, Then
+from sexton.execution.restore.selection import Selection
+from sexton.execution.restore.sources import Source, of_ledger
+from sexton.ledger.entries import Close, Intent, Owner, StepOutcome
+from sexton.ledger.ledger import Ledger, acts_of, told_of
+from tests.execution.restore.cluster import Group, SimulatedCluster, value
+from tests.killed import Killed
+
+LOCAL = pafs.LocalFileSystem()
+LEASE_MS = 60_000
+TOPICS = {"t": ("id", [(0, 100), (0, 100)]), "u": ("id-u", [(0, 100)])}
+
+
+@dataclass
+class World:
+    """An archive's folder, a cluster, and a clock that every reading moves on."""
+
+    root: Path
+    cluster: SimulatedCluster
+    clock: "count[int]" = field(default_factory=lambda: count(1_000_000))
+
+    def plan(self, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
+        return make_restore(Source(name="as_of 5", cluster_id="cluster", values=values), self.cluster, **options)
+
+    def ledger(self, plan: RestorePlan) -> Ledger:
+        """Of a process that nobody can tell is dead: another goes on when its lease is over."""
+        owner = Owner(host="elsewhere", pid=1, started="0", token=str(next(self.clock)))
+        return Ledger(LOCAL, str(self.root), "cluster", plan.restore_id, owner=owner)
+
+    def apply(self, plan: RestorePlan) -> RestoreSummary:
+        return apply_restore(
+            self.cluster,
+            plan,
+            self.ledger(plan),
+            approved_by="ann",
+            now_ms=lambda: next(self.clock),
+            lease_ms=LEASE_MS,
+            sleep=lambda _: None,
+        )
+
+    def later(self) -> None:
+        """Until every lease is over."""
+        self.clock = count(next(self.clock) + 2 * LEASE_MS)
+
+
+def world(tmp_path: Path, *groups: str, **options: object) -> World:
+    made = SimulatedCluster(groups={name: Group() for name in groups}, topics_now=dict(TOPICS), **options)
+    return World(tmp_path, made)
+
+
+def thens(*group_ids: str) -> dict[tuple[str, str, int], Then]:
+    """Three offsets of each group."""
+    return {
+        (group_id, topic, partition): Then(value=value(number + 10, number, "m"), topic_id=TOPICS[topic][0])
+        for group_id in group_ids
+        for number, (topic, partition) in enumerate([("t", 0), ("t", 1), ("u", 0)])
+    }
+
+
+def offsets_now(cluster: SimulatedCluster) -> dict[tuple[str, str, int], object]:
+    return {(name, *key): found for name, group in cluster.groups.items() for key, found in group.offsets.items()}
+
+
+def test_everything_is_put_back_and_told(tmp_path: Path) -> None:
+    own = world(tmp_path, "a")
+    values = thens("a", "b")
+    plan = own.plan(values)
+    summary = own.apply(plan)
+    assert summary.counts() == {"done": 6}
+    assert not summary.may_be_tried_again
+    assert len(summary.windows_ms) == len(own.cluster.commits) == 2
+    assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
+    kinds = [entry.kind for entry in own.ledger(plan).entries()]
+    assert kinds == ["claim", "intent", "outcome", "intent", "outcome", "close"]
+    _, restored = acts_of(LOCAL, str(tmp_path), "cluster")
+    assert set(restored) == set(values)
+    stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
+    assert {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
+
+
+def test_once_more_is_nothing(tmp_path: Path) -> None:
+    own = world(tmp_path)
+    plan = own.plan(thens("a"))
+    own.apply(plan)
+    assert is_done(own.ledger(plan), plan)
+    entries = own.ledger(plan).entries()
+    again = own.apply(plan)
+    assert (again.attempt, again.counts(), again.windows_ms) == (0, {"done": 3}, [])
+    assert own.ledger(plan).entries() == entries
+    assert len(own.cluster.commits) == 1
+
+
+def meanwhile(cluster: SimulatedCluster, act: Callable[[], None], *, before: str, nth: int = 1) -> None:
+    """Let something happen right before the n-th call of a kind from now on."""
+    calls = count(1)
+
+    def happen(name: str) -> None:
+        if name == before and next(calls) == nth:
+            act()
+
+    cluster.between = happen
+
+
+@pytest.mark.parametrize(
+    ("act", "outcome", "error"),
+    [
+        (lambda c: c.client_commits("a", "t", 0, 99), "changed_since", "nothing when it was shown, now 99"),
+        (lambda c: setattr(c.groups["a"], "members", 1), "refused", "UNKNOWN_MEMBER_ID"),
+        (lambda c: c.topics_now.pop("t"), "refused", "UNKNOWN_TOPIC_OR_PARTITION"),
+        (lambda c: c.topics_now.update(t=("new", [(0, 9), (0, 9)])), "changed_since", "the topic was made anew"),
+        (lambda c: c.groups["a"].pending.add(("t", 0)), "refused", "UNSTABLE_OFFSET_COMMIT"),
+        (lambda c: c._put("a", ("t", 0), value(10, 0, "m")), "changed_since", "it was there already"),
+    ],
+    ids=["newer", "members", "topic gone", "topic anew", "pending", "already"],
+)
+def test_what_the_diff_showed_must_still_be_so(tmp_path: Path, act, outcome, error) -> None:
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    act(own.cluster)
+    before = offsets_now(own.cluster)
+    summary = own.apply(plan)
+    row, result = summary.results[0]
+    assert (row.key, result.outcome, result.error) == (("a", "t", 0), outcome, error)
+    assert offsets_now(own.cluster).get(row.key) == before.get(row.key)
+    assert summary.may_be_tried_again == (outcome == "refused")
+
+
+def test_members_that_come_last_are_refused_by_the_broker(tmp_path: Path) -> None:
+    """Between the last look and the commit: the coordinator says no, and everything stays as it is."""
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    meanwhile(own.cluster, lambda: setattr(own.cluster.groups["a"], "members", 1), before="commit")
+    summary = own.apply(plan)
+    assert summary.counts() == {"refused": 3}
+    assert {result.error for _, result in summary.results} == {"UNKNOWN_MEMBER_ID"}
+    assert offsets_now(own.cluster) == {}
+    own.cluster.groups["a"].members = 0
+    assert own.apply(plan).counts() == {"done": 3}
+
+
+def test_a_commit_in_the_window_is_told(tmp_path: Path) -> None:
+    """It is replaced, for the API cannot compare: but it is known, and its value is in the ledger."""
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="commit")
+    summary = own.apply(plan)
+    assert summary.counts() == {"done": 2, "raced": 1}
+    (_, raced), *_ = summary.results
+    assert raced.found is not None
+    assert raced.found.committed_offset == 99
+    undone = of_ledger(own.ledger(plan).entries(), Selection(), {})
+    assert {key: then.value for key, then in undone.values.items()} == {("a", "t", 0): value(99)}
+
+
+def test_a_commit_right_after_is_no_loss(tmp_path: Path) -> None:
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="group", nth=2)
+    assert own.apply(plan).counts() == {"done": 3}
+    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
+
+
+@pytest.mark.parametrize(
+    ("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
+)
+def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
+    own = world(tmp_path, "a", lost=[way])
+    plan = own.plan(thens("a"))
+    summary = own.apply(plan)
+    assert summary.counts() == counts
+    assert not any(told.is_open for told in told_of(own.ledger(plan).entries()))
+    assert own.apply(plan).counts() == {"done": 3}
+    assert len(own.cluster.commits) == 1
+
+
+def test_a_broker_without_an_answer_ends_the_attempt(tmp_path: Path) -> None:
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a", "b"))
+
+    def fail() -> None:
+        raise BrokerError("no broker answers")
+
+    meanwhile(own.cluster, fail, before="written", nth=2)
+    with pytest.raises(BrokerError):
+        own.apply(plan)
+    own.cluster.between = lambda _: None
+    entries = own.ledger(plan).entries()
+    assert entries[-1].kind == "close"
+    summary = own.apply(plan)
+    assert (summary.attempt, summary.counts()) == (2, {"done": 6})
+    assert len(own.cluster.commits) == 2
+
+
+def test_another_cluster_is_refused(tmp_path: Path) -> None:
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    own.cluster.cluster_id = "another"
+    with pytest.raises(Refused, match="this is another"):
+        own.apply(plan)
+
+
+def test_large_groups_go_in_pieces(tmp_path: Path) -> None:
+    own = world(tmp_path)
+    own.cluster.topics_now["wide"] = ("id", [(0, 100)] * 300)
+    long = "m" * 4_000
+    values = {("a", "wide", part): Then(value=value(5, None, long), topic_id="id") for part in range(300)}
+    plan = own.plan(values)
+    assert own.apply(plan).counts() == {"done": 300}
+    sizes = [sum(len(each.metadata) for each in some.values()) for _, some in own.cluster.commits]
+    assert len(sizes) == 4
+    assert max(sizes) <= 400_000
+
+
+def run_with_deaths(own: World, plan: RestorePlan, die_at: int) -> int:
+    """Apply until it is over, dying at the n-th call to the cluster; how many calls there were."""
+    calls = count()
+
+    def between(_: str) -> None:
+        if next(calls) == die_at:
+            raise Killed
+
+    own.cluster.between = between
+    try:
+        own.apply(plan)
+    except Killed:
+        with pytest.raises(Refused, match="is at work"):
+            own.apply(plan)
+        own.later()
+        own.cluster.between = lambda _: None
+        own.apply(plan)
+    return next(calls)
+
+
+def test_it_may_die_before_any_call(tmp_path: Path) -> None:
+    values = thens("a", "b", "c")
+    for die_at in range(100):
+        own = world(tmp_path / str(die_at), "a")
+        plan = own.plan(values)
+        reached = run_with_deaths(own, plan, die_at)
+        entries = own.ledger(plan).entries()
+        assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
+        assert is_done(own.ledger(plan), plan)
+        assert not any(told.is_open for told in told_of(entries))
+        assert len(own.cluster.commits) == 3, "a step that was done is not done again"
+        _, restored = acts_of(LOCAL, str(own.root), "cluster")
+        assert set(restored) == set(values)
+        if reached <= die_at:
+            break
+    else:
+        pytest.fail("it never came to its end")
+    assert die_at > 15
+
+
+actions = st.sampled_from(["newer", "member", "leave", "delete", "remake", "lose request", "lose answer", "die"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(script=st.dictionaries(st.integers(0, 40), actions, max_size=6), held=st.booleans())
+def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int, str], held: bool) -> None:
+    """Anything may happen before any call. In the end: every value of a client that ours replaced is in the ledger, and
+    every commit of ours is in it, too."""
+    own = world(tmp_path_factory.mktemp("world"), *(["a"] if held else []))
+    values = thens("a", "b")
+    plan = own.plan(values)
+    calls = count()
+    number = count(50)
+
+    def between(_: str) -> None:
+        cluster = own.cluster
+        match script.get(next(calls)):
+            case "newer":
+                cluster.client_commits("a", "t", 0, next(number))
+            case "member":
+                cluster.groups.setdefault("a", Group()).members = 1
+            case "leave":
+                cluster.groups.setdefault("a", Group()).members = 0
+            case "delete":
+                cluster.delete_group("a")
+            case "remake":
+                cluster.topics_now["u"] = ("new", [(0, 9)])
+            case "lose request":
+                cluster.lost = ["request"]
+            case "lose answer":
+                cluster.lost = ["answer"]
+            case "die":
+                raise Killed
+
+    own.cluster.between = between
+    for _ in range(len(script) + 2):
+        try:
+            own.apply(plan)
+        except Killed:
+            own.later()
+    own.cluster.between = lambda _: None
+    own.apply(plan)
+    entries = own.ledger(plan).entries()
+    assert not any(told.is_open for told in told_of(entries))
+    told = {
+        (item.key, result.found.committed_offset)
+        for entry in entries
+        if isinstance(entry.body, StepOutcome)
+        for result in entry.body.items
+        for intent in entries
+        if isinstance(intent.body, Intent)
+        for item in intent.body.items
+        if item.place == result.place and result.found is not None
+    }
+    ours = {then.value for then in values.values()}
+    last: dict[tuple[str, str, int], OffsetValue | None] = {}
+    for group_id, record in own.cluster.log:
+        key = (group_id, *record.key)
+        replaced, last[key] = last.get(key), record.value
+        if record.value in ours and replaced is not None and replaced not in ours:
+            assert (key, replaced.committed_offset) in told
+    _, restored = acts_of(LOCAL, str(own.root), "cluster")
+    assert {(group_id, *key) for group_id, some in own.cluster.commits for key in some} <= set(restored)
+    assert isinstance(entries[-1].body, Close) or not own.plan(values).items

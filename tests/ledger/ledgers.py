@@ -1,0 +1,48 @@
+"""Ledgers for tests: entries as an attempt at a plan writes them."""
+
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.ledger.entries import Intent, Item, Owner, Result, StepOutcome, Value
+from sexton.ledger.ledger import Ledger
+
+LOCAL = pafs.LocalFileSystem()
+CLUSTER, PLAN_ID, PLAN_SHA256 = "cluster", "ab" * 32, "cd" * 32
+LEASE_MS = 600_000
+T0 = 1_800_000_000_000
+DEAD = Owner(host="elsewhere", pid=1, started="0", token="dead")
+
+
+def ledger(root: Path | str, fs: pafs.FileSystem = LOCAL, **fields: Any) -> Ledger:
+    return Ledger(fs, str(root), CLUSTER, PLAN_ID, **fields)
+
+
+def claim(book: Ledger, at_ms: int = T0) -> int:
+    book.claim(at_ms=at_ms, lease_ms=LEASE_MS, approved_by="ann", sink="coordinator", plan_sha256=PLAN_SHA256)
+    return book.attempt
+
+
+def item(position: int = 0, group_id: str = "g", *, log_partition: int = 3) -> Item:
+    before = Value(
+        committed_offset=5 + position, leader_epoch=1, metadata="m", commit_timestamp_ms=T0 - 1, log_offset=9
+    )
+    return Item(
+        log_partition=log_partition, position=position, group_id=group_id, topic="t", partition=position, before=before
+    )
+
+
+def intend(book: Ledger, step: int = 0, *items: Item, at_ms: int = T0 + 1, **fields: Any) -> Intent:
+    body = Intent(step=step, items=list(items or (item(),)), **{"action": "tombstone", **fields})
+    book.intent(body, at_ms=at_ms)
+    return body
+
+
+def conclude(book: Ledger, intent: Intent, outcome: str = "done", *, at_ms: int = T0 + 2, **fields: Any) -> None:
+    results = [
+        Result(log_partition=one.log_partition, position=one.position, outcome=outcome, **fields)
+        for one in intent.items
+    ]
+    body = StepOutcome(step=intent.step, of_attempt=book.attempt, items=results, window_ms=1.5)
+    book.outcome(body, at_ms=at_ms)

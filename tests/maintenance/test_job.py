@@ -1,0 +1,172 @@
+"""The job's front: what each step takes, and how it ends."""
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sexton.lake.catalog import Lake
+from sexton.maintenance.answers import Difference
+from sexton.maintenance.drill import Drilled
+from sexton.maintenance.keeping import DAY_MS
+from sexton.maintenance.tidy import Tidied
+from sexton.pipeline import job
+from sexton.settings import Settings
+from tests.archived import CLUSTER, Archive
+from tests.lake_session import lake_at
+from tests.pipeline.archive_runs import three_minutes
+
+FILE = Path(__file__).resolve().parents[3] / "spark_jobs" / "keep_house.py"
+Run = Callable[..., tuple[int, dict]]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The job as spark-submit loads it, with the default settings and a lake in which nothing was published."""
+    spec = importlib.util.spec_from_file_location("keep_house_job", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    lake: Lake = lake_at(tmp_path / "lake")
+    monkeypatch.setattr(found, "settings", lambda: Settings(home=tmp_path))
+    monkeypatch.setattr(found, "open_lake", lambda: lake)
+    return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return three_minutes(tmp_path / "archive")
+
+
+@pytest.fixture
+def run(module: ModuleType, archive: Archive, tmp_path: Path) -> Run:
+    def step(name: str, *more: str) -> tuple[int, dict]:
+        arguments = [name, f"--archive={archive.root}", f"--run-dir={tmp_path / 'run'}", *more]
+        code = job.main(name, module.options(), module.run, arguments)
+        return code, json.loads((tmp_path / "run" / "outcome" / f"{name}.json").read_text())
+
+    return step
+
+
+def test_each_run_reads_the_next_part(run: Run) -> None:
+    """Whenever it comes: once a week is a part a week."""
+    subsets = [run("verify", f"--now={week * 7 * DAY_MS}")[1]["subsets"] for week in range(8)]
+    assert subsets == [{CLUSTER: f"{number}/7"} for number in (1, 2, 3, 4, 5, 6, 7, 1)]
+    assert run("verify", "--subset=1/1")[1]["read"] == 5
+
+
+@pytest.mark.parametrize("subset", ["0/3", "4/3", "a/b", "1"])
+def test_no_part(run: Run, subset: str) -> None:
+    code, told = run("verify", f"--subset={subset}")
+    assert code == 2
+    assert "no part" in told["error"]
+
+
+def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
+    segment = next(Path(archive.root).rglob("*.log"))
+    segment.unlink()
+    code, told = run("verify", "--subset=1/1")
+    assert code == 3
+    assert "nothing is thinned" in told["error"]
+    assert any(segment.name in alert for alert in told["alerts"])
+
+
+def test_a_rotten_archive_ends_every_day_until_it_is_mended(run: Run, archive: Archive) -> None:
+    segment = next(Path(archive.root).rglob("*.log"))
+    before = segment.read_bytes()
+    segment.write_bytes(before[:-1] + b"?")
+    codes = [run("verify")[0] for _ in range(14)]
+    assert codes == sorted(codes), "from the run in whose part it is"
+    assert codes[-7:] == [3] * 7
+    segment.write_bytes(before)
+    assert run("verify")[0] == 0
+
+
+@pytest.mark.parametrize("step", ["thin", "tidy"])
+def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: str) -> None:
+    assert run(step, "--delete")[0] == 4
+
+
+def test_tidying_ends_with_the_run_folders(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+    )
+    old = tmp_path / "var" / "runs" / "offset_retention" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    told = {"snapshots": 1, "run_folders": 1, "run_folder_bytes": 0}
+    assert (
+        run("tidy", f"--now={30 * DAY_MS}")[1].items() >= {"deleted": False, "snapshots": 1, "run_folders": 0}.items()
+    )
+    assert run("tidy", f"--now={30 * DAY_MS + 1}")[1].items() >= {"deleted": False, **told}.items()
+    assert old.is_dir()
+    assert run("tidy", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
+    assert not old.exists()
+
+
+def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+    )
+    for name in ("a", "b"):
+        old = tmp_path / "var" / "runs" / "offset_retention" / name
+        old.mkdir(parents=True)
+        os.utime(old, (0, 0))
+
+    def rmtree(folder: Path) -> None:
+        if folder.name == "a":
+            raise PermissionError(13, "Permission denied")
+        folder.rmdir()
+
+    monkeypatch.setattr(module.folders.shutil, "rmtree", rmtree)
+    code, told = run("tidy", f"--now={40 * DAY_MS}", "--delete")
+    assert (code, told["snapshots"], told["run_folders"], told["stuck_folders"]) == (0, 1, 1, 1)
+    assert ["Permission denied" in alert for alert in told["alerts"]] == [True]
+
+
+def test_what_drifts_is_written_down_and_no_alert_names_it(
+    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    differs = Difference(
+        group_id="secret-name",
+        log_partition=3,
+        log_offset=9,
+        topic="t",
+        partition=0,
+        by_log=(1, None, ""),
+        by_broker=(2, 5, "m"),
+    )
+    numbers = dict.fromkeys(
+        ("rounds", "groups", "compared", "offsets", "drifted", "unsettled", "refused", "unloadable"), 1
+    )
+    found = Drilled(cluster_id="c", **numbers, differences=[differs], alerts=["drift: 1"])
+    seen = []
+
+    def drilled(_engine: object, request: object, **options: object) -> Drilled:
+        seen.append((request, options["seed"], options["most_groups"]))
+        return found
+
+    monkeypatch.setattr(module.drill, "run", drilled)
+    code, told = run("drill", "--bootstrap-servers=a:1", "--now=77")
+    assert code == 0
+    assert told["alerts"] == ["drift: 1"]
+    assert "secret-name" not in json.dumps(told)
+    ((request, seed, most_groups),) = seen
+    assert (request.config.bootstrap_servers, seed, most_groups) == ("a:1", 77, 1_000)
+    (line,) = json.loads((tmp_path / "run" / "drift.json").read_text())
+    assert line["group_id"] == "secret-name"
+    assert line["by_broker"] == [2, 5, "m"]
+
+
+def test_held_instants_come_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEXTON_HOUSE_HOLDS", '["2026-11-21T06:00:00Z", "2026-11-21T08:00:00+02:00"]')
+    assert {round(instant.timestamp() * 1000) for instant in Settings().house_holds} == {1795240800000}

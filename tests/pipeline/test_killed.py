@@ -1,0 +1,71 @@
+"""A replay, or the keeping of its checkpoint, that is killed at any of its points and run again leaves what one leaves
+that was never killed, in the run folder and in the archive."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sexton.kill_points import KILL_POINTS
+from sexton.pipeline.replay_groups import STATE_TABLES
+from sexton.settings import environment
+from tests.pipeline.archive_runs import instant, three_minutes
+
+POINTS = sorted(name for name in KILL_POINTS if name.startswith(("replay.", "cuts.", "checkpoint.")))
+PROGRAM = """
+import sys
+from pathlib import Path
+from sexton.runs.engine import Engine
+from tests.archived import Archive
+from tests.pipeline.archive_runs import instant, publish, run
+
+archive, out = Archive(Path(sys.argv[1])), Path(sys.argv[2])
+with Engine("tests", quiet=True) as engine:
+    for number in (2, 3):
+        here = out / str(number)
+        publish(here, run(engine, here, archive, instant(number), since_ms=instant(number - 1)), archive)
+"""
+
+
+def story(archive: Path, out: Path, *, kill_at: str = "") -> int:
+    """Two runs, one after the other, in a process of its own; how that ended."""
+    command = [sys.executable, "-c", PROGRAM, str(archive), str(out)]
+    return subprocess.run(command, env=environment(SEXTON_KILL_AT=kill_at), check=False).returncode
+
+
+def files(*folders: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def results(out: Path) -> dict[str, bytes]:
+    names = ("fold", *STATE_TABLES, "topic_partitions", "offset_changes")
+    return {name: data for name, data in files(out).items() if name.split("/")[1] in names}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is left by the story that nobody killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    three_minutes(folder / "archive")
+    assert story(folder / "archive", folder / "out") == 0
+    assert len(list((folder / "archive" / "cluster" / "checkpoints" / "topic").iterdir())) == 2
+    assert (folder / "archive" / "cluster" / "cuts" / "topic" / f"{instant(3)}.json").exists()
+    return folder
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_killed_anywhere(name: str, whole: Path, tmp_path: Path) -> None:
+    three_minutes(tmp_path / "archive")
+    for times in (1, 2):
+        assert story(tmp_path / "archive", tmp_path / "out", kill_at=f"{name}:{times}") in (-signal.SIGKILL, 0)
+    assert story(tmp_path / "archive", tmp_path / "out") == 0
+    left = {name: data for name, data in files(tmp_path / "archive").items() if not name.endswith(".part")}
+    assert left == files(whole / "archive")
+    assert results(tmp_path / "out") == results(whole / "out")

@@ -1,0 +1,288 @@
+"""Whose rules a run follows, and what becomes of groups that lie where they do not hash to."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.coordinator import profiles
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import UsageError
+from sexton.log.batch import encode_batch
+from sexton.log.message_set import encode_message_set
+from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunRecord
+from sexton.runs.source import open_segments
+from sexton.views.log_parts import LogParts
+from sexton.views.log_profile import choice_of
+from tests.archived import Archive
+from tests.kernels.compare import fold_bytes
+from tests.strategies import (
+    BASE_MS,
+    classic_fields,
+    commit,
+    group_entry,
+    offset_key,
+    offset_value,
+    subscription,
+    tombstone,
+)
+from tests.views.worlds import write_log
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+V0 = offset_value(1, version=0)
+
+
+def evidence(*chunks: bytes) -> Evidence:
+    return Evidence.of(fold_bytes(b"".join(chunks)))
+
+
+def batch(*entries: tuple[bytes, bytes | None], at: int = 0) -> bytes:
+    return encode_batch(entries, base_offset=at, timestamp_ms=BASE_MS)
+
+
+def messages(*entries: tuple[bytes, bytes | None], magic: int, at: int = 0) -> bytes:
+    return encode_message_set(entries, base_offset=at, magic=magic, timestamp_ms=-1 if magic == 0 else BASE_MS)
+
+
+NEW_TYPE = (b"\0\3\0\1g", None)
+UNKNOWN_NEW_TYPE = (b"\0\x18\0\1g", None)
+LEGACY = (offset_key("g", record_type=0), V0)
+
+
+@pytest.mark.parametrize(
+    "log, profile, told_by",
+    [
+        pytest.param(batch(commit("g"), NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of KIP-848"),
+        pytest.param(batch(UNKNOWN_NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of tomorrow"),
+        pytest.param(batch(commit("g", version=4)), "group_coordinator:4.3.1", "proof", id="a value of version 4"),
+        pytest.param(batch(commit("g")), "group_coordinator:4.3.1", AMBIGUOUS, id="2.1 to 4.0 look alike"),
+        pytest.param(b"", "group_coordinator:4.3.1", AMBIGUOUS, id="nothing"),
+        pytest.param(messages(commit("g", version=1), magic=1), "group_metadata_manager:3.9", "proof", id="format 1"),
+        pytest.param(messages(commit("g", version=1), magic=0), "offset_manager:0.9", "proof", id="format 0"),
+        pytest.param(messages(LEGACY, magic=0), "offset_manager:0.8.2", "proof", id="type 0 alone"),
+        pytest.param(
+            messages(LEGACY, magic=0) + batch(commit("g"), at=1),
+            "group_coordinator:4.3.1",
+            AMBIGUOUS,
+            id="an old log after an upgrade",
+        ),
+        pytest.param(
+            messages(commit("g", version=1), magic=0) + batch(NEW_TYPE, at=1),
+            "group_coordinator:4.3.1",
+            "proof",
+            id="an old log after an upgrade to 4.x",
+        ),
+    ],
+)
+def test_auto_decides_on_proof_only(log: bytes, profile: str, told_by: str) -> None:
+    choice = of_evidence([evidence(), evidence(log)])
+    assert choice.profile.name == profile.partition(":")[0]
+    assert choice.profile.release[:2] == profile_of(profile).release[:2]
+    assert choice.told_by.startswith(told_by)
+    is_open = told_by == AMBIGUOUS or profile == "group_metadata_manager:3.9"
+    assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
+
+
+@pytest.mark.parametrize(
+    "version, name",
+    [("4.0.0", "group_coordinator"), ("3.7.1", "group_metadata_manager"), ("0.10.0.1", "offset_manager")],
+)
+def test_a_recorded_broker_s_version_decides(version: str, name: str) -> None:
+    choice = of_version(version)
+    assert choice.profile.text == f"{name}:{version}"
+    assert version in choice.told_by
+
+
+def test_a_broker_that_shows_its_minor_release_alone_has_the_default_of_that_line() -> None:
+    assert of_version("4.3").profile == profile_of("group_coordinator")
+    assert of_version("3.9").profile == profile_of("group_metadata_manager")
+    assert of_version("4.1").profile == profile_of("group_coordinator:4.1")
+
+
+CONTRADICTIONS = [
+    pytest.param("offset_manager", batch(commit("g", version=1)), "record format 2", id="a format that came later"),
+    pytest.param("offset_manager:0.8.2", messages(commit("g", version=1), magic=1), "record format 1", id="format 1"),
+    pytest.param("group_metadata_manager", batch(NEW_TYPE), "type 3", id="a type of KIP-848"),
+    pytest.param("group_metadata_manager:2.8", batch(NEW_TYPE), "type 3", id="a type that ends the load"),
+    pytest.param("group_metadata_manager", batch(commit("g", version=4)), "from 4.1 on", id="a value of version 4"),
+    pytest.param("group_coordinator:4.0", batch(commit("g", version=4)), "from 4.1 on", id="of 4.1 in 4.0"),
+    pytest.param("group_coordinator", messages(commit("g", version=1), magic=1), "shows group_metadata", id="1 in 4.x"),
+    pytest.param("group_coordinator", messages(LEGACY, magic=0), "shows offset_manager", id="a log of 0.8.2 in 4.x"),
+    pytest.param("group_metadata_manager", batch(commit("g", version=3)), None, id="what 3.9 writes"),
+    pytest.param("group_coordinator", batch(commit("g", version=3)), None, id="what 4.0 writes"),
+    pytest.param("offset_manager:0.10.0", messages(commit("g", version=1), magic=1), None, id="what 0.10.0 writes"),
+    pytest.param("offset_manager", messages(LEGACY, magic=0), None, id="what 0.8.2 left to 0.9"),
+    pytest.param("offset_manager", b"", None, id="nothing"),
+]
+
+
+@pytest.mark.parametrize("profile, log, doubt", CONTRADICTIONS)
+def test_a_log_contradicts_the_profile_that_was_asked_for(profile: str, log: bytes, doubt: str | None) -> None:
+    fold = fold_bytes(log, profile=profile_of(profile))
+    choice = choose(profile).held_against([Evidence.of(fold)])
+    assert choice.profile == profile_of(profile)
+    assert len(choice.doubts) == (doubt is not None)
+    assert all(str(doubt) in text and "contradicts" in text and text in choice.warnings for text in choice.doubts)
+
+
+@pytest.mark.parametrize("profile, log, doubt", CONTRADICTIONS)
+def test_the_heads_of_a_log_show_the_same(profile: str, log: bytes, doubt: str | None, tmp_path: Path) -> None:
+    """Questions read the head of each log partition where an audit has folded all."""
+    source = open_segments(str(write_log(tmp_path, {0: log})), topics_file=None)
+    parts = LogParts(source, profile=profiles.NEWEST, as_of_ms=None, taken_at_ms=BASE_MS)
+    choice = choice_of(source, profile, parts)
+    assert [str(doubt) in text for text in choice.doubts] == [True] * (doubt is not None)
+    whole = of_evidence([Evidence.of(fold_bytes(log))])
+    assert choice_of(source, None, parts).profile == whole.profile
+
+
+def test_a_recorded_broker_contradicts_a_profile_of_other_rules() -> None:
+    asked = choose("group_metadata_manager:2.8")
+    assert asked.held_against([], "2.8.2").doubts == []
+    assert "Kafka 4.3 follows group_coordinator:4.3.1" in asked.held_against([], "4.3").doubts[0]
+
+
+def test_the_default_retention_follows_the_release(engine: Engine, tmp_path: Path) -> None:
+    """KIP-186: 24 hours before 2.0. A log of 0.8.2 that spans 27.8 hours has lost all that was committed first."""
+    old_ms = BASE_MS - 27 * 3_600_000 - 48 * 60_000
+    entries = [(offset_key("g", partition=n, record_type=0), offset_value(n, version=0, commit_timestamp_ms=old_ms))
+               for n in range(61)]  # fmt: skip
+    newest = (offset_key("h", record_type=0), offset_value(1, version=0, commit_timestamp_ms=BASE_MS))
+    log = write_log(tmp_path / "log", {0: messages(*entries, newest, magic=0)})
+
+    record = audit(engine, tmp_path / "auto", log, AUTO)
+    assert (record.profile, record.retention_ms) == ("offset_manager:0.8.2", 86_400_000)
+    assert (record.retention_source, record.profile_doubts) == ("Kafka's default in 0.8.2", [])
+    assert len(rows(tmp_path / "auto", "tombstones")) == 61
+    asked = audit(engine, tmp_path / "asked", log, AUTO, retention_minutes=10_080)
+    assert (asked.retention_ms, asked.counts["tombstones"]) == (604_800_000, 0)
+    newer = audit(engine, tmp_path / "newer", log, "group_coordinator")
+    assert (newer.retention_ms, newer.counts["tombstones"]) == (604_800_000, 0)
+    assert ["contradicts" in text for text in newer.profile_doubts] == [True]
+
+
+def test_an_unproven_release_is_told() -> None:
+    assert choose("group_metadata_manager:2.8").warnings == []
+    assert "unproven" in choose("group_metadata_manager:1.0").warnings[0]
+    assert choose(AUTO).told_by == AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    "profile",
+    ["mine", "group_coordinator:3.9", "group_coordinator:9", "group_metadata_manager:4.0", "offset_manager:x", ":"],
+)
+def test_what_is_no_profile(profile: str) -> None:
+    with pytest.raises(UsageError):
+        choose(profile)
+
+
+def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: object) -> RunRecord:
+    replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=BASE_MS * 2, profile=profile, **options)
+    return run_audit(engine, AuditRequest(replay=replay, out=out))
+
+
+def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -> None:
+    record = audit(engine, tmp_path, GOLDEN / "kafka-0.9.0.1" / "before", AUTO)
+    assert (record.profile, record.profile_source) == ("offset_manager:0.9", "proof: record format 0 alone")
+    assert record.counts["committed_offsets"] == 281
+
+
+def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
+    """One cache serves a stray copy, and its tombstone goes to the group's own log partition; a copy there wins."""
+    strays = [name for name in (f"g{number}" for number in range(40)) if partition_of(name, 2) == 1][:2]
+    there, both = strays
+    homely = next(f"h{number}" for number in range(40) if partition_of(f"h{number}", 2) == 0)
+    logs = {
+        0: batch(commit(there, 7), commit(both, 8), commit(homely, 9)),
+        1: batch(commit(both, 80), tombstone("nobody")),
+    }
+    for number, data in logs.items():
+        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 2]]}\n')
+    options = {"as_of_ms": BASE_MS + 120_000, "retention_minutes": 1, "topics_file": str(topics)}
+
+    old = audit(engine, tmp_path / "old", tmp_path / "log", "group_metadata_manager:2.8", **options)
+    served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "old", "committed_offsets")}
+    assert served == {(there, 7), (both, 80), (homely, 9)}
+    assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")]
+    assert sorted(planned) == sorted([(1, there), (1, both), (0, homely)])
+    assert old.stray_sources == {1: [0]}
+
+    new = audit(engine, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
+    assert new.stray_sources == {}
+    served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "new", "committed_offsets")}
+    assert served == {(both, 80), (homely, 9)}
+    planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "new", "tombstones")}
+    assert planned == {(0, there), (0, both), (0, homely), (1, both)}
+
+
+def misplaced(log_partition: int, partition_count: int) -> list[str]:
+    """Groups that hash to a log partition."""
+    names = (f"g{number}" for number in range(200))
+    return [name for name in names if partition_of(name, partition_count) == log_partition]
+
+
+def emptied(group_id: str) -> tuple[bytes, bytes | None]:
+    """The record of a group that has lost its last member, and had no offset."""
+    return group_entry(2, group_id, classic_fields(generation=3))
+
+
+def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Also where nothing else lies there; and of a group that lies in both, the cache has the copy at home."""
+    alone, both = misplaced(1, 3)[:2]
+    (elsewhere,) = misplaced(2, 3)[:1]
+    logs = {0: batch(emptied(alone), emptied(both), emptied(elsewhere)), 1: batch(emptied(both))}
+    for number, data in logs.items():
+        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 1], [0, 0]]}\n')
+    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_metadata_manager:3.9", topics_file=str(topics))
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
+    assert sorted(planned) == sorted([(1, alone), (1, both)])
+    assert any("hash to log partition 2, which is not here" in text for text in record.warnings)
+
+
+def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: Engine, tmp_path: Path) -> None:
+    """Where no snapshot found anything: a broker leads it all the same."""
+    (lost,) = misplaced(1, 2)[:1]
+    archive = Archive(tmp_path / "archive", partitions=2)
+    archive.snapshot(BASE_MS, {0: batch(commit("x"))})
+    archive.snapshot(BASE_MS + 500_000, {0: batch(emptied(lost), at=1)})
+    replay = ReplayRequest(
+        run_id="test",
+        archive=archive.root,
+        as_of_ms=BASE_MS + 400_000,
+        since_ms=BASE_MS - 60_000,
+        taken_at_ms=BASE_MS * 2,
+        profile="group_metadata_manager:3.9",
+    )
+    record = run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
+    assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
+    planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
+    assert planned == [(1, lost)]
+
+
+def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(engine: Engine, tmp_path: Path) -> None:
+    stable = group_entry(2, "g", classic_fields(("m", subscription("t")), protocol=None))
+    path = tmp_path / "log" / "__consumer_offsets-0" / f"{0:020d}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(batch(stable))
+    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_coordinator")
+    assert any("group g Stable without a protocol" in text for text in record.warnings)
+
+
+def rows(out: Path, table: str) -> list[dict[str, object]]:
+    return [row for file in sorted((out / table).glob("*.parquet")) for row in pq.ParquetFile(file).read().to_pylist()]

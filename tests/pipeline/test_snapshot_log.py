@@ -1,0 +1,158 @@
+"""How a snapshot cuts its work, and how long it waits."""
+
+import json
+import runpy
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.archive.writer import checked_segments
+from sexton.errors import BrokerError, Refused, UsageError
+from sexton.kafka.client import ClientConfig
+from sexton.pipeline import job, snapshot_log
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier, ranges
+from sexton.runs.engine import Engine
+from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
+from tests.kafka.fake_cluster import FakeCluster
+
+
+@given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))
+@settings(max_examples=50, deadline=None)
+def test_ranges_join_and_do_not_depend_on_the_end(start: int, size: int, later: int) -> None:
+    cut = list(ranges(start, start + size))
+    joined = [start, *(end for _, end in cut)]
+    assert list(pairwise(joined)) == cut
+    assert joined[-1] == start + size
+    assert {a for a, _ in cut} <= {a for a, _ in ranges(start, start + size + later)}
+
+
+def test_an_instant_far_ahead_is_refused() -> None:
+    config = ClientConfig(bootstrap_servers="nobody:1")
+    request = SnapshotRequest(config=config, archive="unused", as_of_ms=10_000_000, settle_ms=0)
+    with pytest.raises(UsageError, match="166 minutes ahead"):
+        snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: 0)
+
+
+def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slept = [1_000], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += int(seconds * 1000) - (1 if len(slept) == 1 else 0)  # a sleep may end early
+
+    class Connected(Exception):
+        pass
+
+    def look(*_: object, taken_at_ms: int, **__: object) -> None:
+        assert taken_at_ms >= 5_500
+        raise Connected
+
+    monkeypatch.setattr(snapshot_log, "_look", look)
+    config = ClientConfig(bootstrap_servers="nobody:1")
+    request = SnapshotRequest(config=config, archive="unused", as_of_ms=5_000, settle_ms=500)
+    with pytest.raises(Connected):
+        snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: clock[0], sleep=sleep)
+    assert slept == [4.5, 0.001]
+
+
+@pytest.mark.parametrize("wanted", [None, "fake"])
+def test_of_the_wanted_cluster_or_of_whichever_answers(tmp_path: Path, wanted: str | None) -> None:
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(2)
+    assert taken(cluster, tmp_path, wanted).batches == 2
+
+
+def test_another_cluster_is_refused_before_anything_is_archived(tmp_path: Path) -> None:
+    """A connection that leads to the wrong cluster would publish it to the readers of this one."""
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(2)
+    with pytest.raises(Refused, match="this is cluster fake, wanted is eu"):
+        taken(cluster, tmp_path, "eu")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> None:
+    cluster = FakeCluster(2)
+    cluster.logs[0].append(2)
+    settled_ms = START_MS - 60_000
+
+    def found(as_of_ms: int | None, wanted: str | None = None) -> Snapshot | None:
+        config = ClientConfig(bootstrap_servers="nobody:1")
+        return earlier(SnapshotRequest(config=config, archive=str(tmp_path), as_of_ms=as_of_ms, cluster_id=wanted))
+
+    assert found(settled_ms) is None, "nothing is archived"
+    took = taken(cluster, tmp_path, None)
+    nothing = {"segments": 0, "batches": 0, "size_bytes": 0, "log_offsets": 0}
+    assert found(settled_ms) == found(settled_ms - 1) == replace(took, **nothing)
+    assert found(settled_ms + 1) is None, "the next snapshot has to settle it"
+    assert found(None) is None
+    assert found(settled_ms, "other") is None
+    (tmp_path / "other").mkdir()
+    assert found(settled_ms) is None, "either might be meant"
+    assert found(settled_ms, "fake") is not None
+    shutil.rmtree(tmp_path / "fake" / "facts")
+    assert found(settled_ms, "fake") is None, "a snapshot that died before its facts was not finished"
+
+
+def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a task that was given up for dead and goes on: its segments end elsewhere."""
+    cluster = FakeCluster(1)
+    cluster.logs[0].append(3)
+    counts: list[int] = []
+    real, others = snapshot_log._next_segment, ["another"]
+
+    def meanwhile(*args: Any) -> Any:
+        if others:
+            with monkeypatch.context() as patch:
+                others.clear()
+                patch.setattr(snapshot_log, "SEGMENT_BYTES", 1)
+                counts.append(taken(cluster, tmp_path, None).segments)
+        return real(*args)
+
+    monkeypatch.setattr(snapshot_log, "_next_segment", meanwhile)
+    assert taken(cluster, tmp_path, None).segments == 0
+    assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
+
+
+def taken(cluster: FakeCluster, archive: Path, wanted: str | None) -> Snapshot:
+    config = ClientConfig(bootstrap_servers="fake:1")
+    request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted)
+    engine = InlineEngine(cluster.rng)
+    return snapshot_log.run(engine, request, now_ms=lambda: START_MS, connect=cluster.connect)  # type: ignore[arg-type]
+
+
+def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job_file = Path(__file__).parents[2] / "spark_jobs" / "snapshot_log.py"
+    main = runpy.run_path(str(job_file))
+    deaths = iter([True, False])
+
+    def run(*_: object, tell: Callable[[list[str]], None], **__: object) -> Snapshot:
+        if next(deaths):
+            tell(["the log ends at 5", "made anew"])
+            raise BrokerError("and then it died")
+        return Snapshot(
+            cluster_id="c",
+            topic_id="t",
+            taken_at_ms=1,
+            log_partitions=1,
+            segments=0,
+            batches=0,
+            size_bytes=0,
+            log_offsets=0,
+        )
+
+    monkeypatch.setattr(snapshot_log, "run", run)
+    options = ["--bootstrap-servers=b:1", f"--archive={tmp_path}", f"--run-dir={tmp_path / 'run'}"]
+    codes = [job.main("snapshot_log", main["options"](), main["run"], options) for _ in range(2)]
+    assert codes == [1, 0]
+    outcome = json.loads((tmp_path / "run" / "outcome" / "snapshot_log.json").read_text())
+    assert outcome["alerts"] == ["the log ends at 5", "made anew"]

@@ -1,0 +1,263 @@
+"""From a run folder to the lake: what is sound gets published, what is not stays on its branch."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.errors import DataQualityFailure, UsageError
+from sexton.lake.catalog import Lake
+from sexton.lake.read import load, owner, published_runs, read_published
+from sexton.pipeline import job, publish_tables, validate_tables
+from sexton.quality import CHECKED_TABLES
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.tables import SNAPSHOT_TABLES, TABLES
+from tests.lake_session import engine_of, iceberg_session, lake_at
+from tests.quality import world
+
+JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lake_at(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def iceberg(lake: Lake) -> Engine:
+    return engine_of(iceberg_session(lake))
+
+
+@pytest.fixture(autouse=True)
+def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "lake" in request.fixturenames:
+        lake = request.getfixturevalue("lake")
+        for stage in (validate_tables, publish_tables):
+            monkeypatch.setattr(stage, "open_lake", lambda: lake)
+
+
+@pytest.fixture
+def no_spark() -> Engine:
+    """An engine whose session nobody may ask for."""
+    return Engine("tests", iceberg=True, quiet=True)
+
+
+def fill(
+    root: Path, run_id: str = "r1", *, cluster_id: str = "c1", broken: Callable[[world.Rows], object] | None = None
+) -> RunFolder:
+    """A run folder with the tables of the sound run, or with a broken one."""
+    rows = world.sound()
+    if broken is not None:
+        broken(rows)
+    record = RunRecord(
+        run_id=run_id,
+        cluster_id=cluster_id,
+        as_of_ms=world.RUN.as_of_ms,
+        taken_at_ms=2_000,
+        profile="group_coordinator",
+        retention_ms=60_000,
+        retention_source="asked for",
+        source="here",
+        partition_count=2,
+        log_partitions=[0, 1],
+        cuts=dict(world.RUN.cuts),
+        checkpoint_sha256="c0ffee",
+        plan_id="plan",
+        counts={name: len(found) for name, found in rows.items()},
+        warnings=["told"],
+    )
+    folder = RunFolder(root)
+    folder.write_run(record)
+    for name, table in world.tables_of(rows).items():
+        if not TABLES[name].per_log_partition:
+            folder.write_table(record, name, table)
+            continue
+        for part in record.log_partitions:
+            folder.write_table(record, name, table.filter(pa.compute.equal(table["log_partition"], part)), part)
+    return folder
+
+
+def failures(folder: RunFolder) -> list[tuple[str, str]]:
+    rows = folder.read_table("dq_results", 0).to_pylist()
+    return [(row["table"], row["severity"]) for row in rows if not row["success"]]
+
+
+PLAN_A_KEPT_OFFSET = world.change("offset_verdicts", 0, broker_verdict="keep")
+
+
+def test_a_sound_folder(no_spark: Engine, tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    record = validate_tables.run(no_spark, folder, lake=False)
+    assert failures(folder) == []
+    assert folder.read_run() == record
+    assert record.counts["dq_results"] == folder.read_table("dq_results", 0).num_rows > 100
+    assert (tmp_path / "dq" / "index.html").is_file()
+
+
+def test_without_a_lake_failures_are_told(no_spark: Engine, tmp_path: Path) -> None:
+    folder = fill(tmp_path, broken=PLAN_A_KEPT_OFFSET)
+    validate_tables.run(no_spark, folder, lake=False)
+    assert ("tombstones", "critical") in failures(folder)
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:50])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_short], ids=["missing", "cut short"])
+@pytest.mark.parametrize("file", ["groups/1", "topic_partitions/0", "load_profile/0"])
+def test_a_file_that_cannot_be_read(
+    no_spark: Engine, tmp_path: Path, file: str, damage: Callable[[Path], object]
+) -> None:
+    folder = fill(tmp_path)
+    damage(tmp_path / f"{file}.parquet")
+    validate_tables.run(no_spark, folder, lake=False)
+    assert (file.split("/")[0], "critical") in failures(folder)
+
+
+def test_pieces_add_up(tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    record = folder.read_run()
+    assert validate_tables.pieces_of(folder, record) == [[0, 1]]
+    assert validate_tables.pieces_of(folder, record, target_bytes=1) == [[0], [1]]
+    undecided = record.model_copy(update={"partition_count": None})
+    assert validate_tables.pieces_of(folder, undecided, target_bytes=1) == [[0, 1]]
+
+
+def test_pieces_go_over_spark(iceberg: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fill(tmp_path, broken=world.change("groups", 2, offset_count=7))
+    monkeypatch.setattr(validate_tables, "pieces_of", lambda *_: [[0], [1]])
+    validate_tables.run(iceberg, folder, lake=False)
+    assert failures(folder) == [("groups", "critical")]
+
+
+def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    folder = fill(tmp_path, cluster_id="whole")
+    validate_tables.run(iceberg, folder)
+    assert published_runs(lake, "whole") == []
+    publish_tables.run(iceberg, folder)
+    (run,) = published_runs(lake, "whole")
+    for table in SNAPSHOT_TABLES:
+        written = pa.concat_tables(
+            pq.read_table(file, partitioning=None) for file in sorted((tmp_path / table.name).glob("*.parquet"))
+        )
+        order = [(name, "ascending") for name in table.key] or [("log_partition", "ascending")]
+        assert read_published(lake, run, table.name).sort_by(order).equals(written.sort_by(order)), table.name
+    record = folder.read_run()
+    assert run.cuts == record.cuts
+    assert {each["table"]: each["rows"] for each in run.facts["counts"]} == record.counts
+    assert {name: run.facts[name] for name in ("plan_id", "coverage", "code_version", "warnings")} == {
+        name: getattr(record, name) for name in ("plan_id", "coverage", "code_version", "warnings")
+    }
+    assert run.facts["checkpoint_sha256"] == "c0ffee"
+
+
+def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    good, bad = (fill(tmp_path / name, name, cluster_id="failing") for name in ("good", "bad"))
+    validate_tables.run(iceberg, good)
+    publish_tables.run(iceberg, good)
+    fill(bad.root, "bad", cluster_id="failing", broken=PLAN_A_KEPT_OFFSET)
+    before = {table: load(lake, table).current_snapshot() for table in TABLES}
+    with pytest.raises(DataQualityFailure, match="verdict is expire"):
+        validate_tables.run(iceberg, bad)
+    with pytest.raises(DataQualityFailure):
+        publish_tables.run(iceberg, bad)
+    assert {table: load(lake, table).current_snapshot() for table in TABLES} == before
+    key = validate_tables.key_of(bad.read_run())
+    assert all(key.branch in load(lake, table.name).refs() for table in SNAPSHOT_TABLES)
+    assert [run.key.run_id for run in published_runs(lake, "failing")] == ["good"]
+
+
+def test_what_is_checked_is_the_branch(
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that get lost on the way to the lake are missed, though the run folder has them."""
+    folder = fill(tmp_path, cluster_id="lossy")
+    real = validate_tables.write_branch
+
+    def lossy(spark: object, lake: object, key: object, files: dict[str, list[Path]]) -> None:
+        real(spark, lake, key, {name: found[:1] if name == "groups" else found for name, found in files.items()})
+
+    monkeypatch.setattr(validate_tables, "write_branch", lossy)
+    with pytest.raises(DataQualityFailure, match="belongs to a group"):
+        validate_tables.run(iceberg, folder)
+    assert published_runs(lake, "lossy") == []
+
+
+@pytest.mark.parametrize("table", ["groups", "topic_partitions"])
+def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
+    iceberg: Engine, lake: Lake, tmp_path: Path, table: str
+) -> None:
+    folder = fill(tmp_path, cluster_id=f"undeclared {table}")
+    file = folder.table_file(table, 0)
+    pq.write_table(pq.read_table(file, partitioning=None).drop_columns([TABLES[table].columns[0].name]), file)
+    with pytest.raises(DataQualityFailure, match=table):
+        validate_tables.run(iceberg, folder)
+
+
+def test_a_second_attempt_takes_the_place_of_the_first(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    for run_id in ("try.1", "try.2"):
+        folder = fill(tmp_path, run_id, cluster_id="twice")
+        validate_tables.run(iceberg, folder)
+        publish_tables.run(iceberg, folder)
+        publish_tables.run(iceberg, folder)
+    (run,) = published_runs(lake, "twice")
+    assert run.key.run_id == "try.2"
+    owners = {owner(load(lake, table.name), run.key) for table in CHECKED_TABLES}
+    assert owners == {"try.2", None}
+
+
+def test_what_was_not_checked_is_not_published(no_spark: Engine, tmp_path: Path) -> None:
+    folder = fill(tmp_path)
+    with pytest.raises(UsageError, match="not checked"):
+        publish_tables.run(no_spark, folder)
+    validate_tables.run(no_spark, folder, lake=False)
+    folder.write_run(folder.read_run().model_copy(update={"run_id": "another"}))
+    with pytest.raises(UsageError, match="another run"):
+        publish_tables.run(no_spark, folder)
+
+
+def load_job(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"spark_jobs_{name}", JOBS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["validate_tables", "publish_tables"])
+def test_jobs_explain_themselves(name: str) -> None:
+    help_text = load_job(name).options().format_help()
+    assert "--run-dir" in help_text
+    assert "example:" in help_text
+
+
+@pytest.mark.parametrize(("broken", "codes"), [(None, [0, 0]), (PLAN_A_KEPT_OFFSET, [3, 3])], ids=["sound", "broken"])
+def test_jobs_end_with_their_exit_codes(
+    iceberg: Engine,
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[world.Rows], object] | None,
+    codes: list[int],
+) -> None:
+    fill(tmp_path, cluster_id=f"jobs {codes}", broken=broken)
+    ended = []
+    for name in ("validate_tables", "publish_tables"):
+        module = load_job(name)
+        monkeypatch.setattr(module, "Engine", lambda *_, **__: engine_of(iceberg.session))
+        monkeypatch.setattr(Engine, "stop", lambda _: None)
+        monkeypatch.setattr(module, "open_lake", lambda: lake, raising=False)
+        ended.append(job.main(name, module.options(), module.run, ["--run-dir", str(tmp_path), "--json"]))
+        outcome = json.loads((tmp_path / "outcome" / f"{name}.json").read_text())
+        assert outcome["exit_code"] == ended[-1]
+        assert ("error" in outcome) == bool(ended[-1])
+    assert ended == codes
+    assert len(published_runs(lake, f"jobs {codes}")) == codes.count(0) // 2

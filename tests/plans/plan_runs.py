@@ -1,0 +1,47 @@
+"""Runs of a small archive up to their plan."""
+
+from pathlib import Path
+from typing import Any
+
+from sexton.pipeline import find_expired, plan_tombstones
+from sexton.plans.files import Page
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord
+from tests.archived import Archive
+from tests.pipeline.archive_runs import instant, minute, run
+from tests.strategies import BASE_MS, commit
+
+PARTITIONS = 3
+
+
+def archive_of_commits(folder: Path) -> Archive:
+    """Offsets of three groups in two of three log partitions: most due after a minute, one set later."""
+    archive = Archive(folder, partitions=PARTITIONS)
+    old: dict[str, Any] = {"commit_timestamp_ms": BASE_MS}
+    archive.snapshot(
+        instant(1) + 2_000,
+        {
+            0: minute(
+                1,
+                commit("c", 5, version=4, leader_epoch=3, metadata="метка", **old),
+                commit("c", 6, topic="u", partition=1, version=1, expire_timestamp_ms=BASE_MS + 1, **old),
+                commit("f", 7, **old),
+                first=0,
+            ),
+            1: minute(1, commit("a", 8, **old), commit("a", 9, partition=1, **old), first=0),
+        },
+    )
+    archive.snapshot(
+        instant(3) + 2_000,
+        {0: minute(3, commit("f", 10, topic="u", commit_timestamp_ms=instant(3)), first=3)},
+    )
+    return archive
+
+
+def planned(
+    engine: Engine, out: Path, archive: Archive, *, at: int = 3, page: Page | None = None, **options: Any
+) -> RunRecord:
+    """Replay, judge and plan with a retention of a minute."""
+    run(engine, out, archive, instant(at), retention_minutes=1, **options)
+    find_expired.run(engine, RunFolder(out))
+    return plan_tombstones.run(engine, RunFolder(out), page=page)

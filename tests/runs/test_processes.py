@@ -1,0 +1,103 @@
+"""An engine of processes gives what Spark gives, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from sexton.errors import SextonError, UsageError
+from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.runs import engine as spark
+from sexton.runs.engine import Engine
+from sexton.runs.processes import ProcessEngine, engine_here
+from sexton.settings import settings
+from tests.coordinator.golden import GOLDEN
+
+LOG = GOLDEN / "kafka-4.3.1-plain" / "before"
+PARENT = """
+import os, sys, time
+from sexton.runs.processes import ProcessEngine
+if __name__ == "__main__":
+    engine = ProcessEngine("test", cores=2)
+    print(*engine.map("Asking", range(2), lambda _: time.sleep(0.5) or os.getpid()), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessEngine]:
+    with ProcessEngine("tests", cores=2, quiet=True) as processes:
+        yield processes
+
+
+def test_results_come_in_the_order_of_the_items(processes: ProcessEngine) -> None:
+    found = processes.map("Waiting", [0.4, 0.0, 0.2], lambda seconds: time.sleep(seconds) or (seconds, os.getpid()))
+    assert [seconds for seconds, _ in found] == [0.4, 0.0, 0.2]
+    assert os.getpid() not in [process for _, process in found]
+
+
+def _refuse(number: int) -> int:
+    raise UsageError(f"not {number}", place="here", fix="try another")
+
+
+def test_an_error_of_ours_comes_back_as_it_is(processes: ProcessEngine) -> None:
+    with pytest.raises(UsageError, match=r"here: not 1 \(try another\)"):
+        processes.map("Refusing", [1, 2], _refuse)
+
+
+def test_any_other_error_says_whose_work_it_was(processes: ProcessEngine) -> None:
+    with pytest.raises(SextonError, match="Dividing: a task failed: ZeroDivisionError"):
+        processes.map("Dividing", [1, 0], lambda number: 1 // number)
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    with ProcessEngine("tests", cores=1, quiet=True) as engine, pytest.raises(SextonError, match="out of memory"):
+        engine.map("Dying", [0], lambda _: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        family = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+    assert len(set(workers)) == 2
+    assert {process.pid for process in family} >= set(workers)
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive
+
+
+@pytest.mark.parametrize(
+    ("master", "kind"), [("local[*]", ProcessEngine), ("local[2]", ProcessEngine), ("spark://somewhere:7077", Engine)]
+)
+def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, master: str, kind: type[Engine]) -> None:
+    monkeypatch.setenv("SEXTON_SPARK_MASTER", master)
+    settings.cache_clear()
+    with engine_here("test", quiet=True) as engine:
+        assert type(engine) is kind
+    settings.cache_clear()
+
+
+def test_an_audit_is_the_same_over_spark(
+    processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "SMALL_WORK_BYTES", 0)  # nothing is too small to be spread
+    request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
+    here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
+    there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))
+    assert here == there
+    files = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.parquet"))
+    assert files
+    assert files == sorted(path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.parquet"))
+    for file in files:
+        assert pq.read_table(tmp_path / "here" / file).equals(pq.read_table(tmp_path / "there" / file)), file

@@ -1,0 +1,236 @@
+"""The sweep over whole tables equals the plain rules, verdict for verdict and tombstone for tombstone."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.coordinator import expiry
+from sexton.coordinator.expiry import SweepBlock
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import of_broker
+from sexton.coordinator.tombstones import Tombstone, group_tombstones
+from sexton.records import encode_value
+from sexton.tables import TABLES
+from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
+from tests.kernels.compare import PROFILES
+from tests.oracle import oracle_tables
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry, histories
+
+CAP_BYTES = 1 << 20
+INSTANTS = st.integers(BASE_MS - 5_000, BASE_MS + 200_000)
+RETENTIONS = st.sampled_from([1, 1_000, 60_000, 100_000])
+
+
+def tables_of(loaded: Loaded, *, log_partition: int, partition_count: int | None) -> dict[str, pa.Table]:
+    rows = oracle_tables(loaded, log_partition, partition_count)
+    tables = {
+        name: pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema(with_run=False))
+        for name in ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups")
+    }
+    own = [
+        {
+            "group_id": group_id,
+            "ordinal": ordinal,
+            "record_type": item.record_type,
+            "member_id": item.member_id,
+            "regular_expression": item.regular_expression,
+        }
+        for group_id, group in loaded.groups.by_id.items()
+        if group.group_type != "Classic"
+        for ordinal, item in enumerate(group_tombstones(group))
+    ]
+    schema = pa.schema(
+        [
+            ("group_id", pa.string()),
+            ("ordinal", pa.int32()),
+            ("record_type", pa.int32()),
+            ("member_id", pa.string()),
+            ("regular_expression", pa.string()),
+        ]
+    )
+    return {**tables, "group_tombstones": pa.Table.from_pylist(own, schema=schema)}
+
+
+def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: int | None = None) -> None:
+    tables = tables_of(loaded, log_partition=0, partition_count=partition_count)
+    offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
+    profile = loaded.profile
+    block = expiry.sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    assert block == sweep_block(
+        offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms, profile=profile
+    )
+    verdicts = judge(
+        offsets,
+        tables["groups"],
+        tables["pending_offsets"],
+        retention_ms=retention_ms,
+        now_ms=now_ms,
+        profile=profile,
+    )
+    pending = loaded.state.pending_keys()
+    for row in verdicts.to_pylist():
+        key = (row["group_id"], row["topic"], row["partition"])
+        expected = expiry.verdict(
+            loaded.offsets[key],
+            key[1],
+            loaded.groups.by_id[key[0]],
+            is_pending=key in pending,
+            retention_ms=retention_ms,
+            now_ms=now_ms,
+            profile=profile,
+            block=block,
+        )
+        assert (
+            row["broker_verdict"],
+            row["broker_reason"],
+            row["broker_expires_at_ms"],
+            row["base_timestamp_ms"],
+        ) == (expected.decision, expected.reason, expected.expires_at_ms, expected.base_timestamp_ms), key
+    assert {(r["group_id"], r["topic"], r["partition"]) for r in verdicts.to_pylist()} == {
+        key for key in loaded.offsets if key[0] in loaded.groups.by_id
+    }
+    expires = pc.equal(verdicts["broker_verdict"], "expire")
+    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
+    if block is not None and block.is_on(now_ms):
+        planned = []
+    assert [Tombstone(**row) for row in planned] == expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
+@settings(max_examples=60, deadline=None)
+@given(histories(max_size=10), RETENTIONS, INSTANTS, st.sampled_from([None, 1, 4]))
+def test_sweep_equals_the_plain_rules(
+    profile: Profile, history: list[BatchSpec], retention_ms: int, now_ms: int, partition_count: int | None
+) -> None:
+    loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
+    compare(loaded, retention_ms=retention_ms, now_ms=now_ms, partition_count=partition_count)
+
+
+@pytest.mark.parametrize("commit_timestamp_ms", [0, -1, -(1 << 63), (1 << 63) - 1, BASE_MS])
+def test_timestamps_at_the_ends_of_64_bits(commit_timestamp_ms: int) -> None:
+    entries: Any = (commit("a", commit_timestamp_ms=commit_timestamp_ms),)
+    loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
+    for now_ms in (0, BASE_MS, (1 << 63) - 1):
+        compare(loaded, retention_ms=60_000, now_ms=now_ms)
+
+
+@pytest.mark.parametrize("late_ms, verdict", [(-1, "keep"), (0, "expire"), (1, "expire")])
+def test_an_offset_expires_at_the_very_millisecond(late_ms: int, verdict: str) -> None:
+    for fields in ({}, {"version": 1, "expire_timestamp_ms": BASE_MS + 60_000}):
+        entries = (commit("a", commit_timestamp_ms=BASE_MS, **fields),)
+        loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
+        now_ms = BASE_MS + 60_000 + late_ms
+        compare(loaded, retention_ms=60_000, now_ms=now_ms)
+        tables = tables_of(loaded, log_partition=0, partition_count=None)
+        judged = judge(
+            tables["committed_offsets"], tables["groups"], tables["pending_offsets"], retention_ms=60_000, now_ms=now_ms
+        )
+        assert judged["broker_verdict"].to_pylist() == [verdict]
+
+
+@pytest.mark.parametrize("release, types", [("4.0.2", [12, 9, 11]), ("4.1.0", [])])
+def test_only_4_0_deletes_share_groups(release: str, types: list[int]) -> None:
+    share_group = group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})
+    loaded = load([encode_log([BatchSpec(entries=(share_group,))])], cap_bytes=CAP_BYTES, profile=of_broker(release))
+    assert [item.record_type for item in expiry.sweep(loaded, retention_ms=1, now_ms=BASE_MS)] == types
+    compare(loaded, retention_ms=1, now_ms=BASE_MS)
+
+
+EPOCH = group_entry(3, "left", {"epoch": 1, "metadata_hash": 0})
+TARGET = group_entry(7, "left", {"topic_partitions": []}, member_id="gone")
+DAY_MS = 86_400_000
+
+
+def _blocked_from(*entries: Any, release: str = "4.3.1", now_ms: int = BASE_MS) -> SweepBlock | None:
+    """What makes the sweep fail, with a retention of a second; rules and kernels agree on it at all these instants."""
+    loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES, profile=of_broker(release))
+    assert not loaded.failures
+    for at_ms in (BASE_MS - 1, BASE_MS, BASE_MS + 999, BASE_MS + 1_000, BASE_MS + DAY_MS, now_ms):
+        compare(loaded, retention_ms=1_000, now_ms=at_ms)
+    return expiry.sweep_block(loaded, retention_ms=1_000, now_ms=now_ms)
+
+
+def at(group_id: str, ms: int = 0, topic: str = "t") -> Any:
+    return commit(group_id, 1, topic, commit_timestamp_ms=BASE_MS + ms)
+
+
+@pytest.mark.parametrize("release", ["4.0.0", "4.1.2", "4.2.2", "4.3.1", "4.4.0"])
+def test_a_target_that_is_left_blocks_the_sweep_once_its_group_keeps_no_offset(release: str) -> None:
+    """GroupMetadataManager.replay throws on the target's tombstone, CoordinatorRuntime.append fails the batch."""
+    assert _blocked_from(EPOCH, TARGET, at("a"), release=release) == SweepBlock(group_id="left", from_ms=None)
+    last = (at("left", 5), at("left", 9, "u"), EPOCH, TARGET, at("a"))
+    assert _blocked_from(*last, release=release) == SweepBlock(group_id="left", from_ms=BASE_MS + 1_009)
+    assert _blocked_from(EPOCH, at("a"), release=release) is None
+
+
+def test_a_streams_group_blocks_the_sweep_too() -> None:
+    tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    target = group_entry(21, "left", tasks, member_id="gone")
+    epoch = group_entry(17, "left", {"epoch": 1, "metadata_hash": 0, "validated_topology_epoch": 0})
+    assert _blocked_from(epoch, target) == SweepBlock(group_id="left", from_ms=None)
+
+
+def test_what_keeps_the_group_lets_the_sweep_work() -> None:
+    member = group_entry(
+        8,
+        "left",
+        {
+            "member_epoch": 1,
+            "previous_member_epoch": 0,
+            "state": 0,
+            "assigned_partitions": [],
+            "partitions_pending_revocation": [],
+        },
+        member_id="m",
+    )
+    assert _blocked_from(EPOCH, TARGET, member, at("a")) is None
+    held = BatchSpec(entries=(at("left"),), producer_id=1, transactional=True)
+    log = encode_log([BatchSpec(entries=(EPOCH, TARGET)), held])
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=of_broker("4.3.1"))
+    compare(loaded, retention_ms=1, now_ms=BASE_MS + DAY_MS)
+    assert expiry.sweep_block(loaded, retention_ms=1, now_ms=BASE_MS + DAY_MS) is None
+
+
+def test_under_a_block_what_is_due_stays_and_what_was_due_before_it_goes() -> None:
+    log = encode_log([BatchSpec(entries=(at("left", 50), EPOCH, TARGET, at("a", 0), at("b", 50), at("c", 90)))])
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=of_broker("4.3.1"))
+    group = loaded.groups.by_id["a"]
+
+    def told(group_id: str, now_ms: int) -> tuple[str, str, int | None]:
+        block = expiry.sweep_block(loaded, retention_ms=1_000, now_ms=now_ms)
+        found = expiry.verdict(
+            loaded.offsets[group_id, "t", 0],
+            "t",
+            group,
+            is_pending=False,
+            retention_ms=1_000,
+            now_ms=now_ms,
+            block=block,
+        )
+        return found.decision, found.reason, found.expires_at_ms
+
+    before, since = BASE_MS + 1_049, BASE_MS + 1_050
+    assert told("a", before) == ("expire", "expired", BASE_MS + 1_000)
+    assert told("c", before) == told("c", since) == ("keep", "sweep_blocked", None)
+    assert told("b", before) == told("a", since) == ("keep", "sweep_blocked", None)
+    assert [item.group_id for item in expiry.sweep(loaded, retention_ms=1_000, now_ms=before)] == ["a", "a"]
+    assert expiry.sweep(loaded, retention_ms=1_000, now_ms=since) == []
+
+
+@pytest.mark.parametrize(
+    "release, is_blocked",
+    [("4.0.0", True), ("4.0.2", True), ("4.1.2", False), ("4.2.2", False), ("4.3.1", False), ("4.4.0", True)],
+)
+def test_a_share_group_with_offsets_blocks_every_sweep_that_asks_it(release: str, is_blocked: bool) -> None:
+    """Seen on a broker of 4.0.0; GroupCoordinatorShard.cleanupGroupMetadata asks before 4.1, and from 4.4 on."""
+    share_group = group_entry(11, "left", {"epoch": 1, "metadata_hash": 0})
+    if release.startswith("4.0"):
+        share_group = (share_group[0], encode_value(11, 0, {"epoch": 1}, release=(4, 0)))
+    gone = group_entry(2, "left", None)
+    found = _blocked_from(at("left", DAY_MS), gone, share_group, at("a"), release=release)
+    assert found == (SweepBlock(group_id="left", from_ms=None) if is_blocked else None)

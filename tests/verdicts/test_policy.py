@@ -1,0 +1,163 @@
+"""What a policy does with whole tables of offsets is what it does with each of them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sexton.policy import GroupFacts, OffsetFacts, Policy, decide, parse_policy
+from sexton.runs.judging import judge_by_policy
+from sexton.tables import TABLES
+from tests.policy import worlds
+from tests.policy.worlds import NOW_MS
+
+MAX_MS = (1 << 63) - 1
+DAY_MS = 86_400_000
+NAMES = ["policy_verdict", "policy_reason", "policy_rule", "policy_expires_at_ms", "policy_owner"]
+
+
+@dataclass(frozen=True)
+class World:
+    """Groups with different ids and offsets of each; `stamps` are when groups changed their state."""
+
+    groups: list[GroupFacts]
+    stamps: list[int | None]
+    offsets: list[list[OffsetFacts]]
+
+    def facts(self) -> list[tuple[GroupFacts, OffsetFacts]]:
+        """Each offset with its group, last active at the newest commit of its offsets or when its state changed."""
+        found = []
+        for group, stamp, offsets in zip(self.groups, self.stamps, self.offsets, strict=True):
+            seen = [offset.commit_timestamp_ms for offset in offsets] + ([] if stamp is None else [stamp])
+            found += [(replace(group, last_active_ms=max(seen)), offset) for offset in offsets]
+        return found
+
+    def judged(self, policy: Policy) -> list[dict[str, Any]]:
+        """The rows by whole tables, in the order of `facts`."""
+        groups = [
+            {
+                "group_id": group.group_id,
+                "group_type": group.group_type,
+                "state": group.state,
+                "protocol_type": group.protocol_type,
+                "member_count": group.member_count,
+                "current_state_timestamp_ms": stamp,
+            }
+            for group, stamp in zip(self.groups, self.stamps, strict=True)
+        ]
+        offsets, verdicts = [], []
+        for group, offset in self.facts():
+            offsets.append({"group_id": group.group_id, "commit_timestamp_ms": offset.commit_timestamp_ms})
+            verdicts.append(
+                {
+                    "broker_reason": offset.broker_reason,
+                    "base_timestamp_ms": offset.base_timestamp_ms,
+                    "orphan": offset.orphan,
+                    "pinned_by_producer_id": 7 if offset.is_pending else None,
+                }
+            )
+        rows = judge_by_policy(
+            policy,
+            table("committed_offsets", offsets),
+            table("offset_verdicts", verdicts),
+            table("groups", groups),
+            now_ms=NOW_MS,
+        )
+        declared = TABLES["offset_verdicts"].arrow_schema(with_run=False)
+        return rows.select(NAMES).cast(pa.schema([declared.field(name) for name in NAMES])).to_pylist()
+
+
+def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    empty = dict.fromkeys(TABLES[name].column_names)
+    return pa.Table.from_pylist([{**empty, **row} for row in rows], schema=TABLES[name].arrow_schema(with_run=False))
+
+
+@st.composite
+def some_worlds(draw: st.DrawFn) -> World:
+    groups = draw(st.lists(worlds.groups(), min_size=1, max_size=4, unique_by=lambda group: group.group_id))
+    return World(
+        groups=groups,
+        stamps=[draw(st.none() | worlds.STAMPS_MS) for _ in groups],
+        offsets=[draw(st.lists(worlds.offsets(), min_size=1, max_size=4)) for _ in groups],
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds.policies(), some_worlds())
+def test_whole_tables_equal_the_plain_rules(policy: Policy, world: World) -> None:
+    owners = {entry.name: entry.owner for entry in (*policy.holds, *policy.rules)}
+    for (group, offset), row in zip(world.facts(), world.judged(policy), strict=True):
+        expected = decide(policy, group, offset, now_ms=NOW_MS)
+        expires_at_ms = expected.expires_at_ms
+        assert row == {
+            "policy_verdict": expected.verdict,
+            "policy_reason": expected.reason,
+            "policy_rule": expected.rule,
+            "policy_expires_at_ms": expires_at_ms if expires_at_ms is None or expires_at_ms <= MAX_MS else None,
+            "policy_owner": owners.get(expected.rule or ""),
+        }
+
+
+POLICY = parse_policy(
+    """
+version: 1
+holds:
+  - {name: litigation, match: {prefix: bill}, kind: legal, owner: legal, reason: LEG-17}
+rules:
+  - {name: orphans, match: {orphan: topic_gone}, retention: 1d, owner: platform, reason: nobody reads them}
+  - {name: idle, match: {prefix: ci-, idle: 3d}, retention: 2d, owner: build, reason: builds are short}
+""",
+    place="policy",
+)
+OFFSET = OffsetFacts(
+    topic="t",
+    partition=0,
+    commit_timestamp_ms=NOW_MS - 2 * DAY_MS,
+    base_timestamp_ms=NOW_MS - 2 * DAY_MS,
+    orphan=None,
+    is_pending=False,
+    broker_verdict="keep",
+    broker_reason="not_due",
+    broker_expires_at_ms=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "changed", "row"),
+    [
+        ("billing", {}, ["hold", "held_legal", "litigation", None, "legal"]),
+        ("other", {}, ["keep", "no_rule", None, None, None]),
+        ("other", {"orphan": "topic_gone"}, ["expire", "expired", "orphans", NOW_MS - DAY_MS, "platform"]),
+        ("other", {"orphan": "partition_gone"}, ["keep", "no_rule", None, None, None]),
+        (
+            "other",
+            {"orphan": "topic_gone", "is_pending": True},
+            ["keep", "pending_transaction", "orphans", None, "platform"],
+        ),
+        (
+            "other",
+            {"orphan": "topic_gone", "broker_reason": "subscribed"},
+            ["keep", "subscribed", "orphans", None, "platform"],
+        ),
+        ("ci-1", {}, ["keep", "no_rule", None, NOW_MS + DAY_MS, None]),
+    ],
+)
+def test_plain_cases(group_id: str, changed: dict[str, Any], row: list[Any]) -> None:
+    """A group that has been idle for two days matches a rule for three tomorrow: until then none."""
+    group = GroupFacts(
+        group_id=group_id,
+        group_type="Classic",
+        state="Empty",
+        protocol_type="consumer",
+        last_active_ms=None,
+        member_count=0,
+    )
+    (found,) = World(groups=[group], stamps=[None], offsets=[[replace(OFFSET, **changed)]]).judged(POLICY)
+    assert [found[name] for name in NAMES] == row
+
+
+def test_no_offsets_at_all() -> None:
+    assert World(groups=[], stamps=[], offsets=[]).judged(POLICY) == []

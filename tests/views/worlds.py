@@ -1,0 +1,95 @@
+"""Logs on disk, archives and runs for the desk's tests; a run is made without Spark."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.archive.writer import FactsRecord, Lineage, write_facts, write_segment
+from sexton.coordinator.partitioner import partition_of
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.replay_groups import run as replay
+from sexton.runs.folder import RunFolder
+from sexton.views.opening import open_desk
+from sexton.views.view import Desk, DeskRequest
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+
+TAKEN_AT_MS = BASE_MS + 60_000
+
+
+def write_log(root: Path, logs: Mapping[int, bytes]) -> Path:
+    """A broker's log directory."""
+    for log_partition, data in logs.items():
+        folder = root / f"__consumer_offsets-{log_partition}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}.log").write_bytes(data)
+    return root
+
+
+def log_of(*commits: Any, timestamp_ms: int = BASE_MS) -> bytes:
+    return encode_log([BatchSpec(entries=(entry,), timestamp_ms=timestamp_ms) for entry in commits])
+
+
+def logs_of(group_ids: Iterable[str], partition_count: int) -> dict[int, bytes]:
+    """A commit of every group, in the log partition that it hashes to."""
+    entries: dict[int, list[Any]] = {number: [] for number in range(partition_count)}
+    for number, group_id in enumerate(group_ids):
+        entries[partition_of(group_id, partition_count)].append(commit(group_id, number))
+    return {number: log_of(*own) for number, own in entries.items()}
+
+
+def write_archive(
+    root: Path, logs: Mapping[int, bytes], *, partition_count: int, version: str | None = None, **told: Any
+) -> str:
+    fs = pafs.LocalFileSystem()
+    for log_partition, data in logs.items():
+        write_segment(
+            fs,
+            str(root),
+            [data],
+            cluster_id="cluster",
+            topic_id="topic",
+            log_partition=log_partition,
+            lineage=Lineage(ordinal=0, start_log_offset=0),
+            first_log_offset=0,
+            end_log_offset=1_000,
+            taken_at_ms=TAKEN_AT_MS,
+            high_watermark=1_000,
+            last_stable_offset=1_000,
+        )
+    known: dict[str, Any] = {
+        "settings": {},
+        "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
+        **told,
+    }
+    facts = FactsRecord(
+        taken_at_ms=TAKEN_AT_MS,
+        cluster_id="cluster",
+        broker_version=version,
+        offsets_topic={"topic_id": "topic", "partitions": partition_count},
+        **known,
+    )
+    write_facts(fs, str(root), facts)
+    return str(root)
+
+
+class Here:
+    """Spark's part, done in this process."""
+
+    def works_here(self, work_bytes: int) -> bool:
+        return True
+
+    def map(self, label: str, items: Sequence[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
+        return [work(item) for item in items]
+
+
+def write_run(root: Path, **request: Any) -> Path:
+    """What the replay of an audit leaves."""
+    asked = ReplayRequest(run_id="run", taken_at_ms=TAKEN_AT_MS, **request)
+    replay(Here(), RunFolder(root), asked)  # type: ignore[arg-type]
+    return root
+
+
+def desk(**request: Any) -> Desk:
+    return open_desk(DeskRequest(taken_at_ms=TAKEN_AT_MS, **request))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["tests.engines"]
 SEED = pytest.StashKey[int]()
 TOLD = "told"
 

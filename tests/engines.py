@@ -1,4 +1,4 @@
-"""One Spark session for every test of the stages."""
+"""One Spark session for every test that needs one."""
 
 from collections.abc import Iterator
 

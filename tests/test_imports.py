@@ -1,5 +1,5 @@
-"""The rules of the house that a reader cannot see in one file: which way imports point, where the environment is read,
-where clocks may not be, and what a DAG file may know.
+"""The rules of the package that a reader cannot see in one file: which way imports point, whose names are private,
+where the environment is read, where clocks may not be, and what a DAG file may know.
 
 Every rule is a function from source text to complaints, so each is also shown a snippet that breaks it.
 """
@@ -13,36 +13,54 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FLOORS: tuple[frozenset[str], ...] = tuple(
-    frozenset(floor.split())
-    for floor in (
+LAYERS: tuple[frozenset[str], ...] = tuple(
+    frozenset(layer.split())
+    for layer in (
         "errors settings java kill_points distributions uris process_id",
+        "jit",
+        "tables",
         "log",
         "records",
-        "coordinator policy",
+        "archive policy",
+        "coordinator",
+        "coordinator.changes",
+        "coordinator.api",
         "kernels",
-        "tables",
+        "verdicts",
         "quality lake kafka",
-        "stages",
+        "runs",
+        "plans",
+        "ledger",
+        "history",
+        "views",
+        "analysis",
+        "pipeline execution",
+        "maintenance",
         "airflow report",
         "doctor local ui",
         "cli",
     )
 )
-"""Rooms from the ground up. A room imports rooms of lower floors and itself, never a neighbour on its own floor."""
+"""Packages from the ground up. A package imports packages of lower layers and itself, never a neighbour in its layer.
 
-FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-GROUND = FLOORS[0]
-CORE = {"log", "records", "coordinator", "kernels"}
+Sub-packages that are named here are packages of their own; the others (coordinator.groups, kernels.codecs,
+execution.restore) belong to the package that holds them.
+"""
+
+LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
+GROUND = LAYERS[0]
+CORE = {"jit", "log", "records", "coordinator", "coordinator.changes", "coordinator.api", "kernels", "verdicts"}
+STORES = {"boto3", "botocore"}  # for what pyarrow cannot do on S3
 LIBRARIES: dict[str, set[str]] = {
-    **{room: {"numpy", "numba", "pyarrow", "cramjam"} for room in CORE},
-    "log": {"numpy", "numba", "pyarrow", "cramjam", "boto3", "botocore"},  # the last two for what pyarrow cannot on S3
+    **{package: {"numpy", "numba", "pyarrow", "cramjam"} for package in CORE},
+    "verdicts": {"numpy", "pyarrow"},
+    "archive": {"numpy", "pyarrow"} | STORES,
     "policy": {"pydantic", "pydantic_core", "yaml", "re2"},
-    "airflow": {"jsonschema"},  # Airflow's own, besides Airflow itself: every DAG file loads what this room loads
+    "airflow": {"jsonschema"},  # Airflow's own, besides Airflow itself: every DAG file loads what this package loads
 }
-"""Rooms that keep to a few libraries; the standard library is everybody's."""
+"""Packages that keep to a few libraries; everybody may use the standard library."""
 WITHOUT_CLOCK = CORE | {"policy", "tables"}
-ROOMS_WITH_AIRFLOW = {"airflow", "ui"}
+WITH_AIRFLOW = {"airflow", "ui"}
 CLOCKS = {
     "time": {"time", "time_ns", "monotonic", "monotonic_ns", "gmtime", "localtime"},
     "datetime": {"now", "utcnow", "today"},
@@ -65,51 +83,73 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.module or ""
 
 
-def room_of(module: str) -> str | None:
-    """The room of one of our modules; None for the package itself (its version) and for everybody else's."""
+def package_of(module: str) -> str | None:
+    """The package of one of our modules; None for sexton itself (its version) and for everybody else's."""
     parts = module.split(".")
     if parts[0] != "sexton" or len(parts) < 2 or parts[1].startswith("__"):
         return None
-    return parts[1]
+    inner = ".".join(parts[1:3])
+    return inner if inner in LAYER_OF else parts[1]
 
 
-def wrong_way(source: str, room: str) -> list[str]:
-    """Imports of a module in `room` that point to its own floor, upwards, or to a room that this file does not know."""
+def wrong_way(source: str, package: str) -> list[str]:
+    """Imports of a module in `package` that point to its own layer, upwards, or to a package that LAYERS lacks."""
     complaints = []
     for line, module in imports_of(ast.parse(source)):
-        other = room_of(module)
+        other = package_of(module)
         if module.startswith("."):
             complaints.append(f"{line}: a relative import hides its direction")
-        elif other is None or other == room or (other in GROUND and room not in GROUND):
+        elif other is None or other == package or (other in GROUND and package not in GROUND):
             continue
-        elif other not in FLOOR_OF:
-            complaints.append(f"{line}: {module} is on no floor")
-        elif FLOOR_OF[other] >= FLOOR_OF[room] and not (room in GROUND and other in GROUND):
-            complaints.append(f"{line}: {room} imports {module}")
+        elif other not in LAYER_OF:
+            complaints.append(f"{line}: {module} is in no layer")
+        elif LAYER_OF[other] >= LAYER_OF[package] and not (package in GROUND and other in GROUND):
+            complaints.append(f"{line}: {package} imports {module}")
     return complaints
 
 
-def foreign_libraries(source: str, room: str) -> list[str]:
-    """Libraries that a room may not depend on: the core stays small, and only two rooms know Airflow."""
+def private_names(source: str) -> list[str]:
+    """Names that begin with an underscore and are imported from another module, or read from one that is."""
+    tree, complaints = ast.parse(source), []
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sexton":
+            imported |= {alias.asname or alias.name for alias in node.names}
+            complaints += [
+                f"{node.lineno}: {node.module}.{alias.name}"
+                for alias in node.names
+                if alias.name.startswith("_") and not alias.name.startswith("__")
+            ]
+    complaints += [
+        f"{node.lineno}: {node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported
+        if node.attr.startswith("_") and not node.attr.startswith("__")
+    ]
+    return complaints
+
+
+def foreign_libraries(source: str, package: str) -> list[str]:
+    """Libraries that a package may not depend on: the core stays small, and only two packages know Airflow."""
     complaints = []
     for line, module in imports_of(ast.parse(source)):
         top = module.split(".")[0]
-        if top == "airflow" and room not in ROOMS_WITH_AIRFLOW:
-            complaints.append(f"{line}: {room} imports {module}")
+        if top == "airflow" and package not in WITH_AIRFLOW:
+            complaints.append(f"{line}: {package} imports {module}")
         elif top in sys.stdlib_module_names or top in {"sexton", "airflow", ""}:
             continue
-        elif room in LIBRARIES and top not in LIBRARIES[room]:
-            complaints.append(f"{line}: {room} imports {module}")
+        elif package in LIBRARIES and top not in LIBRARIES[package]:
+            complaints.append(f"{line}: {package} imports {module}")
     return complaints
 
 
-def rooms_above_airflow(source: str) -> list[str]:
-    """Rooms of ours that sexton.airflow may not import: the DAG processor loads it again and again."""
+def packages_above_airflow(source: str) -> list[str]:
+    """Packages of ours that sexton.airflow may not import: the DAG processor loads it again and again."""
     known = GROUND | {"airflow"}
     return [
         f"{line}: imports {module}"
         for line, module in imports_of(ast.parse(source))
-        if room_of(module) is not None and room_of(module) not in known
+        if package_of(module) is not None and package_of(module) not in known
     ]
 
 
@@ -141,11 +181,11 @@ def clocks(source: str) -> list[str]:
 
 
 def too_much_for_a_dag(source: str) -> list[str]:
-    """Imports of a DAG file besides Airflow, our own Airflow room and the settings."""
+    """Imports of a DAG file besides Airflow, our own package `airflow` and the settings."""
     return [
         f"{line}: {module}"
         for line, module in imports_of(ast.parse(source))
-        if module.split(".")[0] != "airflow" and room_of(module) not in {"airflow", "settings"}
+        if module.split(".")[0] != "airflow" and package_of(module) not in {"airflow", "settings"}
     ]
 
 
@@ -155,17 +195,17 @@ def too_much_for_a_job(source: str) -> list[str]:
     return [
         f"{line}: {module}"
         for line, module in imports_of(ast.parse(source))
-        if module.split(".")[0] == "airflow" or room_of(module) in unknown
+        if module.split(".")[0] == "airflow" or package_of(module) in unknown
     ]
 
 
 def package_files() -> list[tuple[str, Path]]:
-    """(room, file) of every module of the package but its own __init__."""
-    package = ROOT / "include" / "sexton"
+    """(package, file) of every module of ours but sexton's own __init__."""
+    root = ROOT / "include" / "sexton"
     return [
-        (path.relative_to(package).parts[0].removesuffix(".py"), path)
-        for path in sorted(package.rglob("*.py"))
-        if path != package / "__init__.py"
+        (str(package_of(".".join(("sexton", *path.relative_to(root).with_suffix("").parts)))), path)
+        for path in sorted(root.rglob("*.py"))
+        if path != root / "__init__.py"
     ]
 
 
@@ -173,87 +213,96 @@ def files_of(folder: str) -> list[Path]:
     return sorted((ROOT / folder).glob("*.py"))
 
 
-def told(path: Path, complaints: list[str]) -> list[str]:
+def located(path: Path, complaints: list[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{complaint}" for complaint in complaints]
 
 
 def in_package(rule: Callable[[str, str], list[str]]) -> list[str]:
-    return [line for room, path in package_files() for line in told(path, rule(path.read_text("utf-8"), room))]
+    return [line for name, path in package_files() for line in located(path, rule(path.read_text("utf-8"), name))]
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room for room, _ in package_files()} <= set(FLOOR_OF)
+def test_every_package_has_a_layer() -> None:
+    assert {package for package, _ in package_files()} == set(LAYER_OF)
 
 
 def test_imports_point_down() -> None:
     assert in_package(wrong_way) == []
 
 
-def test_rooms_keep_to_their_libraries() -> None:
+def test_private_names_stay_in_their_module() -> None:
+    assert in_package(lambda source, _: private_names(source)) == []
+
+
+def test_packages_keep_to_their_libraries() -> None:
     assert in_package(foreign_libraries) == []
 
 
-def test_the_airflow_room_is_light() -> None:
-    assert in_package(lambda source, room: rooms_above_airflow(source) if room == "airflow" else []) == []
+def test_the_airflow_package_is_light() -> None:
+    assert in_package(lambda source, package: packages_above_airflow(source) if package == "airflow" else []) == []
 
 
 def test_only_settings_reads_the_environment() -> None:
-    assert in_package(lambda source, room: environment_reads(source) if room != "settings" else []) == []
+    assert in_package(lambda source, package: environment_reads(source) if package != "settings" else []) == []
     outside = files_of("dags") + files_of("spark_jobs")
-    assert [line for path in outside for line in told(path, environment_reads(path.read_text("utf-8")))] == []
+    assert [line for path in outside for line in located(path, environment_reads(path.read_text("utf-8")))] == []
 
 
 def test_rules_have_no_clock() -> None:
-    assert in_package(lambda source, room: clocks(source) if room in WITHOUT_CLOCK else []) == []
+    assert in_package(lambda source, package: clocks(source) if package in WITHOUT_CLOCK else []) == []
 
 
 def test_dag_files_are_wiring_only() -> None:
     files = files_of("dags")
     assert files
-    assert [line for path in files for line in told(path, too_much_for_a_dag(path.read_text("utf-8")))] == []
+    assert [line for path in files for line in located(path, too_much_for_a_dag(path.read_text("utf-8")))] == []
 
 
 def test_spark_jobs_run_alone() -> None:
-    assert [line for p in files_of("spark_jobs") for line in told(p, too_much_for_a_job(p.read_text("utf-8")))] == []
+    assert [line for p in files_of("spark_jobs") for line in located(p, too_much_for_a_job(p.read_text("utf-8")))] == []
 
 
 @pytest.mark.parametrize(
-    ("room", "source", "count"),
+    ("package", "source", "count"),
     [
         ("log", "from sexton.records import decode_key", 1),
         ("log", "def f():\n    import sexton.kernels.fold", 1),
         ("quality", "from sexton.lake import catalog", 1),
-        ("lake", "from sexton import stages, tables, __version__", 1),
+        ("lake", "from sexton import pipeline, tables, __version__", 1),
         ("records", "from .. import log", 1),
-        ("stages", "from sexton.cellar import wine", 1),
+        ("pipeline", "from sexton.cellar import wine", 1),
+        ("coordinator", "from sexton.coordinator.api.fetch import fetch", 1),
+        ("coordinator.api", "from sexton.coordinator.groups.classic import ClassicGroup", 0),
+        ("pipeline", "from sexton.execution import engine", 1),
         ("errors", "from sexton.log import crc", 1),
         ("kernels", "from sexton.coordinator import groups\nfrom sexton import __version__", 0),
         ("java", "from sexton.errors import SetupError\nfrom sexton.settings import settings", 0),
     ],
 )
-def test_wrong_way_sees(room: str, source: str, count: int) -> None:
-    assert len(wrong_way(source, room)) == count
+def test_wrong_way_sees(package: str, source: str, count: int) -> None:
+    assert len(wrong_way(source, package)) == count
 
 
 @pytest.mark.parametrize(
-    ("room", "source", "count"),
+    ("package", "source", "count"),
     [
         ("kernels", "import pandas as pd", 1),
         ("log", "import numpy, zlib\nimport pyarrow.compute as pc", 0),
         ("policy", "import yaml\nimport requests", 1),
-        ("stages", "from airflow.sdk import dag", 1),
+        ("pipeline", "from airflow.sdk import dag", 1),
         ("airflow", "from airflow.sdk import dag\nimport json", 0),
         ("airflow", "def f():\n    from pyspark.sql import SparkSession", 1),
     ],
 )
-def test_foreign_libraries_sees(room: str, source: str, count: int) -> None:
-    assert len(foreign_libraries(source, room)) == count
+def test_foreign_libraries_sees(package: str, source: str, count: int) -> None:
+    assert len(foreign_libraries(source, package)) == count
 
 
 @pytest.mark.parametrize(
     ("rule", "bad", "good"),
     [
-        (rooms_above_airflow, "from sexton.kafka import client", "from sexton.settings import settings"),
+        (packages_above_airflow, "from sexton.kafka import client", "from sexton.settings import settings"),
+        (private_names, "from sexton.log.crc import _by_byte", "from sexton import __version__"),
+        (private_names, "from sexton.log import crc\ncrc._by_byte()", "self._name"),
         (environment_reads, "import os\nos.environ['A']", "import os\nos.fspath('a')"),
         (environment_reads, "from os import getenv", "from os import path"),
         (environment_reads, "import os\nos.getenv('A')", "environ = {}\nenviron['A']"),

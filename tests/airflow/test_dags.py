@@ -71,7 +71,7 @@ def test_stems_name_job_and_stage(dag) -> None:
         application = Path(dag.get_task(stage).application)
         assert application == ROOT / "spark_jobs" / f"{stage}.py"
         assert application.is_file()
-        assert (ROOT / "include" / "sexton" / "stages" / f"{stage}.py").is_file()
+        assert (ROOT / "include" / "sexton" / "pipeline" / f"{stage}.py").is_file()
 
 
 def test_nothing_is_removed_before_the_archive_is_verified(house) -> None:
@@ -93,7 +93,7 @@ def test_steps_name_job_and_module(house) -> None:
         task = house.get_task(step)
         assert Path(task.application) == ROOT / "spark_jobs" / "keep_house.py"
         assert task.application_args[0] == step
-        assert (ROOT / "include" / "sexton" / "stages" / "house" / f"{step}.py").is_file()
+        assert (ROOT / "include" / "sexton" / "maintenance" / f"{step}.py").is_file()
     assert (ROOT / "spark_jobs" / "keep_house.py").is_file()
 
 

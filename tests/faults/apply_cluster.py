@@ -90,7 +90,7 @@ class SimLog:
         self.batches.append(batch)
         (found_batch,) = read_batches(batch)
         if known:
-            loading._replay_batch(self.loaded, found_batch, CAP_BYTES, False)
+            loading.replay_batch(self.loaded, found_batch, CAP_BYTES, False)
         self.end = found_batch.next_offset
         return base
 

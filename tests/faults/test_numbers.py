@@ -1,7 +1,7 @@
 """Every number that a type or a version can have, and values that are not whole: skipped and counted, or set aside.
 
 A key of a type that nobody knows is what an aborted upgrade leaves, and is passed over. A value that cannot be read
-would fail the load of a coordinator: it is a row, and nothing is planned for its log partition (pipeline/replay_groups).
+would fail the load of a coordinator: it is a row, and nothing is planned for its log partition (replay_groups).
 """
 
 from collections import Counter

@@ -1,8 +1,14 @@
 """What compiles ahead of time compiles everything, and a change of any source makes the cache stale."""
 
+import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
+
+import numba
+import pytest
 
 from sexton.jit import compiled, memory
 from sexton.kernels import apply, columns, decode, inflate, merge, replay, scan, text
@@ -51,3 +57,14 @@ def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:
         for found in vars(module).values():
             if hasattr(found, "py_func") and found.__module__ == module.__name__:
                 assert found._cache._cache_file._source_stamp == compiled._STAMP
+
+
+def test_an_index_that_names_a_module_that_is_gone_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba unpickles the types of a cached function before it compares stamps."""
+    gone = ModuleType("gone")
+    gone.Rows = type("Rows", (), {"__module__": "gone"})  # type: ignore[attr-defined]
+    with monkeypatch.context() as before:
+        before.setitem(sys.modules, "gone", gone)
+        overloads = pickle.dumps((compiled._STAMP, {gone.Rows: "f.1.nbc"}))
+    (tmp_path / "f.nbi").write_bytes(pickle.dumps(numba.__version__) + overloads)
+    assert compiled._CacheFile(str(tmp_path), "f", compiled._STAMP)._load_index() == {}

@@ -161,7 +161,7 @@ def test_when_the_next_attempt_may_begin(
 def test_a_process_that_has_ended_holds_nothing(tmp_path: Path) -> None:
     text = f"from tests.ledger.ledgers import *; claim(ledger({str(tmp_path)!r})); print(this_process().pid)"
     code = f"from sexton.ledger.owner import this_process; {text}"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3], env={**os.environ})
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], env={**os.environ})
     assert claim(ledger(tmp_path), T0 + 1) == 2
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sexton.jit.memory import pointer
 from sexton.log import crc
 from sexton.log.batch import Batch, read_batches
 from sexton.log.crc import as_u8, crc32c
 from sexton.log.message_set import encode_message
-from sexton.log.words import pointer
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.archived import CLUSTER, Archive
 from tests.lake_session import lake_at
 from tests.pipeline.archive_runs import three_minutes
 
-FILE = Path(__file__).resolve().parents[3] / "spark_jobs" / "keep_house.py"
+FILE = Path(__file__).resolve().parents[2] / "spark_jobs" / "keep_house.py"
 Run = Callable[..., tuple[int, dict]]
 
 

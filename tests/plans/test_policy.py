@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from sexton.analysis.forecast import DAY_MS, forecast_of
 from sexton.coordinator.loading import load
 from sexton.plans.content import losses_of, taken_by
-from sexton.plans.policy import limits_exceeded, not_held, plan_by_policy
+from sexton.plans.policy import limits_exceeded, not_held
 from sexton.policy import Policy, decide, decide_bare
 from sexton.tables.verdicts import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
+from sexton.verdicts.policy import plan_by_policy
 from tests.pipeline.policy_verdicts import facts_of, judged, offset_facts
 from tests.policy.worlds import policies
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.policy import GroupFacts, OffsetFacts, Policy, decide, parse_policy
-from sexton.runs.judging import judge_by_policy
 from sexton.tables import TABLES
+from sexton.verdicts.policy import judge_by_policy
 from tests.policy import worlds
 from tests.policy.worlds import NOW_MS
 

@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.pipeline.find_expired import read_held
 from sexton.plans.check import OFFSET_TYPES
-from sexton.plans.policy import RULE, group_facts, newest_commits, policy_of
+from sexton.plans.policy import policy_of
 from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.judging import read_held
 from sexton.tables import TABLES
 from sexton.tables.verdicts import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
+from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
 DAY_MS = 86_400_000
@@ -61,7 +62,7 @@ def forecast_of(
 ) -> pa.Table:
     """The rows of expiry_forecast of one log partition, without log_partition, by group, horizon and cause.
 
-    `verdicts` and `held` are of the same order (find_expired.read_held).
+    `verdicts` and `held` are of the same order (runs.judging.read_held).
     """
     going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
     if policy is not None:

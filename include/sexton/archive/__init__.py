@@ -1,1 +1,1 @@
-"""TODO"""
+"""Our append-only archive of `__consumer_offsets`: its files, manifests, lineages, snapshots and cuts."""

@@ -6,7 +6,7 @@ A lineage begins where the archive cannot go on from the bytes that it has: with
 a truncation, with another number of log partitions. That is noted once, beside it and before its first segment, so that
 no break is ever joined in silence. What a lineage holds is told by the names of its files; nothing is opened for that.
 
-Not here: when a break is found (pipeline/snapshot_log.py, archive/broker_disk.py), and what the segments say (manifest.py).
+Not here: when a break is found (pipeline/snapshot_log.py, broker_disk.py), and what the segments say (manifest.py).
 """
 
 import json

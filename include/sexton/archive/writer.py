@@ -10,7 +10,7 @@ compaction left none. A lineage is one unbroken history, named `<ordinal %06d>-<
 segments from its start on, each beginning where the one before ends. What lies behind a gap (a manifest got lost) is
 not read until the gap is closed. A segment without a manifest does not exist: nothing reads it. Whoever comes to it
 next makes a manifest for its bytes where the log still has them, else keeps them aside. Both files are made once
-(archive.create), so that two snapshots at a time do not write over each other. Names tell all that a listing needs, so that
+(create.py), so that two snapshots at a time do not write over each other. Names tell all that a listing needs, so that
 no manifest is opened to plan a run.
 
 What a finished snapshot had is told by the facts, which it writes last.

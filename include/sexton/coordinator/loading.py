@@ -195,22 +195,22 @@ def _read(
             if stops_at_failure and loaded.failures:
                 return loaded.next_log_offset
             if torn_bytes and not isinstance(found, TornTail):
-                _note(loaded, decoding.torn_segment(torn_bytes))
+                note_damage(loaded, decoding.torn_segment(torn_bytes))
                 torn_bytes = 0
             match found:
                 case TornTail():
                     is_zeros = not any(chunk[found.position : found.position + found.size_bytes])
                     torn_bytes = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros) or torn_bytes
                 case Damage():
-                    _note(loaded, decoding.damage(found))
+                    note_damage(loaded, decoding.damage(found))
                 case Batch():
-                    if _is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
+                    if is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
                         return found.base_offset
-                    _replay_batch(loaded, found, cap_bytes, stops_at_failure)
+                    replay_batch(loaded, found, cap_bytes, stops_at_failure)
     return loaded.next_log_offset
 
 
-def _is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:
+def is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:
     """Whether reading stops before `batch`; keeps count of stamps, of which those in the future do not count."""
     if taken_at_ms is not None and batch.max_timestamp_ms > taken_at_ms + FUTURE_MS:
         loaded.counters["future_batches"] += 1
@@ -221,7 +221,7 @@ def _is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms:
     return False
 
 
-def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure: bool) -> None:
+def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure: bool) -> None:
     counters = loaded.counters
     counters["batches"] += 1
     counters["bytes"] += batch.size_bytes
@@ -231,23 +231,23 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
     loaded.next_log_offset = batch.next_offset
     _watch_size(loaded, batch)
     if not batch.crc_ok:
-        _note(loaded, decoding.bad_crc(batch))
+        note_damage(loaded, decoding.bad_crc(batch))
     if batch.magic > loaded.profile.newest_format:
-        _note(loaded, decoding.unread_format(batch))
+        note_damage(loaded, decoding.unread_format(batch))
         return
     if batch.is_control and batch.record_count == 0 and loaded.profile.empty_control_batch_fails:
-        _note(loaded, decoding.empty_control_batch(batch))
+        note_damage(loaded, decoding.empty_control_batch(batch))
     bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if stops_at_failure and loaded.failures:
             return
         if bad == MOST_BAD_RECORDS:
             is_unread = decoding.is_unread(batch, index, loaded.profile)
-            _note(loaded, decoding.rest_of_batch(batch, index=index, is_unread=is_unread))
+            note_damage(loaded, decoding.rest_of_batch(batch, index=index, is_unread=is_unread))
             return
         if isinstance(record, BadRecord):
             is_unread = decoding.is_unread(batch, index, loaded.profile)
-            _note(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
+            note_damage(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
             bad += 1
             continue
         counters["records"] += 1
@@ -256,7 +256,7 @@ def _replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure
             if index == 0 or loaded.profile.waits is Waits.FOR_PRODUCER:  # Scala looks at the first one alone
                 bad += _replay_marker(loaded, batch, record)
         else:
-            bad += _replay_record(loaded, batch, record)
+            bad += replay_record(loaded, batch, record)
 
 
 def _watch_size(loaded: Loaded, batch: Batch) -> None:
@@ -276,7 +276,7 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     try:
         marker = marker_of(record)
     except LogError as error:
-        _note(loaded, decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset))
+        note_damage(loaded, decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset))
         return True
     if marker is None and loaded.profile.waits is Waits.FOR_TRANSACTION:
         marker = "ABORT"
@@ -285,7 +285,7 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     return False
 
 
-def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
+def replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
     """Replay a record of a data batch; whether it is a bad one that counts."""
     found = decoding.decode(record, base_offset=batch.base_offset, profile=loaded.profile)
     match found:
@@ -293,7 +293,7 @@ def _replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
             loaded.unknown_types[found.record_type] += 1
         case Undecodable():
             loaded.counters["read_values"] += found.is_offset_value
-            _note(loaded, found)
+            note_damage(loaded, found)
             return decoding.counts_in_batch(found, loaded.profile)
         case Decoded():
             loaded.counters["tombstones"] += found.value is None
@@ -339,7 +339,7 @@ def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded
         _fail(loaded, f"log_offset {decoded.log_offset}: {error}")
     except LogError as error:
         record_type = decoded.record_type
-        _note(
+        note_damage(
             loaded,
             decoding.undecodable(
                 record, error.reason, error.detail, base_offset=batch.base_offset, record_type=record_type
@@ -349,7 +349,7 @@ def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded
         loaded._live_group_records[record.key] = decoded.value is not None
 
 
-def _note(loaded: Loaded, row: Undecodable) -> None:
+def note_damage(loaded: Loaded, row: Undecodable) -> None:
     loaded.counters["undecodable_records"] += 1
     loaded.counters["undecodable_values"] += row.is_offset_value
     if decoding.is_kept(row, loaded.undecodable, count=len(loaded.undecodable)):

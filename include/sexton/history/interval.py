@@ -1,7 +1,7 @@
 """The interval that a run tells the changes of: from the cuts of its beginning to the run's own.
 
-Both are settled like any other (archive.cuts), so that an interval has the same changes whenever it runs. Its beginning is
-a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
+Both are settled like any other (archive.cuts), so that an interval has the same changes whenever it runs. Its beginning
+is a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""TODO"""
+"""How kernels are compiled and cached: one decorator, one module of bare memory."""

@@ -1,4 +1,4 @@
-"""The decorator of everything that is compiled here."""
+"""The decorators of everything that is compiled, in `log` and in `kernels`."""
 
 import hashlib
 from collections.abc import Callable
@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.caching import IndexDataCacheFile
 
-from sexton.log import crc, framing, words
-
-_SOURCES = [
-    *sorted(Path(__file__).parent.glob("*.py")),
-    *(Path(str(module.__file__)) for module in (crc, framing, words)),
+_PACKAGE = Path(__file__).parents[1]
+_SOURCES = [path for folder in ("jit", "kernels") for path in sorted((_PACKAGE / folder).rglob("*.py"))] + [
+    _PACKAGE / "log" / name for name in ("crc.py", "framing.py")
 ]
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """`numba.njit` with a cache that is stale as soon as any source of the kernels changes.
+    """`numba.njit` with a cache that is stale as soon as any compiled source changes.
 
     Numba looks at the file of the function alone. But all of these functions are compiled into each other, and share
     the layout of their arrays: code with an old layout would write anywhere.
@@ -26,10 +25,21 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for what every record passes through: a call would hand over each pointer of a state anew."""
+    """As `compiled`, for what every record passes through: a call would pass each pointer of a state anew."""
     return _stamped(njit(cache=True, nogil=True, forceinline=True)(function))
 
 
+class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
+    """An index that names modules of another version of this package is stale, not an error."""
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except (ImportError, AttributeError):
+            return {}
+
+
 def _stamped(dispatcher: Any) -> Any:
-    dispatcher._cache._cache_file._source_stamp = _STAMP
+    file = dispatcher._cache._cache_file
+    dispatcher._cache._cache_file = _CacheFile(file._cache_path, file._index_name.removesuffix(".nbi"), _STAMP)
     return dispatcher

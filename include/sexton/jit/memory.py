@@ -1,4 +1,4 @@
-"""Bare memory for compiled code, beyond `jit.memory`: rows behind pointers, and the hash and comparison of spans.
+"""Bare memory for compiled code: pointers, machine words from any byte, rows, hashes and comparison of spans.
 
 Numba counts references to every array that a function touches, which costs more than the work on one record. So the
 entry functions take arrays, turn them into pointers (`pointer`, `rows`), and everything below passes those; `t[i, j]`
@@ -18,28 +18,75 @@ import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload, register_model
 
 from sexton.jit.compiled import compiled, inlined
-from sexton.log.words import be32, be64, pointer
-
-__all__ = [
-    "Rows",
-    "be16",
-    "be32",
-    "be64",
-    "copy_bytes",
-    "hash_bytes",
-    "hash_pair",
-    "is_ascii",
-    "pointer",
-    "prefetch",
-    "rows",
-    "same_bytes",
-    "word64",
-]
 
 _HIGH_BITS = 0x8080808080808080 - (1 << 64)
+
+
+@intrinsic
+def pointer(_typing: Any, array: Any) -> Any:
+    """Pointer to the elements of a contiguous array of one dimension."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+def _load(builder: Any, data: Any, at: Any, word_type: Any) -> Any:
+    word = builder.load(builder.bitcast(builder.gep(data, [at]), word_type.as_pointer()))
+    word.align = 1
+    return word
+
+
+def _big_endian(stored: Any) -> Any:
+    """An intrinsic that reads the signed big-endian integer `stored` at byte `at`, as int64."""
+
+    def typer(_typing: Any, data: Any, _at: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            word = builder.bswap(_load(builder, args[0], args[1], context.get_value_type(stored)))
+            return word if stored is types.int64 else builder.sext(word, cgutils.ir.IntType(64))
+
+        return types.int64(data, types.intp), codegen
+
+    return typer
+
+
+be32 = intrinsic(_big_endian(types.int32))
+be64 = intrinsic(_big_endian(types.int64))
+
+
+def _crc32c_instruction() -> tuple[str, int] | None:
+    """LLVM's name of the processor's CRC-32C over 8 bytes and the bits of its state, None when it has none."""
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    if triple.startswith("x86_64") and "+sse4.2" in features:
+        return "llvm.x86.sse42.crc32.64.64", 64
+    if triple.startswith(("aarch64", "arm64")) and "+crc" in features:
+        return "llvm.aarch64.crc32cx", 32
+    return None
+
+
+CRC32C_INSTRUCTION = _crc32c_instruction()
+
+
+@intrinsic
+def crc32c_of_8(_typing: Any, _state: Any, data: Any, _at: Any) -> Any:
+    """The uint32 state of a CRC-32C, advanced over 8 bytes; only where CRC32C_INSTRUCTION is not None."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        name, state_bits = CRC32C_INSTRUCTION or ("", 0)
+        word_type, state_type = cgutils.ir.IntType(64), cgutils.ir.IntType(state_bits)
+        word = _load(builder, args[1], args[2], word_type)  # as it lies: both kinds of processor are little-endian
+        signature = cgutils.ir.FunctionType(state_type, [state_type, word_type])
+        function = cgutils.get_or_insert_function(builder.module, signature, name)
+        before = builder.zext(args[0], state_type) if state_bits == 64 else args[0]
+        after = builder.call(function, [before, word])
+        return builder.trunc(after, cgutils.ir.IntType(32)) if state_bits == 64 else after
+
+    return types.uint32(types.uint32, data, types.intp), codegen
 
 
 class Rows(types.Type):  # type: ignore[misc]  # numba is untyped
@@ -103,7 +150,7 @@ def _setitem(table, at, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
     return None
 
 
-def _load(result: Any, swap: bool) -> Any:
+def _word(result: Any, swap: bool) -> Any:
     """An intrinsic that loads `result` from byte `pos`, with its bytes swapped or as they lie."""
 
     def typer(_typing: Any, data: Any, _pos: Any) -> Any:
@@ -118,8 +165,8 @@ def _load(result: Any, swap: bool) -> Any:
     return typer
 
 
-word64 = intrinsic(_load(types.int64, False))
-be16 = intrinsic(_load(types.int16, True))
+word64 = intrinsic(_word(types.int64, False))
+be16 = intrinsic(_word(types.int16, True))
 
 
 @intrinsic

@@ -21,7 +21,7 @@ from sexton.kernels.changes_marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_
 from sexton.kernels.changes_set import SCHEMA, set_rows
 from sexton.kernels.changes_view import StateView
 from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
-from sexton.kernels.fold import NO_INSTANT, PartialFold, _Folder, _frames_of, _read_only, tell
+from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, frames_of, read_only, tell
 from sexton.kernels.layout import SEEN_RECORDS, Bytes, Int64s
 from sexton.kernels.reread import reread
 from sexton.kernels.rules import new_state_of
@@ -66,7 +66,7 @@ def changes_between(
         view=StateView(profile, state),
     )
     for data, piece in zip(datas, pieces, strict=True):
-        if not changer.fold_piece(_read_only(data), piece):
+        if not changer.fold_piece(read_only(data), piece):
             break
     changer.flush()
     disappeared = pa.Table.from_pylist([row.to_row() for row in changer.rows], SCHEMA)
@@ -85,7 +85,7 @@ class _Held:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Changer(_Folder):
+class _Changer(Folder):
     """The fold of an interval that stops before each write of tombstones."""
 
     known: Known
@@ -100,7 +100,7 @@ class _Changer(_Folder):
 
     def fold_piece(self, data: Bytes, piece: Piece) -> bool:
         """Fold the batches of the interval that begin in the piece; False when its end was reached."""
-        for frames in _frames_of(data, piece, self._frames):
+        for frames in frames_of(data, piece, self._frames):
             row, end = self._span(data, frames)
             while row < end:
                 if self.profile.newest_format >= _COMPILED_FORMAT:
@@ -109,7 +109,7 @@ class _Changer(_Folder):
                     )
                     self._fold_batches(data, self._batches[:filled])
                 if row < end:
-                    self._fold_frame(data, frames[row].tolist())
+                    self.fold_frame(data, frames[row].tolist())
                     row += 1
             if end < len(frames):
                 return False
@@ -128,7 +128,7 @@ class _Changer(_Folder):
             begin = 0
         return begin, int(beyond[0]) if len(beyond) else len(frames)
 
-    def _fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
+    def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
         """As the fold does; whether log_offsets are missing takes a look at the records."""
         found = read_frame(data.data, frame)
         if isinstance(found, Batch):
@@ -139,9 +139,9 @@ class _Changer(_Folder):
             self.next_offset = found.next_offset
         else:
             self.flush()
-        return _Folder._fold_frame(self, data, frame)
+        return Folder.fold_frame(self, data, frame)
 
-    def _loop(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
+    def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
         """Fold batches by the compiled loop, but for those with tombstones of offsets."""
         if not len(batches):
             return
@@ -153,13 +153,13 @@ class _Changer(_Folder):
         while at < len(batches):
             if marks[at] & HAS_REMOVAL or (self.held.removals and marks[at] & BEGINS_WITH_REMOVAL):
                 self.is_dense = bool(dense[at])
-                self._reread(_batch_of(data, batches[at]), folded=0)
+                self.reread_batch(_batch_of(data, batches[at]), folded=0)
                 at += 1
                 continue
             self.flush()
             later = np.searchsorted(marked, at)
             stop = int(marked[later]) if later < len(marked) else len(batches)
-            _Folder._loop(self, data, arena, batches[at:stop])
+            Folder.fold_run(self, data, arena, batches[at:stop])
             at = stop
         self.is_dense = bool(dense[-1])
 
@@ -172,12 +172,12 @@ class _Changer(_Folder):
         dense: cols.Mask = np.logical_and.accumulate(is_good) & self.is_dense
         return dense
 
-    def _reread(self, batch: Batch, *, folded: int) -> None:
+    def reread_batch(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of a batch record by record, stopping before writes of tombstones."""
         removals = {} if batch.is_control else self._removals(batch)
         if not removals:
             self.flush()
-            _Folder._reread(self, batch, folded=folded)
+            Folder.reread_batch(self, batch, folded=folded)
             return
         parts = list(reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
         is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)

@@ -61,7 +61,7 @@ def fold_chunk(
     hour after `taken_at_ms`, or that of their piece, are passed over in that search. Never raises on what it reads.
     """
     start = PartialFold.empty(profile=profile, is_prefix=chunk.index == 0) if onto is None else onto
-    folder = _Folder(
+    folder = Folder(
         cap_bytes=cap_bytes,
         as_of_ms=as_of_ms,
         taken_at_ms=taken_at_ms,
@@ -72,7 +72,7 @@ def fold_chunk(
         undecodable=start.undecodable,
     )
     for data, piece in zip(pieces, chunk.pieces, strict=True):
-        if not folder.fold_piece(_read_only(data), piece):
+        if not folder.fold_piece(read_only(data), piece):
             break
     return folder.finish()
 
@@ -128,7 +128,7 @@ def _pruned(state: State) -> State:
     return without_the_dead(state) if state.counts[KEYS] >= PRUNED_FROM_KEYS else state
 
 
-def _read_only(data: Bytes | bytes) -> Bytes:
+def read_only(data: Bytes | bytes) -> Bytes:
     """The bytes as a plain read-only array, so that the compiled functions see one type."""
     view = as_u8(data).view(np.ndarray)[:]
     view.flags.writeable = False
@@ -136,7 +136,7 @@ def _read_only(data: Bytes | bytes) -> Bytes:
 
 
 @dataclass(slots=True)
-class _Folder:
+class Folder:
     """The fold while it is being made."""
 
     cap_bytes: int
@@ -175,10 +175,10 @@ class _Folder:
         """Fold the batches that begin in the piece; False when the cut was reached."""
         if piece.taken_at_ms is not None:
             self.taken_at_ms = piece.taken_at_ms
-        for frames in _frames_of(data, piece, self._frames):
+        for frames in frames_of(data, piece, self._frames):
             self._tell_torn(frames)
             if self.profile.newest_format < _COMPILED_FORMAT:
-                if not all(self._fold_frame(data, frame.tolist()) for frame in frames):
+                if not all(self.fold_frame(data, frame.tolist()) for frame in frames):
                     return False
                 continue
             row = 0
@@ -196,7 +196,7 @@ class _Folder:
                 self._fold_batches(data, self._batches[:filled])
                 if status == scan.TOLD:
                     break
-                if not self._fold_frame(data, frames[row].tolist()):
+                if not self.fold_frame(data, frames[row].tolist()):
                     return False
                 row += 1
         return True
@@ -214,10 +214,10 @@ class _Folder:
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
-            self._loop(data, arena, run)
+            self.fold_run(data, arena, run)
         self.state = compact_texts(self.state)
 
-    def _loop(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
+    def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
         """Run the record loop over `batches`, growing the state and rereading odd batches where it stops."""
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
@@ -231,7 +231,7 @@ class _Folder:
             at, folded = int(cursor[decode.C_BATCH]), int(cursor[decode.C_DONE])
             batch = read_frame(data.data, [framing.GOOD, *batches[at, [decode.POSITION, decode.SIZE]].tolist(), 0])
             assert isinstance(batch, Batch), "the scan took it for a batch"
-            self._reread(batch, folded=folded)
+            self.reread_batch(batch, folded=folded)
             cursor[:] = _AT_THE_FIRST
             cursor[decode.C_BATCH] = at + 1
 
@@ -241,7 +241,7 @@ class _Folder:
             self.state = _pruned(self.state)
         self.state = grow(self.state, need)
 
-    def _reread(self, batch: Batch, *, folded: int) -> None:
+    def reread_batch(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""
         for found in reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
             if not batch.crc_ok:  # nothing else tells where it ends
@@ -263,7 +263,7 @@ class _Folder:
             assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
             self._grow()
 
-    def _fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
+    def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
         """Fold what is no plain good batch of magic 2; False when it is the batch at the cut."""
         found = read_frame(data.data, frame)
         if isinstance(found, TornTail):
@@ -289,11 +289,11 @@ class _Folder:
         if found.magic > self.profile.newest_format:
             self._tell(found.base_offset, decoding.unread_format(found))
             return True
-        self._reread(found, folded=0)
+        self.reread_batch(found, folded=0)
         return True
 
 
-def _frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
+def frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
     """Frames of all that begins in the piece, a block at a time."""
     place = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sexton.log.compiled import compiled
-from sexton.log.words import CRC32C_INSTRUCTION, crc32c_of_8, pointer
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import CRC32C_INSTRUCTION, crc32c_of_8, pointer
 
 U8Array: TypeAlias = npt.NDArray[np.uint8]
 

@@ -28,9 +28,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sexton.log.compiled import compiled
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be32, be64, pointer
 from sexton.log.crc import U8Array, crc32_behind, crc32c_behind
-from sexton.log.words import be32, be64, pointer
 
 FrameRows: TypeAlias = npt.NDArray[np.int64]
 

@@ -22,12 +22,13 @@ from sexton.kill_points import reach
 from sexton.pipeline.find_expired import read_held
 from sexton.plans.files import Page, write_plan
 from sexton.plans.keys import encode_keys
-from sexton.plans.policy import plan_by_policy, policy_of
+from sexton.plans.policy import policy_of
 from sexton.plans.settings import topic_settings_of
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, write_bytes
 from sexton.runs.judging import sweep_fails
 from sexton.verdicts.expiry import appended, plan
+from sexton.verdicts.policy import plan_by_policy
 
 TABLE = "tombstones"
 _PLANNED = "planned"

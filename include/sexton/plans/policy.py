@@ -1,25 +1,18 @@
-"""What a policy makes of a plan: causes that are rules, groups that it keeps, limits, and what it cannot hold.
+"""The policy of a plan: its limits, and what its holds cannot keep.
 
-The verdicts are find_expired's; here they become tombstones. A policy never keeps anything from the broker: what it
-holds and the broker expires anyway becomes a warning.
+A policy never keeps anything from the broker: an offset that it holds and the broker expires anyway becomes a warning.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import GROUP_EMPTY
-from sexton.plans.check import OFFSET_TYPES
-from sexton.policy import CompiledPolicy, Counts, DefaultLimits, GroupFacts, Hold, OwnerCount, Policy, Rule
-from sexton.policy.facts import last_active_ms
+from sexton.policy import Counts, DefaultLimits, Hold, OwnerCount, Policy, Rule
 from sexton.runs.folder import RunRecord
 from sexton.settings import settings
-from sexton.verdicts.expiry import plan
+from sexton.verdicts.policy import RULE
 
-RULE = "rule:"
 VERDICTS = (
     "group_id",
     "broker_verdict",
@@ -33,68 +26,6 @@ VERDICTS = (
 def policy_of(record: RunRecord) -> Policy | None:
     """The policy that a run judged by; None without one."""
     return None if record.policy is None else Policy.from_canonical(record.policy)
-
-
-def plan_by_policy(
-    policy: Policy,
-    held: pa.Table,
-    verdicts: pa.Table,
-    groups: pa.Table,
-    group_tombstones: pa.Table,
-    *,
-    now_ms: int,
-    profile: Profile,
-) -> pa.Table:
-    """The tombstones of one log partition that a policy asks for, as `verdicts.expiry.plan` gives them.
-
-    `verdicts` are row for row those of `held`. A group goes where the broker would delete it and a rule takes groups
-    like it once they are bare (decision.decide_bare); by `group_empty` with its last offset, else by that rule.
-    """
-    expires = pc.equal(verdicts["policy_verdict"], "expire")
-    rows = plan(held, expires, groups, group_tombstones, profile=profile)
-    is_offset = pc.is_in(rows["record_type"], value_set=OFFSET_TYPES)
-    at = pc.index_in(rows["target_log_offset"], value_set=held["log_offset"].combine_chunks())
-    by_rule = pc.binary_join_element_wise(RULE, verdicts["policy_rule"].combine_chunks().take(at), "")
-    group_ids = pc.unique(rows.filter(pc.invert(is_offset))["group_id"])
-    causes = _group_causes(policy, groups, group_ids, held, now_ms=now_ms)
-    at = pc.index_in(rows["group_id"], value_set=pa.array(causes, pa.string()))
-    of_group = pa.array(causes.values(), pa.string()).take(at)
-    cause = pc.if_else(is_offset, by_rule, of_group)
-    return rows.set_column(rows.column_names.index("cause"), "cause", cause).filter(pc.is_valid(cause))
-
-
-def _group_causes(
-    policy: Policy, groups: pa.Table, group_ids: pa.Array, held: pa.Table, *, now_ms: int
-) -> dict[str, str]:
-    """Why each of some groups goes; those that the policy keeps are left out."""
-    compiled = CompiledPolicy(policy)
-    committed_ms = newest_commits(held.filter(pc.is_in(held["group_id"], value_set=group_ids)))
-    found = {}
-    for row in groups.filter(pc.is_in(groups["group_id"], value_set=group_ids)).to_pylist():
-        rule = compiled.for_group(group_facts(row, committed_ms.get(row["group_id"]))).at(now_ms).bare_rule
-        if rule is not None:
-            found[row["group_id"]] = GROUP_EMPTY if row["group_id"] in committed_ms else RULE + rule
-    return found
-
-
-def group_facts(row: Mapping[str, Any], committed_ms: int | None) -> GroupFacts:
-    """A row of the table groups as a policy asks about it; `committed_ms` is of its newest offset, None without any."""
-    return GroupFacts(
-        group_id=row["group_id"],
-        group_type=row["group_type"],
-        state=row["state"],
-        protocol_type=row["protocol_type"],
-        last_active_ms=last_active_ms(
-            [] if committed_ms is None else [committed_ms], row["current_state_timestamp_ms"]
-        ),
-        member_count=row["member_count"],
-    )
-
-
-def newest_commits(held: pa.Table) -> dict[str, int]:
-    """Group -> commit_timestamp_ms of its newest offset."""
-    newest = held.group_by("group_id").aggregate([("commit_timestamp_ms", "max")])
-    return dict(zip(newest["group_id"].to_pylist(), newest["commit_timestamp_ms_max"].to_pylist(), strict=True))
 
 
 def entry_of(policy: Policy, cause: str) -> Rule | None:

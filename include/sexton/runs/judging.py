@@ -1,27 +1,15 @@
-"""The verdicts of one log partition: the broker's by its rules, what is odd about an offset, and the policy's.
+"""The verdicts of one log partition of a run: the broker's, what is odd about an offset, and the policy's."""
 
-The policy's are `sexton.policy.decide`, told by column: what concerns a group is matched once (CompiledPolicy), what is
-left is arithmetic; the tests hold one against the other.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
-from sexton.plans.policy import group_facts, newest_commits
-from sexton.policy import CompiledPolicy, GroupRules, Policy
-from sexton.policy.decision import NO_RULE
-from sexton.policy.facts import LAST_MS, ORPHANS, TIME_REASONS
+from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, sweep_block
 from sexton.verdicts.orphans import KnownTopics, against_topics
 from sexton.verdicts.pins import pins
+from sexton.verdicts.policy import judge_by_policy
 
 TABLE = "offset_verdicts"
 _HELD = ("committed_offsets", "unreachable_offsets")
@@ -32,10 +20,6 @@ _POLICY_COLUMNS = (
     "policy_expires_at_ms",
     "policy_owner",
 )
-_KINDS = pa.array([*ORPHANS, None])
-_NONE = -1
-_Numbers = npt.NDArray[np.int64]
-_Mask = npt.NDArray[np.bool_]
 
 
 def judge_offsets(
@@ -93,152 +77,6 @@ def known_topics(folder: RunFolder, record: RunRecord) -> KnownTopics | None:
         sees_all=bool(record.sees_all_topics),
         recorded_at_ms=record.topics_at_ms,
     )
-
-
-def judge_by_policy(
-    policy: Policy, offsets: pa.Table, verdicts: pa.Table, groups: pa.Table, *, now_ms: int
-) -> pa.Table:
-    """What `policy` does with each row of `offsets` at `now_ms`, in their order.
-
-    `verdicts` are row for row those of `offsets` (broker_reason, base_timestamp_ms, orphan, pinned_by_producer_id),
-    `groups` has a row for each of their groups. Columns: policy_verdict, policy_reason, policy_rule,
-    policy_expires_at_ms, policy_owner.
-    """
-    fates, at = _fates(policy, offsets, verdicts["orphan"], groups, now_ms=now_ms)
-    base = verdicts["base_timestamp_ms"]
-    since = np.asarray(pc.coalesce(base, offsets["commit_timestamp_ms"])).astype(np.int64)
-    retention = np.array([fate.spans[0].retention_ms for fate in fates] or [_NONE], np.int64)[at]
-    is_held = np.array([fate.is_hold for fate in fates] or [False])[at]
-    is_kept = ~np.asarray(pc.is_in(verdicts["broker_reason"], value_set=pa.array(sorted(TIME_REASONS))))
-    is_pending = np.asarray(pc.is_valid(verdicts["pinned_by_producer_id"]))
-    with np.errstate(over="ignore"):  # signed 64-bit, as in Java
-        is_due = now_ms - since >= retention
-    outcome = np.select([is_held, retention == _NONE, is_kept, ~is_due, is_pending], [0, 1, 2, 3, 4], 5)
-    expires, is_instant = _expires_at(fates, at, since, now_ms=now_ms)
-    deciders = pa.array([fate.decides for fate in fates], pa.string())
-    owners = pa.array([_owners(policy).get(fate.decides or "") for fate in fates], pa.string())
-    reasons = pa.array([fate.reason for fate in fates], pa.string())
-    told, place = pa.array(outcome), pa.array(at)
-    return pa.table(
-        {
-            "policy_verdict": _VERDICTS.take(told),
-            "policy_reason": pc.coalesce(
-                _REASONS.take(told),
-                pc.if_else(pa.array(outcome == 2), verdicts["broker_reason"].combine_chunks(), reasons.take(place)),
-            ),
-            "policy_rule": deciders.take(place),
-            "policy_expires_at_ms": pa.array(expires, mask=~is_instant | is_kept | is_pending),
-            "policy_owner": owners.take(place),
-        }
-    )
-
-
-_VERDICTS = pa.array(["hold", "keep", "keep", "keep", "keep", "expire"])
-_REASONS = pa.array([None, None, None, "not_due", "pending_transaction", "expired"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """From when and before when (None: for ever) a retention counts; _NONE where nothing lets an offset go."""
-
-    start_ms: int
-    end_ms: int | None
-    retention_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fate:
-    """What awaits the offsets of a group that are orphans of one kind, or none: the span of now, and those to come.
-
-    `decides` names the hold or rule of now, `reason` says why where no column does: a hold, or that there is no rule.
-    """
-
-    decides: str | None
-    reason: str
-    is_hold: bool
-    spans: tuple[_Span, ...]
-
-
-def _fates(
-    policy: Policy, offsets: pa.Table, orphans: pa.ChunkedArray, groups: pa.Table, *, now_ms: int
-) -> tuple[list[_Fate], _Numbers]:
-    """The different fates of some offsets, and for each of these its own's number.
-
-    Groups that no rule tells apart share theirs, so there are few, but where a rule waits for a group to be idle.
-    """
-    known = groups["group_id"].combine_chunks()
-    of_group = np.asarray(pc.index_in(offsets["group_id"], value_set=known)).astype(np.int64)
-    of_kind = np.asarray(pc.index_in(orphans, value_set=_KINDS)).astype(np.int64)
-    pairs, at = np.unique(of_group * len(_KINDS) + of_kind, return_inverse=True)
-    numbers = np.unique(pairs // len(_KINDS))
-    rows = groups.select(_GROUP_COLUMNS).take(pa.array(numbers)).to_pylist()
-    committed_ms = newest_commits(offsets)
-    compiled = CompiledPolicy(policy)
-    rules = {
-        int(number): compiled.for_group(group_facts(row, committed_ms.get(row["group_id"])))
-        for number, row in zip(numbers, rows, strict=True)
-    }
-    fates: list[_Fate] = []
-    places: dict[tuple[int, int], int] = {}
-    number_of = np.empty(len(pairs), np.int64)
-    for index, pair in enumerate(pairs.tolist()):
-        group, kind = divmod(pair, len(_KINDS))
-        shared = (id(rules[group]), kind)
-        if shared not in places:
-            places[shared] = len(fates)
-            fates.append(_fate(rules[group], _KINDS[kind].as_py(), now_ms=now_ms))
-        number_of[index] = places[shared]
-    return fates, number_of[at]
-
-
-_GROUP_COLUMNS = [
-    "group_id",
-    "group_type",
-    "state",
-    "protocol_type",
-    "current_state_timestamp_ms",
-    "member_count",
-]
-
-
-def _fate(rules: GroupRules, orphan: str | None, *, now_ms: int) -> _Fate:
-    span, *_ = coming = rules.from_(now_ms)
-    one = span.candidate(orphan)
-    spans = []
-    for each in coming:
-        its = each.candidate(orphan)
-        spans.append(_Span(start_ms=each.start_ms, end_ms=each.end_ms, retention_ms=its.retention_ms if its else _NONE))
-    return _Fate(
-        decides=span.hold.name if span.hold else one.rule if one else None,
-        reason=span.hold.reason if span.hold else NO_RULE,
-        is_hold=span.hold is not None,
-        spans=tuple(spans),
-    )
-
-
-def _expires_at(fates: Sequence[_Fate], at: _Numbers, since: _Numbers, *, now_ms: int) -> tuple[_Numbers, _Mask]:
-    """When time alone lets each offset go, and whether there is such an instant."""
-    found, is_found = np.zeros(len(since), np.int64), np.zeros(len(since), bool)
-    for number in range(max((len(fate.spans) for fate in fates), default=0)):
-        spans = [fate.spans[number] if number < len(fate.spans) else _NEVER for fate in fates]
-        retention = np.array([span.retention_ms for span in spans], np.int64)[at]
-        start = np.array([span.start_ms for span in spans], np.int64)[at]
-        end = np.array([LAST_MS if span.end_ms is None else span.end_ms for span in spans], np.int64)[at]
-        is_endless = np.array([span.end_ms is None for span in spans])[at]
-        with np.errstate(over="ignore"):
-            due_at = since + retention
-            is_instant = (due_at >= since) & ((now_ms - since >= retention) == (now_ms >= due_at))
-        goes = ~is_found & (retention != _NONE) & is_instant & (is_endless | (due_at < end))
-        found = np.where(goes, due_at if number == 0 else np.maximum(due_at, start), found)
-        is_found |= goes
-    return found, is_found
-
-
-_NEVER = _Span(start_ms=0, end_ms=None, retention_ms=_NONE)
-
-
-def _owners(policy: Policy) -> Mapping[str, str]:
-    return {entry.name: entry.owner for entry in (*policy.holds, *policy.rules)}
 
 
 def _beside(rows: pa.Table, more: pa.Table) -> pa.Table:

@@ -10,14 +10,14 @@ Each question is a function, named for the broker operation that it follows:
     append_errors.answered       what a client is told of an append that failed
     unloading.unload             a broker stops leading a log partition
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
-    registration.Registration    the record of a classic group (GroupMetadataManager.storeGroup)
+    group_metadata_record.Registration   the record of a classic group (GroupMetadataManager.storeGroup)
     dry_run.commit_offsets       a commit as a whole: validation, the batch, what is answered when its append fails
     dry_run.store_group          the same of a classic group's record
     console                      what kafka-consumer-groups makes of several of these
 
 They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what
-the load has left (`held.Held`). plain.py fills that from the plain replay, tables.py from the kernels' finished tables
-or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
+the load has left (`view.Held`). plain_view.py fills that from the plain replay, tables_view.py from the kernels'
+finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
 
 Left out are authorization and quotas, and whatever exists only while a coordinator runs: rebalances, commits in flight,
 groups that are Dead.

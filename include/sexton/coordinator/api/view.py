@@ -1,6 +1,6 @@
 """What a load has left of one log partition, as the questions see it: groups, members, committed and pending offsets.
 
-The small view that the plain replay (plain.py) and the kernels' tables (tables.py) both fill.
+The small view that the plain replay (plain_view.py) and the kernels' tables (tables_view.py) both fill.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

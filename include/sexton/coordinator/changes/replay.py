@@ -43,9 +43,9 @@ def changes(
                 continue
             if isinstance(found, Damage):
                 replay.flush()
-                loading._note(loaded, decoding.damage(found))
+                loading.note_damage(loaded, decoding.damage(found))
                 continue
-            if loading._is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
+            if loading.is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
                 return replay.finish(start)
             replay.take(found, cap_bytes)
     return replay.finish(start)
@@ -120,16 +120,16 @@ class _Replay:
         removals = {record.log_offset: removal_of(batch, record, self.loaded.profile) for record in good}
         if not any(removals.values()):
             self.flush()
-            loading._replay_batch(self.loaded, batch, cap_bytes, False)
+            loading.replay_batch(self.loaded, batch, cap_bytes, False)
             return
         if not self._goes_on(removals[good[0].log_offset]):
             self.flush()
         self.loaded.next_log_offset = batch.next_offset
         if not batch.crc_ok:
-            loading._note(self.loaded, decoding.bad_crc(batch))
+            loading.note_damage(self.loaded, decoding.bad_crc(batch))
         for record in records:
             if isinstance(record, BadRecord):
-                loading._note(self.loaded, decoding.bad_record(record, base_offset=batch.base_offset))
+                loading.note_damage(self.loaded, decoding.bad_record(record, base_offset=batch.base_offset))
             else:
                 self._take_record(batch, record, removals[record.log_offset])
 
@@ -151,7 +151,7 @@ class _Replay:
         if not self._goes_on(removal):
             self.flush()
         if removal is None:
-            loading._replay_record(self.loaded, batch, record)
+            loading.replay_record(self.loaded, batch, record)
             return
         if not self.held:
             self.held_is_whole = True
@@ -169,7 +169,7 @@ class _Replay:
             self.rows += found
             self.gone |= {row.key for row in found}
         for _, batch, record in self.held:
-            loading._replay_record(self.loaded, batch, record)
+            loading.replay_record(self.loaded, batch, record)
         self.held.clear()
 
     def finish(self, start: Mapping[OffsetKey, StoredOffset]) -> list[Change]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sexton.coordinator.changes.powers import powers_of
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.releases import is_since
 
@@ -25,3 +26,10 @@ from sexton.coordinator.releases import is_since
 )
 def test_is_since(profile, release, holds):
     assert is_since(profile_of(profile), release) is holds
+
+
+@pytest.mark.parametrize(
+    "part, whole", [("offset_manager:0.10", "offset_manager:0.10.0"), ("group_coordinator:4", "group_coordinator:4.4")]
+)
+def test_a_release_in_part_is_its_newest_patch(part, whole):
+    assert powers_of(profile_of(part)) == powers_of(profile_of(whole))

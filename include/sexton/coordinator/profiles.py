@@ -11,6 +11,7 @@ from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import Offsets
 from sexton.coordinator.profile import Changes, Profile, Release
+from sexton.coordinator.releases import is_beyond, reaches
 from sexton.errors import UsageError
 
 _MODULES: Mapping[str, ModuleType] = {
@@ -19,7 +20,6 @@ _MODULES: Mapping[str, ModuleType] = {
 NAMES = tuple(_MODULES)
 RECORDED = tuple(sorted(release for module in _MODULES.values() for release in module.RECORDED))
 """Releases of which a recording is part of the tests."""
-_ANY_PATCH = 1 << 16
 
 
 @cache
@@ -33,25 +33,25 @@ def profile_of(text: str) -> Profile:
         raise UsageError(f"unknown profile {name!r}", place=text, fix=f"one of {', '.join(NAMES)}")
     changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
     release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
-    if not changes[0][0] <= (*release, _ANY_PATCH) or release[: len(last)] > last:
+    if not reaches(release, changes[0][0], last=last) or is_beyond(release, last):
         first = ".".join(map(str, changes[0][0]))
         raise UsageError(
             f"{name} is not the coordinator of Kafka {release_text}",
             place=text,
             fix=f"it served Kafka {first} to {'.'.join(map(str, last))}",
         )
-    rules = _rules(changes, release)
+    rules = _rules(changes, release, last)
     is_proven = any(
-        recorded[: len(release)] == release and _rules(changes, recorded) == rules
+        recorded[: len(release)] == release and _rules(changes, recorded, last) == rules
         for recorded in _MODULES[name].RECORDED
     )
     return Profile(name=name, release=release, is_proven=is_proven, **rules)
 
 
-def _rules(changes: Changes, release: Release) -> dict[str, Any]:
+def _rules(changes: Changes, release: Release, last: Release) -> dict[str, Any]:
     rules: dict[str, Any] = {}
     for since, new in changes:
-        if since <= (*release, _ANY_PATCH):
+        if reaches(release, since, last=last):
             rules |= new
     return rules
 

@@ -1,4 +1,7 @@
-"""Since which release of Kafka a rule holds, asked of a profile."""
+"""The only place where releases of Kafka are compared.
+
+A release without a patch number, such as 0.10, means its newest patch, at most the last that the profile served.
+"""
 
 from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager
 from sexton.coordinator.profile import Profile, Release
@@ -8,6 +11,16 @@ _ANY_PATCH = 1 << 16
 
 
 def is_since(profile: Profile, release: Release) -> bool:
-    """Whether the profile's release is `release` or later; one told in part, such as 0.10, stands for its newest."""
-    newest, last = (*profile.release, _ANY_PATCH), _LAST[profile.name]
-    return (last if newest[: len(last)] > last else newest) >= release
+    """Whether the profile's release is `release` or later."""
+    return reaches(profile.release, release, last=_LAST[profile.name])
+
+
+def reaches(release: Release, since: Release, *, last: Release) -> bool:
+    """Whether `release` of a coordinator whose last release is `last` is `since` or later."""
+    newest = (*release, _ANY_PATCH)
+    return min(newest, (*last, _ANY_PATCH)) >= since
+
+
+def is_beyond(release: Release, last: Release) -> bool:
+    """Whether `release` is later than every patch of `last`."""
+    return release[: len(last)] > last

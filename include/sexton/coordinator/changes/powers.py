@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.releases import is_since
 
-_ANY_PATCH = 1 << 16
 _DELETES_TOPICS: Release = (0, 10, 2)
 _DELETES_GROUPS: Release = (1, 1)
 _DELETES_OFFSETS: Release = (2, 4)
@@ -44,14 +44,13 @@ class Powers:
 
 def powers_of(profile: Profile) -> Powers:
     """The powers of a profile's release."""
-    release = (*profile.release, _ANY_PATCH)
     is_modern = profile.name == group_coordinator.NAME
     return Powers(
-        deletes_offsets=release >= _DELETES_OFFSETS,
-        deletes_groups=release >= _DELETES_GROUPS,
-        deletes_topics=release >= _DELETES_TOPICS,
-        follows_topic_ids=release >= _FOLLOWS_TOPIC_IDS,
+        deletes_offsets=is_since(profile, _DELETES_OFFSETS),
+        deletes_groups=is_since(profile, _DELETES_GROUPS),
+        deletes_topics=is_since(profile, _DELETES_TOPICS),
+        follows_topic_ids=is_since(profile, _FOLLOWS_TOPIC_IDS),
         is_one_write=not profile.batch_per_group,
         drops_bare_groups=profile.batch_per_group,
-        sweeps_all_that_is_due=is_modern or release >= _SWEEPS_ALL_THAT_IS_DUE,
+        sweeps_all_that_is_due=is_modern or is_since(profile, _SWEEPS_ALL_THAT_IS_DUE),
     )

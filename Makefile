@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test bench lint lock
+.PHONY: help install demo up down check test bench lint lock
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,12 @@ up: install ## Start Kafka and Airflow and leave them running
 
 down: ## Stop what `make up` started
 	@if [ -x $(PY) ]; then $(PY) -m sexton.local down; fi
+
+CHECKED := tests/archive tests/coordinator tests/ledger tests/log tests/policy tests/records tests/report tests/tables \
+	tests/verdicts tests/test_*.py
+
+check: install lint ## Check style, types and what needs no broker, no Spark and no Airflow
+	$(PY) -m pytest -q -n 2 $(CHECKED)
 
 test: install lint ## Run everything that CI runs
 	$(PY) -m pytest -q -n 2

@@ -16,7 +16,7 @@ from sexton.report.names import NAME_CELLS, harmless, short, visible
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this room as HTML text; it finds our style as `style`."""
+    """A template of this package as HTML text; it finds our style as `style`."""
     return _environment().get_template(template).render(style=Markup(style()), **values)
 
 
@@ -36,7 +36,7 @@ def _environment() -> Environment:
 
 
 def new_environment(*loaders: BaseLoader) -> Environment:
-    """An environment with the filters and pieces of this room, which looks for templates at `loaders` first."""
+    """An environment with the filters and pieces of this package, which looks for templates at `loaders` first."""
     environment = Environment(
         loader=ChoiceLoader([*loaders, PackageLoader("sexton.report", "")]),
         autoescape=True,

@@ -7,7 +7,7 @@ metrics.py    numbers of every cluster's newest run, for Prometheus
 access.py     who may see what: Airflow's own login and permissions, in one place
 app.py        the FastAPI application; pages.py, api.py, plan_routes.py and what_if_routes.py are its routes
 texts.py      every word of the pages, in every language
-plugin.py     what Airflow loads, in each of its processes: nothing else of this room is imported by it
+plugin.py     what Airflow loads, in each of its processes: nothing else of this package is imported by it
 
 Nothing here writes: not to the lake, not to the archive, not to a cluster.
 """

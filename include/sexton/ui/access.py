@@ -1,8 +1,8 @@
 """Who may see what: Airflow's login (cookie or bearer token) and its auth manager's word on two DAGs of each cluster.
 
 Reading a cluster's published state takes what reading its DAG that publishes it takes; plans and the ledger take what
-reading its DAG that applies them takes. A FastAPI app of a plugin answers anybody unless it asks: the app of this room
-asks in one dependency of all its routes (app.py), and hands on which clusters there are for whoever asks: the others
+reading its DAG that applies them takes. A FastAPI app of a plugin answers anybody unless it asks: our app asks
+in one dependency of all its routes (app.py), and hands on which clusters there are for whoever asks: the others
 are as if they were not there. Airflow itself is imported when the first request comes.
 """
 

@@ -1,4 +1,4 @@
-"""Pages as HTML: the report's environment (everything escaped, names spelled out) with templates of this room."""
+"""Pages as HTML: the report's environment (everything escaped, names spelled out) with templates of this package."""
 
 import hashlib
 import json

@@ -9,7 +9,7 @@ from sexton.coordinator.api.coordinator import Coordinator, shard_after_load
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
-from sexton.coordinator.api.plain_view import PlainHeld
+from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.endless import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless
 from sexton.coordinator.loading import LOADED, load
 from sexton.coordinator.profile import Profile
@@ -119,7 +119,7 @@ def test_every_question_is_answered_that_the_load_goes_on(release: str) -> None:
     """GroupCoordinator.validateGroupStatus, handleListGroups; only 0.8.2 appends commits without a look at the load."""
     profile = profile_of(release)
     loaded = load([LOG], cap_bytes=CAP_BYTES, profile=profile, load_buffer_bytes=BUFFER)
-    shard = shard_after_load(PlainHeld(loaded), profile=profile, load_failed=True, never_ends=True)
+    shard = shard_after_load(PlainView(loaded), profile=profile, load_failed=True, never_ends=True)
     coordinator = Coordinator(profile=profile, partition_count=1, shards={0: shard})
     loading = Error.COORDINATOR_LOAD_IN_PROGRESS
     assert (fetch(coordinator, "g").error, fetch(coordinator, "g").offsets) == (loading, ())

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from sexton.coordinator.api.view import HeldMember
+from sexton.coordinator.api.view import LoadedMember
 from sexton.coordinator.groups.groups import GROUP_RECORD_TYPES
 from sexton.errors import LogError, TransitionError
 from sexton.records import RECORD_TYPES, kafka_uuid
@@ -320,5 +320,5 @@ def test_since_when_a_member_has_its_partitions(assigned, pending, epochs):
     """Utils.assignmentFromTopicPartitions and ConsumerGroup.createAssignmentEpochValidator of Kafka 4.3."""
     entry = owns(epoch=5, assigned=assigned, pending=pending)
     (row,) = replay(entry).by_id["g"].to_member_rows()
-    member = HeldMember.from_row(row)
+    member = LoadedMember.from_row(row)
     assert member.assignment_epochs == {(kafka_uuid(UUID(int=topic)), part): n for (topic, part), n in epochs.items()}

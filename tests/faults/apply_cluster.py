@@ -17,7 +17,7 @@ from sexton.coordinator.api.commit import Commit, CommitPartition, validate_comm
 from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group
-from sexton.coordinator.api.plain_view import PlainHeld
+from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
@@ -142,14 +142,14 @@ class SimCluster:
     @property
     def coordinator(self) -> Coordinator:
         shards = {
-            number: Shard(status=Status.ACTIVE, held=PlainHeld(log.loaded)) for number, log in enumerate(self.logs)
+            number: Shard(status=Status.ACTIVE, held=PlainView(log.loaded)) for number, log in enumerate(self.logs)
         }
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards=shards)
 
     def one(self, group_id: str) -> Coordinator:
         """The same with the shard of a group only, which is all that a question about it needs."""
         number = partition_of(group_id, len(self.logs))
-        shard = Shard(status=Status.ACTIVE, held=PlainHeld(self.logs[number].loaded))
+        shard = Shard(status=Status.ACTIVE, held=PlainView(self.logs[number].loaded))
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards={number: shard})
 
     def group_ids(self) -> list[str]:

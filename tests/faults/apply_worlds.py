@@ -19,7 +19,7 @@ from sexton.execution.cluster_protocol import ClusterPort
 from sexton.execution.context import Clocks
 from sexton.execution.engine import apply_plan
 from sexton.execution.guards import Rules
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.execution.summary import ApplySummary
 from sexton.ledger.entries import Item, Owner, Result
 from sexton.ledger.ledger import Ledger, acts_of, told_of
@@ -279,15 +279,15 @@ def account(made: World, *, log_sink: bool = True) -> Account:
     """Compare the log with the ledger: what we wrote, what it took along, and what the ledger says of both."""
     cluster = made.cluster
     entries = made.ledger.entries()
-    standing = Standing.of(entries)
+    status = PlanStatus.of(entries)
     planned = {(row["group_id"], row["topic"], row["partition"]): row for row in made.plan.undo.to_pylist()}
     told: dict[OffsetKey, list[tuple[Item, Result]]] = {}
     for each in told_of(entries):
         for item in each.intent.items:
             if item.key is not None and item.place in each.results:
                 told.setdefault(item.key, []).append((item, each.results[item.place][0]))
-    for place, result in standing.results.items():
-        item = standing.items[place]
+    for place, result in status.results.items():
+        item = status.items[place]
         if item.key is not None:
             told.setdefault(item.key, []).append((item, result))
     found = Account()
@@ -303,9 +303,9 @@ def account(made: World, *, log_sink: bool = True) -> Account:
     open_ones = [each for each in told_of(entries) if each.is_open]
     if open_ones:
         found.violations.append(f"{len(open_ones)} intents without an outcome")
-    if any(result.outcome == "unknown" for result in standing.results.values()):
+    if any(result.outcome == "unknown" for result in status.results.values()):
         found.violations.append("an outcome is unknown")
-    if standing.unreturned():
+    if status.unreturned():
         found.violations.append("something a race took along was forgotten")
     _check_acts(made, found)
     return found
@@ -370,17 +370,17 @@ def _check_acts(made: World, found: Account) -> None:
 
 def final_losses(made: World) -> list[str]:
     """Newer values that are gone at the end though their group would take them back, and nobody says why not."""
-    standing = Standing.of(made.ledger.entries())
+    status = PlanStatus.of(made.ledger.entries())
     lost = []
     offsets = made.cluster.offsets()
-    for place, result in standing.results.items():
-        item = standing.items[place]
+    for place, result in status.results.items():
+        item = status.items[place]
         if result.outcome != "raced" or item.key is None or item.key in offsets:
             continue
         restores = [
-            standing.results[other].outcome
-            for other in standing.restored
-            if standing.items[other].key == item.key and other in standing.results
+            status.results[other].outcome
+            for other in status.restored
+            if status.items[other].key == item.key and other in status.results
         ]
         if not restores:
             lost.append(f"{item.key}: raced, and no word of putting it back")

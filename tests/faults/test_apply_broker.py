@@ -20,7 +20,7 @@ from sexton.execution.cluster import KafkaCluster, connected
 from sexton.execution.context import Clocks
 from sexton.execution.engine import apply_plan
 from sexton.execution.guards import Rules
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.execution.summary import Windows
 from sexton.java import find_java
 from sexton.kafka import jars
@@ -226,17 +226,17 @@ def test_commits_in_the_very_moment(
                 clocks=Clocks(now_ms=now_ms),
             )
             rival.close()
-        standing = Standing.of(ledger.entries())
-        windows_ms += standing.windows_ms
+        status = PlanStatus.of(ledger.entries())
+        windows_ms += status.windows_ms
         totals.update({**summary.counts, **{f"put back: {name}": n for name, n in summary.restored.items()}})
         told = {
-            (standing.items[place].key, result.found.log_offset)
-            for place, result in standing.results.items()
+            (status.items[place].key, result.found.log_offset)
+            for place, result in status.results.items()
             if result.outcome == "raced" and result.found is not None
         }
         lost = [each for each in taken_along(config, plan) if each not in told]
         assert lost == [], "newer offsets were deleted and nobody tells"
-        assert not standing.is_unsettled
+        assert not status.is_unsettled
     found = Windows.of(windows_ms)
     tell(
         f"{rounds * GROUPS_A_ROUND} groups, 0 newer offsets lost unreported: {dict(totals)}; window of {found.steps} "

@@ -54,10 +54,10 @@ def _places(made: World) -> set[tuple[int, int]]:
 
 
 def _raced_beyond(made: World) -> set[tuple[int, int]]:
-    from sexton.execution.status import Standing
+    from sexton.execution.status import PlanStatus
 
-    standing = Standing.of(made.ledger.entries())
-    return {place for place in standing.results if place not in standing.restored}
+    status = PlanStatus.of(made.ledger.entries())
+    return {place for place in status.results if place not in status.restored}
 
 
 @pytest.mark.parametrize("kind", range(len(INTERLEAVINGS)), ids=["busy", "raced", "wild", "lossy"])

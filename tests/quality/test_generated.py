@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
-from sexton.coordinator.api.plain_view import PlainHeld, removed_groups
+from sexton.coordinator.api.plain_view import PlainView, removed_groups
 from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
@@ -44,7 +44,7 @@ def run_of(
     rows.update(oracle_tables(loaded, 0, partition_count))
     removed = removed_groups([log], cap_bytes=CAP_BYTES)
     rows["load_profile"][0]["unexpected_unloads"] = len(
-        unexpected_unloads(PlainHeld(loaded), removed=removed, profile=profile)
+        unexpected_unloads(PlainView(loaded), removed=removed, profile=profile)
     )
     state = {name: typed(name, rows[name]) for name in rows}
     offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])

@@ -22,7 +22,7 @@ from tests.strategies import (
     offset_key,
     offset_value,
 )
-from tests.views.worlds import desk, log_of, logs_of, write_archive, write_log, write_run
+from tests.views.worlds import log_of, logs_of, view, write_archive, write_log, write_run
 
 GROUPS = [f"group-{number}" for number in range(400)]
 FEW = ["my-group", "console-consumer-1234", "connect-cluster"]
@@ -45,7 +45,7 @@ def told(opened):
 
 
 def test_a_recording_is_answered_as_the_broker_did(way):
-    opened = desk(segments=BEFORE)
+    opened = view(segments=BEFORE)
     answers = lines(GOLDEN / "kafka-4.3.1-plain" / "loaded.jsonl")
     assert opened.coordinator.partition_count == 4
     for answer in answers:
@@ -62,7 +62,7 @@ def test_a_recording_is_answered_as_the_broker_did(way):
 def test_a_run_answers_as_its_segments_do(tmp_path, recording):
     before, topics = GOLDEN / recording / "before", GOLDEN / recording / "topics.jsonl"
     run = write_run(tmp_path / "run", segments=str(before), topics_file=str(topics))
-    from_run, from_log = desk(run=str(run)), desk(segments=str(before), topics_file=str(topics))
+    from_run, from_log = view(run=str(run)), view(segments=str(before), topics_file=str(topics))
     assert told(from_run) == told(from_log)
     assert from_run.topics == from_log.topics
     assert from_run.coordinator.partition_count == from_log.coordinator.partition_count == 4
@@ -73,7 +73,7 @@ def test_the_archive_answers_as_its_segments_do(tmp_path):
     logs = logs_of(GROUPS, 3)
     archive = write_archive(tmp_path / "archive", logs, partition_count=3)
     segments = write_log(tmp_path / "log", logs)
-    from_archive, from_log = desk(archive=archive), desk(segments=str(segments))
+    from_archive, from_log = view(archive=archive), view(segments=str(segments))
     assert told(from_archive) == told(from_log)
     assert from_archive.topics.log_end_offset("t", 1) == 50
     assert not from_log.topics.is_known
@@ -81,7 +81,7 @@ def test_the_archive_answers_as_its_segments_do(tmp_path):
 
 def test_one_group_takes_one_log_partition(tmp_path, way):
     segments = write_log(tmp_path, logs_of(GROUPS, 10))
-    opened = desk(segments=str(segments))
+    opened = view(segments=str(segments))
     assert opened.coordinator.partition_count == 10
     assert dict(opened.parts.read) == {}, "the heads of the log partitions tell how many there are"
     assert rows(fetch(opened.coordinator, "group-7")) == {"t-0": [7]}
@@ -90,7 +90,7 @@ def test_one_group_takes_one_log_partition(tmp_path, way):
 
 def test_few_groups_are_all_asked_how_many_log_partitions_there_are(tmp_path):
     logs = {number: data for number, data in logs_of(GROUPS[:45], 50).items() if data}
-    opened = desk(segments=str(write_log(tmp_path, logs)), profile="group_coordinator")
+    opened = view(segments=str(write_log(tmp_path, logs)), profile="group_coordinator")
     assert sorted(opened.parts.read) == sorted(logs)
     assert opened.coordinator.partition_count == 50
     missing = ", ".join(str(number) for number in range(50) if number not in logs)
@@ -100,7 +100,7 @@ def test_few_groups_are_all_asked_how_many_log_partitions_there_are(tmp_path):
 def test_a_log_partition_that_is_not_here_is_no_empty_answer(tmp_path):
     logs = logs_of(GROUPS, 4)
     del logs[2]
-    opened = desk(segments=str(write_log(tmp_path, logs)))
+    opened = view(segments=str(write_log(tmp_path, logs)))
     away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
     here = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 3)
     with pytest.raises(NoCoverage, match=f"log partition 2, where group '{away}' belongs, is not here"):
@@ -112,7 +112,7 @@ def test_a_log_partition_that_is_not_here_is_no_empty_answer(tmp_path):
 def test_a_log_partition_without_a_segment_in_the_archive_is_empty(tmp_path):
     logs = logs_of(GROUPS, 4)
     del logs[2]
-    opened = desk(archive=write_archive(tmp_path, logs, partition_count=4), profile="group_coordinator")
+    opened = view(archive=write_archive(tmp_path, logs, partition_count=4), profile="group_coordinator")
     away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
     opened.check_coverage([away])
     assert (fetch(opened.coordinator, away).error, opened.warnings) == (Error.NONE, [])
@@ -122,7 +122,7 @@ def test_the_same_of_a_run_over_the_archive(tmp_path):
     logs = logs_of(GROUPS, 4)
     del logs[2]
     run = write_run(tmp_path / "run", archive=write_archive(tmp_path / "archive", logs, partition_count=4))
-    opened = desk(run=str(run))
+    opened = view(run=str(run))
     away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
     opened.check_coverage([away])
     assert fetch(opened.coordinator, away).error is Error.NONE
@@ -133,15 +133,15 @@ def test_as_of(tmp_path, way):
     later = BatchSpec(entries=(commit("g", 2),), timestamp_ms=BASE_MS + 10)
     data = encode_log([BatchSpec(entries=(commit("g", 1),)), later])
     segments = str(write_log(tmp_path, {0: data}))
-    assert rows(fetch(desk(segments=segments).coordinator, "g")) == {"t-0": [2]}
-    assert rows(fetch(desk(segments=segments, as_of_ms=BASE_MS + 10).coordinator, "g")) == {"t-0": [1]}
-    early = desk(segments=segments, as_of_ms=BASE_MS)
+    assert rows(fetch(view(segments=segments).coordinator, "g")) == {"t-0": [2]}
+    assert rows(fetch(view(segments=segments, as_of_ms=BASE_MS + 10).coordinator, "g")) == {"t-0": [1]}
+    early = view(segments=segments, as_of_ms=BASE_MS)
     with pytest.raises(NoCoverage, match="no record of log partition 0 was written before"):
         early.check_coverage(["g"])
 
 
 def test_an_empty_log_partition_covers_every_instant(tmp_path, way):
-    opened = desk(segments=str(write_log(tmp_path, {0: b""})), as_of_ms=BASE_MS)
+    opened = view(segments=str(write_log(tmp_path, {0: b""})), as_of_ms=BASE_MS)
     opened.check_coverage(["g"])
     assert opened.coordinator.partition_count is None
     assert opened.warnings[0].startswith("the number of log partitions could not be told")
@@ -150,7 +150,7 @@ def test_an_empty_log_partition_covers_every_instant(tmp_path, way):
 @pytest.mark.parametrize("profile, error", [("group_coordinator", 16), ("group_metadata_manager:2.8", 0)])
 def test_a_load_that_fails(tmp_path, way, profile, error):
     segments = str(write_log(tmp_path, {0: log_of(commit("g", 1), UNREADABLE)}))
-    opened = desk(segments=segments, profile=profile)
+    opened = view(segments=segments, profile=profile)
     answer = fetch(opened.coordinator, "g")
     assert (answer.error, answer.offsets) == (error, ())
     assert opened.has_undecodable
@@ -171,36 +171,36 @@ def test_a_load_that_leaves_what_came_before(tmp_path, way):
     own = encode_key(2, {"group_id": "own"}), encode_value(2, 0, fields)
     entries = [old_value("g", 1), own, UNREADABLE, old_value("later", 2)]
     segments = str(write_log(tmp_path / "log", {0: old_log(*entries)}))
-    opened = desk(segments=segments, profile="offset_manager:0.9.0.1")
+    opened = view(segments=segments, profile="offset_manager:0.9.0.1")
     assert rows(fetch(opened.coordinator, "g")) == {"t-0": [1]}
     assert rows(fetch(opened.coordinator, "later")) == {}
     assert list_groups(opened.coordinator).groups == ()
     run = write_run(tmp_path / "run", segments=segments, profile="offset_manager:0.9.0.1")
     with pytest.raises(UsageError, match="serves what it had read before its load failed"):
-        fetch(desk(run=str(run)).coordinator, "g")
+        fetch(view(run=str(run)).coordinator, "g")
 
 
 def test_auto_takes_what_the_log_proves(tmp_path):
     segments = str(write_log(tmp_path, {0: old_log(old_value("g", 1))}))
     for profile in (None, "auto"):
-        proven = desk(segments=segments, profile=profile)
+        proven = view(segments=segments, profile=profile)
         assert proven.coordinator.profile.name == "offset_manager"
         assert rows(fetch(proven.coordinator, "g")) == {"t-0": [1]}
         assert proven.doubts == []
-    asked = desk(segments=segments, profile="group_coordinator")
+    asked = view(segments=segments, profile="group_coordinator")
     assert (asked.coordinator.profile.name, len(asked.doubts)) == ("group_coordinator", 1)
 
 
 def test_where_nothing_is_proven_the_newest_rules_are_taken_and_told(tmp_path):
-    opened = desk(segments=str(write_log(tmp_path, {0: log_of(commit("g", 1))})))
+    opened = view(segments=str(write_log(tmp_path, {0: log_of(commit("g", 1))})))
     assert opened.coordinator.profile.name == "group_coordinator"
     assert ["nothing in the log proves" in text for text in opened.warnings].count(True) == 1
 
 
 def test_auto_takes_the_recorded_broker(tmp_path):
     archive = write_archive(tmp_path, logs_of(FEW, 2), partition_count=2, version="2.8.2")
-    assert desk(archive=archive, profile="auto").coordinator.profile.text == "group_metadata_manager:2.8.2"
-    unproven = desk(archive=archive, profile="group_metadata_manager:2.5")
+    assert view(archive=archive, profile="auto").coordinator.profile.text == "group_metadata_manager:2.8.2"
+    unproven = view(archive=archive, profile="group_metadata_manager:2.5")
     doubt, note, *_ = unproven.notes()
     assert doubt.startswith("the profile group_metadata_manager:2.5 is not that of the recorded broker: Kafka 2.8.2")
     assert note.startswith("group_metadata_manager:2.5 is unproven")
@@ -213,7 +213,7 @@ def test_a_stray_group_is_looked_for_in_all_log_partitions_where_one_cache_serve
     segments = str(write_log(tmp_path / "log", logs))
 
     def asked(profile):
-        opened = desk(segments=segments, topics_file=str(topics), profile=profile)
+        opened = view(segments=segments, topics_file=str(topics), profile=profile)
         assert opened.coordinator.log_partition_of("stray-1") == 1
         return rows(fetch(opened.coordinator, "stray-1"))
 
@@ -235,20 +235,20 @@ def test_a_stray_group_is_looked_for_in_all_log_partitions_where_one_cache_serve
 def test_requests_that_do_not_fit(request_fields, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((UsageError, NoCoverage), match=said):
-        desk(**request_fields)
+        view(**request_fields)
 
 
 def test_a_run_is_of_its_instant_and_rules(tmp_path):
     run = write_run(tmp_path / "run", segments=str(write_log(tmp_path / "log", logs_of(FEW, 2))))
-    as_of_ms = desk(run=str(run)).as_of_ms
-    assert desk(run=str(run), as_of_ms=as_of_ms, profile="auto").as_of_ms == as_of_ms
+    as_of_ms = view(run=str(run)).as_of_ms
+    assert view(run=str(run), as_of_ms=as_of_ms, profile="auto").as_of_ms == as_of_ms
     with pytest.raises(UsageError, match="the run is of"):
-        desk(run=str(run), as_of_ms=1)
+        view(run=str(run), as_of_ms=1)
     with pytest.raises(UsageError, match="the run followed group_coordinator"):
-        desk(run=str(run), profile="group_metadata_manager")
+        view(run=str(run), profile="group_metadata_manager")
     shutil.rmtree(run / "members")
     with pytest.raises(UsageError, match="members"):
-        list_groups(desk(run=str(run)).coordinator)
+        list_groups(view(run=str(run)).coordinator)
 
 
 def test_a_topics_file_of_another_cluster(tmp_path):
@@ -256,4 +256,4 @@ def test_a_topics_file_of_another_cluster(tmp_path):
     topics.write_text(json.dumps({"topic": "__consumer_offsets", "id": None, "partitions": [[0, 1]]}) + "\n")
     segments = write_log(tmp_path / "log", logs_of(FEW, 2))
     with pytest.raises(UsageError, match="1 log partitions by the topics file, but there is a folder for 1"):
-        desk(segments=str(segments), topics_file=str(topics))
+        view(segments=str(segments), topics_file=str(topics))

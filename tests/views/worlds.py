@@ -11,8 +11,8 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
 from sexton.runs.folder import RunFolder
-from sexton.views.opening import open_desk
-from sexton.views.view import Desk, DeskRequest
+from sexton.views.opening import open_view
+from sexton.views.view import CoordinatorView, ViewRequest
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 TAKEN_AT_MS = BASE_MS + 60_000
@@ -91,5 +91,5 @@ def write_run(root: Path, **request: Any) -> Path:
     return root
 
 
-def desk(**request: Any) -> Desk:
-    return open_desk(DeskRequest(taken_at_ms=TAKEN_AT_MS, **request))
+def view(**request: Any) -> CoordinatorView:
+    return open_view(ViewRequest(taken_at_ms=TAKEN_AT_MS, **request))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sexton.analysis.forecast import TABLE, going_of, write_forecast
 from sexton.coordinator.api.abandonment import Abandonment, abandonment
 from sexton.coordinator.api.tables_view import TABLES as HELD_TABLES
-from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
@@ -70,7 +70,7 @@ class OffsetOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class ForecastResult:
     """The forecast of a run: `rows` are those of expiry_forecast, without the run's columns."""
 
     cluster_id: str
@@ -125,7 +125,7 @@ class Outlook:
         return sorted(found, key=lambda own: (own["first_expires_at_ms"], own["group_id"]))
 
 
-def outlook_of_folder(folder: RunFolder, record: RunRecord) -> Outlook:
+def outlook_of_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """The forecast that a run folder holds; UsageError where the run came not that far."""
     names = list(TABLES[TABLE].column_names)
     try:
@@ -133,7 +133,7 @@ def outlook_of_folder(folder: RunFolder, record: RunRecord) -> Outlook:
     except FileNotFoundError:
         raise UsageError("no forecast here", place=folder.root, fix="run plan_tombstones on this folder") from None
     schema = TABLES[TABLE].arrow_schema(with_run=False)
-    return Outlook(
+    return ForecastResult(
         cluster_id=record.cluster_id,
         as_of_ms=record.as_of_ms,
         retention_ms=record.retention_ms,
@@ -143,20 +143,20 @@ def outlook_of_folder(folder: RunFolder, record: RunRecord) -> Outlook:
     )
 
 
-def forecast_folder(folder: RunFolder, record: RunRecord) -> Outlook:
+def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """Forecast a judged run folder, and tell it."""
     for part in record.log_partitions:
         write_forecast(folder, record, part)
     return outlook_of_folder(folder, record)
 
 
-def outlook_of_lake(lake: Lake, run: PublishedRun) -> Outlook:
+def outlook_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
     """The forecast that a run was published with; UsageError where it was published before there were any."""
     if TABLE not in run.snapshots:
         raise UsageError(
             f"the run of {run.key.as_of_ms} ms was published without a forecast", fix="ask --archive, or a newer run"
         )
-    return Outlook(
+    return ForecastResult(
         cluster_id=run.key.cluster_id,
         as_of_ms=run.key.as_of_ms,
         retention_ms=run.facts["retention_ms"],
@@ -221,7 +221,7 @@ def _abandonment(
     block: SweepBlock | None,
 ) -> Abandonment | None:
     return abandonment(
-        TablesHeld(tables),
+        TablesView(tables),
         group_id,
         loaded_at_ms=as_of_ms,
         retention_ms=retention_ms,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
-from sexton.archive.lineages import ArchivedLineage, Link, read_link
+from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_link
 from sexton.archive.place import Place
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
@@ -104,7 +104,7 @@ def segments_between(history: ArchivedLineage, place: Place, *, after: Place | N
     return found
 
 
-def _bytes(fs: pafs.FileSystem, link: Link) -> U8Array:
+def _bytes(fs: pafs.FileSystem, link: ArchivedSegment) -> U8Array:
     return file_bytes(fs, link.segment_path, link.size_bytes, is_archived=True)
 
 

@@ -23,7 +23,7 @@ from sexton.archive.cut_search import end_of, find_cut, is_whole, start_of
 from sexton.archive.files import read_json, safe_name, write_whole
 from sexton.archive.lineages import ArchivedLineage, lineages, topics_of
 from sexton.archive.place import Place
-from sexton.archive.snapshots import Around, Snapshot, around
+from sexton.archive.snapshots import Snapshot, SnapshotWindow, around
 from sexton.errors import NoCoverage, UsageError
 
 CUTS_FOLDER = "cuts"
@@ -117,7 +117,7 @@ def newest_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str) -> SettledCu
     )
 
 
-def _unsettled(found: Around, as_of_ms: int, settle_ms: int) -> str:
+def _unsettled(found: SnapshotWindow, as_of_ms: int, settle_ms: int) -> str:
     if found.newest_ms is None:
         return "the archive holds no snapshot"
     taken = found.newest_ms - as_of_ms
@@ -132,7 +132,7 @@ def _settle(
     fs: pafs.FileSystem,
     root: str,
     cluster_id: str,
-    found: Around,
+    found: SnapshotWindow,
     settling: Snapshot,
     *,
     as_of_ms: int,

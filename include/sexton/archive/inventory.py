@@ -10,7 +10,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_facts
 from sexton.archive.coverage import Span, spans
-from sexton.archive.lineages import ArchivedLineage, Link, clusters_of, lineages, read_link, topics_of
+from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, clusters_of, lineages, read_link, topics_of
 from sexton.archive.snapshots import snapshot_instants
 
 
@@ -106,7 +106,7 @@ def _line(fs: pafs.FileSystem, history: ArchivedLineage) -> LineageLine:
     )
 
 
-def _first_stamped(fs: pafs.FileSystem, chain: Iterable[Link]) -> tuple[int | None, int | None]:
+def _first_stamped(fs: pafs.FileSystem, chain: Iterable[ArchivedSegment]) -> tuple[int | None, int | None]:
     """First and last timestamp of the first segment that has any."""
     for link in chain:
         manifest = read_link(fs, link)

@@ -89,7 +89,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class ArchivedSegment:
     """A segment that has a manifest, as that one's name tells: it answers for [first_log_offset, next_log_offset)."""
 
     folder: str
@@ -122,9 +122,9 @@ class ArchivedLineage:
     lineage: Lineage
     folder: str
     origin: Origin | None
-    chain: tuple[Link, ...]
-    unlinked: tuple[Link, ...] = ()
-    twins: tuple[Link, ...] = ()
+    chain: tuple[ArchivedSegment, ...]
+    unlinked: tuple[ArchivedSegment, ...] = ()
+    twins: tuple[ArchivedSegment, ...] = ()
 
     @property
     def next_log_offset(self) -> int:
@@ -239,12 +239,12 @@ def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int
     return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
-def links_in(fs: pafs.FileSystem, folder: str) -> list[Link]:
+def links_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
     """Every segment in a lineage's folder that has a manifest, by log_offset."""
     return _links(folder, fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
 
 
-def read_link(fs: pafs.FileSystem, link: Link) -> Manifest:
+def read_link(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest:
     """The manifest of a link; UsageError when it is none or tells of another segment."""
     try:
         manifest = Manifest.from_json(read_json(fs, link.manifest_path))
@@ -267,18 +267,20 @@ def _has_origin(files: Iterable[pafs.FileInfo]) -> bool:
     return any(file.base_name == ORIGIN_FILE for file in files)
 
 
-def _links(folder: str, files: Iterable[pafs.FileInfo]) -> list[Link]:
+def _links(folder: str, files: Iterable[pafs.FileInfo]) -> list[ArchivedSegment]:
     links = [
-        Link(folder=folder, first_log_offset=int(name[1]), next_log_offset=int(name[2]), size_bytes=int(name[3]))
+        ArchivedSegment(
+            folder=folder, first_log_offset=int(name[1]), next_log_offset=int(name[2]), size_bytes=int(name[3])
+        )
         for file in files
         if (name := _MANIFEST_FILE.fullmatch(file.base_name))
     ]
     return sorted(links, key=lambda link: (link.first_log_offset, link.next_log_offset))
 
 
-def _chain(links: list[Link], start_log_offset: int) -> list[Link]:
+def _chain(links: list[ArchivedSegment], start_log_offset: int) -> list[ArchivedSegment]:
     """The links that follow each other from the start without a gap."""
-    chain: list[Link] = []
+    chain: list[ArchivedSegment] = []
     reached = start_log_offset
     for link in links:
         if link.first_log_offset == reached and link.next_log_offset > reached:

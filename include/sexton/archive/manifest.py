@@ -80,7 +80,7 @@ def _are_two_numbers(pair: object) -> bool:
     return isinstance(pair, list) and [type(number) for number in pair] == [int, int]
 
 
-class Contents:
+class ManifestBuilder:
     """What a manifest says of batches, gathered while they pass."""
 
     def __init__(self) -> None:

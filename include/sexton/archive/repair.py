@@ -14,8 +14,8 @@ from dataclasses import replace
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.lineages import ArchivedLineage, Link, clusters_of, lineages, read_link, topics_of
-from sexton.archive.manifest import Contents, Manifest
+from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, clusters_of, lineages, read_link, topics_of
+from sexton.archive.manifest import Manifest, ManifestBuilder
 from sexton.archive.writer import put_aside, write_manifest
 from sexton.errors import SextonError
 from sexton.log.batch import Batch, read_batches
@@ -43,7 +43,7 @@ def _mend(fs: pafs.FileSystem, root: str, history: ArchivedLineage) -> Iterator[
             yield from _mend_segment(fs, root, of_it, limit)
 
 
-def _mend_segment(fs: pafs.FileSystem, root: str, links: Sequence[Link], limit: int | None) -> Iterator[str]:
+def _mend_segment(fs: pafs.FileSystem, root: str, links: Sequence[ArchivedSegment], limit: int | None) -> Iterator[str]:
     path = links[0].segment_path
     data = _read(fs, path)
     digest = hashlib.sha256(data).hexdigest()
@@ -84,7 +84,7 @@ def _described(data: bytes, before: Manifest, limit: int | None) -> tuple[Manife
     if limit is not None and end > limit:
         return None
     own = b"".join(bytes(one.data) for one in below)
-    contents = Contents()
+    contents = ManifestBuilder()
     contents.add(own)
     stamps = contents.timestamps_ms
     manifest = replace(
@@ -100,7 +100,7 @@ def _described(data: bytes, before: Manifest, limit: int | None) -> tuple[Manife
     return manifest, own
 
 
-def _manifest(fs: pafs.FileSystem, link: Link) -> Manifest | None:
+def _manifest(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest | None:
     try:
         return read_link(fs, link)
     except SextonError:

@@ -35,7 +35,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class SnapshotWindow:
     """The snapshots around an instant, None where there is none, and when the newest of all was taken."""
 
     before: Snapshot | None
@@ -43,7 +43,7 @@ class Around:
     newest_ms: int | None
 
 
-def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | None, settle_ms: int) -> Around:
+def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | None, settle_ms: int) -> SnapshotWindow:
     """The snapshots that speak for an instant; for None the newest, as if it settled everything.
 
     An archive without any facts is taken for the work of one snapshot, at the instant of its newest manifest.
@@ -52,7 +52,9 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
     if not instants:
         only = _without_facts(fs, root, cluster_id)
         settles = only is not None and (as_of_ms is None or only.taken_at_ms >= as_of_ms + settle_ms)
-        return Around(before=None, settling=only if settles else None, newest_ms=only.taken_at_ms if only else None)
+        return SnapshotWindow(
+            before=None, settling=only if settles else None, newest_ms=only.taken_at_ms if only else None
+        )
 
     def snapshot(taken_at_ms: int | None) -> Snapshot | None:
         if taken_at_ms is None:
@@ -61,10 +63,10 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
         return None if facts is None else _snapshot_of(fs, root, facts)
 
     if as_of_ms is None:
-        return Around(before=None, settling=snapshot(instants[-1]), newest_ms=instants[-1])
+        return SnapshotWindow(before=None, settling=snapshot(instants[-1]), newest_ms=instants[-1])
     before = max((at for at in instants if at <= as_of_ms), default=None)
     settling = min((at for at in instants if at >= as_of_ms + settle_ms), default=None)
-    return Around(before=snapshot(before), settling=snapshot(settling), newest_ms=instants[-1])
+    return SnapshotWindow(before=snapshot(before), settling=snapshot(settling), newest_ms=instants[-1])
 
 
 def snapshot_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:

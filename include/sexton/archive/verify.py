@@ -16,7 +16,15 @@ import numpy as np
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_facts
-from sexton.archive.lineages import ArchivedLineage, Link, clusters_of, lineage_folder, lineages, read_link, topics_of
+from sexton.archive.lineages import (
+    ArchivedLineage,
+    ArchivedSegment,
+    clusters_of,
+    lineage_folder,
+    lineages,
+    read_link,
+    topics_of,
+)
 from sexton.errors import SextonError
 from sexton.log.crc import as_u8
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
@@ -62,7 +70,7 @@ def verify(
     """
     findings: list[Finding] = []
     found = list(_histories(fs, root, cluster_id, findings))
-    chosen: list[Link] = []
+    chosen: list[ArchivedSegment] = []
     for history in found:
         findings += _names(fs, history)
         findings += _missing(fs, history)
@@ -70,7 +78,7 @@ def verify(
     of_bytes, read_bytes = sum(link.size_bytes for link in chosen), 0
     gone = {finding.place for finding in findings}
 
-    def wrong_with(link: Link) -> list[Finding]:
+    def wrong_with(link: ArchivedSegment) -> list[Finding]:
         return [] if link.segment_path in gone else check(fs, link)
 
     with ThreadPoolExecutor(READERS) as readers:
@@ -88,7 +96,7 @@ def verify(
     )
 
 
-def is_in_subset(link: Link, root: str, subset: tuple[int, int]) -> bool:
+def is_in_subset(link: ArchivedSegment, root: str, subset: tuple[int, int]) -> bool:
     """Whether a segment is in part n of t, told from its place in the archive alone."""
     n, t = subset
     if not 1 <= n <= t:
@@ -97,7 +105,7 @@ def is_in_subset(link: Link, root: str, subset: tuple[int, int]) -> bool:
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "big") % t == n - 1
 
 
-def check(fs: pafs.FileSystem, link: Link) -> list[Finding]:
+def check(fs: pafs.FileSystem, link: ArchivedSegment) -> list[Finding]:
     """What is wrong with one segment and its manifest."""
     try:
         manifest = read_link(fs, link)
@@ -118,7 +126,7 @@ def check(fs: pafs.FileSystem, link: Link) -> list[Finding]:
     return [Finding(kind=DAMAGED, place=link.segment_path, what=what) for what in _batches(data, link)]
 
 
-def _batches(data: bytes, link: Link) -> Iterator[str]:
+def _batches(data: bytes, link: ArchivedSegment) -> Iterator[str]:
     """What is wrong with the batches of bytes that are as they were fetched."""
     view = as_u8(data)
     bad_crc = no_batch = outside = backwards = 0
@@ -206,7 +214,7 @@ def _names(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
     return [Finding(kind=ROTTEN, place=history.folder, what=what)] if twice else []
 
 
-def _is_same(fs: pafs.FileSystem, twin: Link, link: Link) -> bool:
+def _is_same(fs: pafs.FileSystem, twin: ArchivedSegment, link: ArchivedSegment) -> bool:
     try:
         return read_link(fs, twin).sha256 == read_link(fs, link).sha256
     except SextonError:

@@ -35,7 +35,7 @@ from sexton.archive.create import create_whole
 from sexton.archive.files import make_folder
 from sexton.archive.lineages import (
     ArchivedLineage,
-    Link,
+    ArchivedSegment,
     Origin,
     lineage_folder,
     lineages,
@@ -44,7 +44,7 @@ from sexton.archive.lineages import (
     topics_of,
     write_origin,
 )
-from sexton.archive.manifest import Contents, Lineage, Manifest
+from sexton.archive.manifest import Lineage, Manifest, ManifestBuilder
 from sexton.errors import UsageError
 from sexton.kill_points import reach
 from sexton.log.batch import Batch, read_batches
@@ -164,7 +164,7 @@ def write_batches(
         raise ValueError(f"not a range of log_offsets: [{first_log_offset}, {end_log_offset})")
     folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
     path = f"{folder}/{first_log_offset:020d}.log"
-    data, contents = b"".join(chunks), Contents()
+    data, contents = b"".join(chunks), ManifestBuilder()
     make_folder(fs, folder)
     reach("segment.before")
     while not create_whole(fs, path, data, what="segment"):
@@ -229,7 +229,7 @@ def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
 
     Of one lineage they are written in the order of the log: what follows a gap is not read.
     """
-    link = Link(
+    link = ArchivedSegment(
         folder=lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage),
         first_log_offset=manifest.first_log_offset,
         next_log_offset=manifest.next_log_offset,

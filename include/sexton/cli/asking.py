@@ -18,7 +18,7 @@ from sexton.report.names import NAME_CELLS, harmless, visible
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.errors import Error
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
 MISSING = "-"
 UNDECODABLE = 5
@@ -62,7 +62,7 @@ Profile = Annotated[
 ]
 
 
-def desk_of(
+def view_of(
     segments: Path | None,
     archive: str | None,
     run: Path | None,
@@ -71,7 +71,7 @@ def desk_of(
     as_of: str | None,
     profile: str | None,
     load_buffer_bytes: int | None = None,
-) -> "Desk":
+) -> "CoordinatorView":
     """Open what the options name."""
     if profile is not None:
         check_profile(profile)
@@ -81,11 +81,11 @@ def desk_of(
         raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
-    from sexton.views.opening import open_desk
-    from sexton.views.view import DeskRequest
+    from sexton.views.opening import open_view
+    from sexton.views.view import ViewRequest
 
-    return open_desk(
-        DeskRequest(
+    return open_view(
+        ViewRequest(
             segments=None if segments is None else str(segments),
             archive=archive,
             run=None if run is None else str(run),
@@ -98,17 +98,17 @@ def desk_of(
     )
 
 
-def tell_json(desk: "Desk", operation: str, answer: dict[str, Any]) -> None:
+def tell_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> None:
     """Print an answer for machines, with the operation that it follows and whose rules."""
-    tell_doubts(desk.doubts)
-    profile = desk.coordinator.profile
+    tell_doubts(view.doubts)
+    profile = view.coordinator.profile
     told = {
         "operation": operation,
         "profile": profile.text,
         "is_proven": profile.is_proven,
-        "as_of_ms": desk.as_of_ms,
+        "as_of_ms": view.as_of_ms,
         **answer,
-        "warnings": [*desk.warnings, *desk.notes()],
+        "warnings": [*view.warnings, *view.notes()],
     }
     sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
 
@@ -160,12 +160,12 @@ def tell_doubts(doubts: Iterable[str]) -> None:
         tell_aside(f"! {doubt}")
 
 
-def tell_notes(desk: "Desk") -> None:
+def tell_notes(view: "CoordinatorView") -> None:
     """Say on stderr what has to be known of the log beside the answer."""
-    for note in [*desk.warnings, *desk.notes()]:
+    for note in [*view.warnings, *view.notes()]:
         tell_aside(f"! {note}")
 
 
-def exit_code(desk: "Desk") -> int:
+def exit_code(view: "CoordinatorView") -> int:
     """5 where something that was read could not be decoded; an error that a broker would answer is none of ours."""
-    return UNDECODABLE if desk.has_undecodable else 0
+    return UNDECODABLE if view.has_undecodable else 0

@@ -11,13 +11,13 @@ from sexton.cli.asking import (
     RunDir,
     Segments,
     TopicsFile,
-    desk_of,
     error_fields,
     exit_code,
     tell_json,
     tell_line,
     tell_notes,
     tell_table,
+    view_of,
 )
 from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
@@ -61,13 +61,13 @@ def coordinator(
     from sexton.coordinator.api.errors import Error
     from sexton.coordinator.api.ownership import Owner, find_coordinator
 
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
-    count = desk.coordinator.partition_count
+    view = view_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    count = view.coordinator.partition_count
     if count is None:  # then a group belongs where it is found
-        places = {group: desk.coordinator.log_partition_of(group) for group in groups}
+        places = {group: view.coordinator.log_partition_of(group) for group in groups}
         owners = [Owner(group_id=group, error=Error.NONE, log_partition=place) for group, place in places.items()]
     else:
-        leaders = desk.recorded.leaders or None
+        leaders = view.recorded.leaders or None
         owners = [find_coordinator(group, partition_count=count, leaders=leaders) for group in groups]
     if json:
         told = [
@@ -75,14 +75,14 @@ def coordinator(
              **error_fields(owner.error)}
             for owner in owners
         ]  # fmt: skip
-        tell_json(desk, "FindCoordinator", {"partition_count": count, "groups": told})
-        return exit_code(desk)
+        tell_json(view, "FindCoordinator", {"partition_count": count, "groups": told})
+        return exit_code(view)
     tell_table(
         ("GROUP", "LOG-PARTITION", "COORDINATOR (ID)", "ERROR"),
         ((owner.group_id, owner.log_partition, owner.leader, owner.error.name) for owner in owners),
     )
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def unload(
@@ -104,27 +104,27 @@ def unload(
     """
     from sexton.coordinator.api.unloading import unload as unloaded
 
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
-    if log_partition not in desk.coordinator.shards:
-        raise UsageError(f"log partition {log_partition} is not here", place=desk.place)
+    if log_partition not in view.coordinator.shards:
+        raise UsageError(f"log partition {log_partition} is not here", place=view.place)
     with working("Reading the log", is_quiet=json):
-        gone = unloaded(desk.coordinator, log_partition)
-    desk.check_read()
+        gone = unloaded(view.coordinator, log_partition)
+    view.check_read()
     groups, staying = ([group.group_id for group in some] for some in (gone.groups, gone.staying))
     if json:
         answer = {
             "log_partition": log_partition,
-            "leader": desk.recorded.leaders.get(log_partition),
+            "leader": view.recorded.leaders.get(log_partition),
             "groups": groups,
             "offsets": gone.offset_count,
             "pending": _pending_rows(gone.pending),
             "staying": staying,
         }
-        tell_json(desk, "unload", answer)
-        return exit_code(desk)
-    leader = desk.recorded.leaders.get(log_partition)
+        tell_json(view, "unload", answer)
+        return exit_code(view)
+    leader = view.recorded.leaders.get(log_partition)
     led = "" if leader is None else f", which broker {leader} led when the snapshot was taken"
     tell_line(
         f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}{led}"
@@ -135,8 +135,8 @@ def unload(
         tell_line("open transactions, which the next coordinator loads again:")
         rows = _pending_rows(gone.pending)
         tell_table(("PRODUCER-ID", "GROUP", "TOPIC", "PARTITION", "PENDING-OFFSET"), ([*row.values()] for row in rows))
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def _pending_rows(pending: "Mapping[int, Mapping[OffsetKey, StoredOffset]]") -> list[dict[str, Any]]:

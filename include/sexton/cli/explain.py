@@ -16,12 +16,12 @@ from sexton.cli.asking import (
     Profile,
     Segments,
     TopicsFile,
-    desk_of,
     exit_code,
     tell_json,
     tell_line,
     tell_notes,
     tell_table,
+    view_of,
 )
 from sexton.cli.options import Debug, Json, LoadBuffer, parse_instant
 from sexton.cli.progress import working
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.history.events import Event
     from sexton.history.story import Next, Story, Teller
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -97,32 +97,32 @@ def explain(
     from sexton.history.events import describe
     from sexton.history.story import what_is_next
 
-    desk = desk_of(
+    view = view_of(
         segments, archive, None, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        desk.check_coverage([group])
-        home, story, teller = _read(desk, group, topic, partition, segments, archive, retention_minutes)
-    held = None if home is None else desk.coordinator.shards[home].held
+        view.check_coverage([group])
+        home, story, teller = _read(view, group, topic, partition, segments, archive, retention_minutes)
+    held = None if home is None else view.coordinator.shards[home].held
     if story is None or teller is None or held is None:
-        return _tell(json, desk, group, home, "", [], [])
+        return _tell(json, view, group, home, "", [], [])
     is_there = held.group(group) is not None
     known_ms = teller.known.retentions_ms
-    default_ms = desk.coordinator.profile.default_retention_minutes * MINUTE_MS
+    default_ms = view.coordinator.profile.default_retention_minutes * MINUTE_MS
     retention_ms = known_ms[-1] if known_ms else default_ms
-    now_ms = desk.as_of_ms or story.last_timestamp_ms + 1
-    block = None if home is None else desk.parts.read[home].sweep_block(retention_ms, now_ms)
+    now_ms = view.as_of_ms or story.last_timestamp_ms + 1
+    block = None if home is None else view.parts.read[home].sweep_block(retention_ms, now_ms)
     upcoming = what_is_next(
         story.group if is_there else None,
         {key: offset for key, offset in held.offsets(group).items() if teller.asks_for(*key)},
         held.pending(group),
         retention_ms=retention_ms,
         now_ms=now_ms,
-        profile=desk.coordinator.profile,
+        profile=view.coordinator.profile,
         block=block,
     )
     state = describe(story.group) if is_there and story.group is not None else ""
-    return _tell(json, desk, group, home, state, _between(story.events, span), upcoming, block)
+    return _tell(json, view, group, home, state, _between(story.events, span), upcoming, block)
 
 
 def topic_partition(text: str | None) -> tuple[str | None, int | None]:
@@ -151,7 +151,7 @@ def _between(events: "Iterable[Event]", span: tuple[int | None, int | None]) -> 
 
 
 def _read(
-    desk: "Desk",
+    view: "CoordinatorView",
     group: str,
     topic: str | None,
     partition: int | None,
@@ -172,11 +172,11 @@ def _read(
         source, before, after = open_segments(place, topics_file=None), None, None
         acts = None
     else:
-        source = open_archive(place, as_of_ms=desk.as_of_ms, topics_file=None)
+        source = open_archive(place, as_of_ms=view.as_of_ms, topics_file=None)
         before = oldest_facts_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
         after = newest_facts(fs, path, cluster_id=source.cluster_id)
         acts = acts_of(fs, path, source.cluster_id)
-    home = desk.coordinator.log_partition_of(group)
+    home = view.coordinator.log_partition_of(group)
     for log_partition in sorted(source.segments) if home is None else [home]:
         if not source.segments.get(log_partition):
             continue
@@ -186,7 +186,7 @@ def _read(
             group_id=group,
             topic=topic,
             partition=partition,
-            profile=desk.coordinator.profile,
+            profile=view.coordinator.profile,
             known=known_of(
                 before,
                 after,
@@ -194,7 +194,7 @@ def _read(
                 removed=acts and acts[0],
                 restored=acts and acts[1],
             ),
-            as_of_ms=None if source.is_archive else desk.as_of_ms,
+            as_of_ms=None if source.is_archive else view.as_of_ms,
             taken_at_ms=time.time_ns() // 1_000_000,
         )
         story = teller.tell()
@@ -205,7 +205,7 @@ def _read(
 
 def _tell(
     json: bool,
-    desk: "Desk",
+    view: "CoordinatorView",
     group: str,
     log_partition: int | None,
     state: str,
@@ -221,13 +221,13 @@ def _tell(
             "state": state or None,
             "sweep_blocked": blocked,
         }
-        tell_json(desk, OPERATION, {**told, **_fields(events, upcoming)})
-        return exit_code(desk)
+        tell_json(view, OPERATION, {**told, **_fields(events, upcoming)})
+        return exit_code(view)
     where = "" if log_partition is None else f" (log partition {log_partition})"
     _print(f"{short(group)}{where}", state, events, upcoming)
     _tell_block(block)
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def _tell_block(block: "SweepBlock | None") -> None:

@@ -12,7 +12,6 @@ from sexton.cli.asking import (
     RunDir,
     Segments,
     TopicsFile,
-    desk_of,
     error_fields,
     exit_code,
     tell_aside,
@@ -20,6 +19,7 @@ from sexton.cli.asking import (
     tell_line,
     tell_notes,
     tell_table,
+    view_of,
 )
 from sexton.cli.in_flight import COLUMNS as IN_FLIGHT_COLUMNS
 from sexton.cli.in_flight import commit_in_flight, in_flight_offsets, outcomes
@@ -30,7 +30,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.fetch import AskedPartition
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -109,15 +109,15 @@ def fetch(
     from sexton.coordinator.api import fetch as questions
     from sexton.coordinator.in_flight import Outcome
 
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        desk.check_coverage([group])
-    partitions = _partitions(desk, group, asked, topic_id) if asked or topic_id is not None else None
+        view.check_coverage([group])
+    partitions = _partitions(view, group, asked, topic_id) if asked or topic_id is not None else None
     waiting, appended, failed = (
         questions.fetch(
-            desk.coordinator,
+            view.coordinator,
             group,
             partitions=partitions,
             require_stable=require_stable,
@@ -127,13 +127,13 @@ def fetch(
         for outcome in Outcome
     )
     answer, later = waiting, outcomes(flying, appended, failed)
-    log_partition = desk.coordinator.log_partition_of(group)
+    log_partition = view.coordinator.log_partition_of(group)
     if json:
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]
         group_fields = {"group_id": group, "log_partition": log_partition, **error_fields(answer.error)}
         told = {"in_flight": later} if flying else {}
-        tell_json(desk, OPERATION, {**group_fields, "offsets": offsets, "waits": answer.waits, **told})
-        return exit_code(desk)
+        tell_json(view, OPERATION, {**group_fields, "offsets": offsets, "waits": answer.waits, **told})
+        return exit_code(view)
     where = "" if log_partition is None else f" (log partition {log_partition})"
     if answer.waits:
         tell_aside("the coordinator keeps this answer back until the commits in flight are replicated")
@@ -156,8 +156,8 @@ def fetch(
             IN_FLIGHT_COLUMNS,
             ((row["topic"], row["partition"], row["if_appended"], row["if_failed"]) for row in later),
         )
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def topic_partition(text: str) -> tuple[str, int | None]:
@@ -169,28 +169,28 @@ def topic_partition(text: str) -> tuple[str, int | None]:
 
 
 def _partitions(
-    desk: "Desk", group: str, asked: list[tuple[str, int | None]], topic_id: str | None
+    view: "CoordinatorView", group: str, asked: list[tuple[str, int | None]], topic_id: str | None
 ) -> "list[AskedPartition]":
     """The partitions to ask for: those named, and for a topic alone all that are known or committed."""
     from sexton.coordinator.api.fetch import AskedPartition
 
     if not asked and topic_id is not None:
-        asked = [(desk.topics.ids.get(topic_id, ""), None)]
+        asked = [(view.topics.ids.get(topic_id, ""), None)]
     found: dict[tuple[str, int], None] = {}
     for topic, partition in asked:
-        numbers = [partition] if partition is not None else _numbers(desk, group, topic)
+        numbers = [partition] if partition is not None else _numbers(view, group, topic)
         found.update(dict.fromkeys((topic, number) for number in numbers))
     return [AskedPartition(topic=topic, partition=partition, topic_id=topic_id) for topic, partition in found]
 
 
-def _numbers(desk: "Desk", group: str, topic: str) -> list[int]:
+def _numbers(view: "CoordinatorView", group: str, topic: str) -> list[int]:
     """The partitions of a topic; of one that is not known those that the group has committed, or 0."""
-    known = (desk.topics.partition_counts or {}).get(topic)
+    known = (view.topics.partition_counts or {}).get(topic)
     if known is not None:
         return list(range(known))
     from sexton.coordinator.api.errors import Error
 
-    if desk.coordinator.error_of(group) is not Error.NONE:
+    if view.coordinator.error_of(group) is not Error.NONE:
         return [0]
-    offsets = desk.coordinator.held_of(group).offsets(group)
+    offsets = view.coordinator.held_of(group).offsets(group)
     return sorted(partition for name, partition in offsets if name == topic) or [0]

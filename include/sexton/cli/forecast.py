@@ -22,7 +22,7 @@ from sexton.report.names import short, visible
 from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
-    from sexton.analysis.outlook import OffsetOutlook, Outlook
+    from sexton.analysis.outlook import ForecastResult, OffsetOutlook
     from sexton.coordinator.api.abandonment import Abandonment
     from sexton.runs.folder import RunFolder, RunRecord
 
@@ -153,7 +153,7 @@ def _of_folder(folder: "RunFolder", record: "RunRecord", group: str) -> _Group:
 
 
 def _tell(
-    found: "Outlook",
+    found: "ForecastResult",
     group: _Group | None,
     warnings: list[str],
     *,
@@ -177,7 +177,7 @@ def _tell(
         aside(f"! {visible(text)}")
 
 
-def _fields(found: "Outlook", group: _Group | None, warnings: list[str]) -> dict[str, Any]:
+def _fields(found: "ForecastResult", group: _Group | None, warnings: list[str]) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operation": "forecast",
         "cluster_id": found.cluster_id,
@@ -206,7 +206,7 @@ def _abandoned_fields(group: _Group) -> dict[str, Any]:
     }
 
 
-def _print_groups(found: "Outlook", limit: int) -> None:
+def _print_groups(found: "ForecastResult", limit: int) -> None:
     groups = found.groups()
     if not groups:
         line("nothing expires within 30 days")
@@ -236,7 +236,7 @@ def _print_groups(found: "Outlook", limit: int) -> None:
     aside("one group, offset by offset: sexton forecast GROUP; under other rules: sexton what-if")
 
 
-def _sums(found: "Outlook") -> Iterator[tuple[object, ...]]:
+def _sums(found: "ForecastResult") -> Iterator[tuple[object, ...]]:
     for one in found.horizons():
         yield _days(one.days), one.by, one.offsets, one.groups, one.whole_groups
 

@@ -13,7 +13,6 @@ from sexton.cli.asking import (
     RunDir,
     Segments,
     TopicsFile,
-    desk_of,
     error_fields,
     exit_code,
     tell_aside,
@@ -21,6 +20,7 @@ from sexton.cli.asking import (
     tell_line,
     tell_notes,
     tell_table,
+    view_of,
 )
 from sexton.cli.live_groups import list_live
 from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, LoadBuffer
@@ -30,7 +30,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.listing import DescribedGroup
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
 LIST_EXAMPLES = """\
 [b]Examples[/b]
@@ -107,16 +107,16 @@ def list_(
 
     from sexton.coordinator.api.listing import list_groups
 
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        answer = list_groups(desk.coordinator, states=state or (), types=type_ or ())
-    desk.check_read()
+        answer = list_groups(view.coordinator, states=state or (), types=type_ or ())
+    view.check_read()
     if json:
         groups = [{**asdict(item.group), "log_partition": item.log_partition} for item in answer.groups]
-        tell_json(desk, "ListGroups", {**error_fields(answer.error), "groups": groups})
-        return exit_code(desk)
+        tell_json(view, "ListGroups", {**error_fields(answer.error), "groups": groups})
+        return exit_code(view)
     tell_table(
         LIST_COLUMNS,
         (
@@ -127,8 +127,8 @@ def list_(
     )  # fmt: skip
     if answer.error:
         tell_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def _refuse_log_options(*options: object) -> None:
@@ -166,29 +166,29 @@ def describe(
 
     from sexton.coordinator.api.listing import describe_groups, list_groups
 
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        wanted = groups or [item.group.group_id for item in list_groups(desk.coordinator).groups]
+        wanted = groups or [item.group.group_id for item in list_groups(view.coordinator).groups]
         if all_groups:
-            desk.check_read()
+            view.check_read()
         else:
-            desk.check_coverage(wanted)
-    described = describe_groups(desk.coordinator, dict.fromkeys(wanted))
+            view.check_coverage(wanted)
+    described = describe_groups(view.coordinator, dict.fromkeys(wanted))
     if json:
-        tell_json(desk, "DescribeGroups", {"groups": [_fields(desk, group) for group in described]})
-        return exit_code(desk)
+        tell_json(view, "DescribeGroups", {"groups": [_fields(view, group) for group in described]})
+        return exit_code(view)
     for group in described:
         _tell_state(group, is_quiet=all_groups or state)
     there = [group for group in described if group.group is not None]
     if there:
-        _tell(desk, there, "members" if members else "state" if state else "offsets")
-    tell_notes(desk)
-    return exit_code(desk)
+        _tell(view, there, "members" if members else "state" if state else "offsets")
+    tell_notes(view)
+    return exit_code(view)
 
 
-def _tell(desk: "Desk", described: "list[DescribedGroup]", what: str) -> None:
+def _tell(view: "CoordinatorView", described: "list[DescribedGroup]", what: str) -> None:
     from sexton.coordinator.api.console import member_rows, offset_rows, state_row
 
     if what == "members":
@@ -201,7 +201,7 @@ def _tell(desk: "Desk", described: "list[DescribedGroup]", what: str) -> None:
             ),
         )
     elif what == "state":
-        lines = [state_row(desk.coordinator, group, desk.recorded.leaders) for group in described]
+        lines = [state_row(view.coordinator, group, view.recorded.leaders) for group in described]
         tell_table(
             STATE_COLUMNS,
             (
@@ -210,7 +210,7 @@ def _tell(desk: "Desk", described: "list[DescribedGroup]", what: str) -> None:
             ),
         )
     else:
-        rows = [row for group in described for row in offset_rows(desk.coordinator, group, desk.topics)]
+        rows = [row for group in described for row in offset_rows(view.coordinator, group, view.topics)]
         tell_table(
             OFFSET_COLUMNS,
             (
@@ -242,12 +242,12 @@ def _tell_state(described: "DescribedGroup", *, is_quiet: bool) -> None:
         tell_aside(f"Warning: Consumer group '{name}' is rebalancing.")
 
 
-def _fields(desk: "Desk", described: "DescribedGroup") -> dict[str, Any]:
+def _fields(view: "CoordinatorView", described: "DescribedGroup") -> dict[str, Any]:
     """All that is known of a group, for machines."""
     from sexton.coordinator.api.console import member_rows, offset_rows, state_row
 
-    rows = offset_rows(desk.coordinator, described, desk.topics) if described.group is not None else []
-    line = state_row(desk.coordinator, described, desk.recorded.leaders)
+    rows = offset_rows(view.coordinator, described, view.topics) if described.group is not None else []
+    line = state_row(view.coordinator, described, view.recorded.leaders)
     group = {} if described.group is None else asdict(described.group)
     return {
         **group,

@@ -16,12 +16,12 @@ from sexton.cli.asking import (
     RunDir,
     Segments,
     TopicsFile,
-    desk_of,
     exit_code,
     tell_aside,
     tell_json,
     tell_line,
     tell_notes,
+    view_of,
 )
 from sexton.cli.options import Debug, Json
 from sexton.cli.policy_answers import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
@@ -197,24 +197,24 @@ def show(
     from sexton.policy import read_policy
 
     rules = read_policy(_policy_file(policy))
-    desk = desk_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    view = view_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     with working("Reading the log", is_quiet=json):
-        desk.check_coverage([group])
-    now_ms = time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
+        view.check_coverage([group])
+    now_ms = time.time_ns() // 1_000_000 if view.as_of_ms is None else view.as_of_ms
     judged = judged_group(
-        desk, group, segments, archive, run, topics=topics, retention_minutes=retention_minutes, now_ms=now_ms
+        view, group, segments, archive, run, topics=topics, retention_minutes=retention_minutes, now_ms=now_ms
     )
     answers = [] if judged is None else answers_of(rules, judged, now_ms=now_ms)
     if json:
         told = {"now_ms": now_ms, "policy": _identity(rules), "group": None if judged is None else asdict(judged.group)}
-        tell_json(desk, "policy show", {**told, "decisions": [answer_fields(answer) for answer in answers]})
-        return exit_code(desk)
+        tell_json(view, "policy show", {**told, "decisions": [answer_fields(answer) for answer in answers]})
+        return exit_code(view)
     if judged is None:
         tell_line(f"{short(group)}: no such group")
     else:
         tell_group(judged, answers, now_ms=now_ms)
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def _policy_file(given: Path | None) -> Path:

@@ -13,7 +13,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from sexton.policy import Considered, Decision, Policy
     from sexton.views.judged import JudgedGroup, JudgedOffset
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
     # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
     Answer = tuple[JudgedOffset | None, Decision, list[Considered]]
@@ -25,7 +25,7 @@ _SHOWN_OFFSETS = 3
 
 
 def judged_group(
-    desk: "Desk",
+    view: "CoordinatorView",
     group: str,
     segments: Path | None,
     archive: str | None,
@@ -42,13 +42,13 @@ def judged_group(
     if run is not None:
         if retention_minutes is not None:
             raise UsageError("a run has its own", place="--retention-minutes", fix="ask the segments or the archive")
-        return judged_in_run(desk, str(run), group)
+        return judged_in_run(view, str(run), group)
     topics_file = None if topics is None else str(topics)
     if segments is not None:
         source = open_segments(str(segments), topics_file=topics_file)
     else:
-        source = open_archive(str(archive), as_of_ms=desk.as_of_ms, topics_file=topics_file)
-    return judged_in_log(desk, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
+        source = open_archive(str(archive), as_of_ms=view.as_of_ms, topics_file=topics_file)
+    return judged_in_log(view, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
 
 
 def answers_of(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "list[Answer]":

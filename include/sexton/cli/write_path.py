@@ -13,13 +13,13 @@ from sexton.cli.asking import (
     RunDir,
     Segments,
     TopicsFile,
-    desk_of,
     error_fields,
     exit_code,
     tell_json,
     tell_line,
     tell_notes,
     tell_table,
+    view_of,
 )
 from sexton.cli.in_flight import exact_partition
 from sexton.cli.options import CODECS, Debug, Json, LoadBuffer, codec_number
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.broker_settings import BrokerSettings
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
-    from sexton.views.view import Desk
+    from sexton.views.view import CoordinatorView
 
 CHECK_COMMIT_EXAMPLES = """\
 [b]Examples[/b]
@@ -167,17 +167,17 @@ def check_commit(
     from sexton.coordinator.api.dry_run import commit_offsets
 
     wanted = codec_number(codec)
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        desk.check_coverage([group])
-    broker = _broker(desk, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
+        view.check_coverage([group])
+    broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
     settings = broker.topic
-    ids = {topic: topic_id for topic_id, topic in desk.topics.ids.items()}
-    end = _log_end(desk, group, leader_epoch)
+    ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
+    end = _log_end(view, group, leader_epoch)
     dry_run = commit_offsets(
-        desk.coordinator,
+        view.coordinator,
         Commit(
             group_id=group,
             partitions=tuple(
@@ -199,28 +199,28 @@ def check_commit(
             producer_epoch=producer_epoch,
             retention_ms=retention_ms,
         ),
-        now_ms=_now_ms(desk),
-        retention_ms=(retention_minutes or _recorded_minutes(desk)) * 60_000,
+        now_ms=_now_ms(view),
+        retention_ms=(retention_minutes or _recorded_minutes(view)) * 60_000,
         topic=settings,
         end=end,
         max_metadata_length=broker.max_metadata_length if max_metadata_length is None else max_metadata_length,
-        partition_counts=desk.topics.partition_counts,
+        partition_counts=view.topics.partition_counts,
     )
     if out is not None:
         _write(out, end, dry_run.batch)
     if json:
         operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
-        tell_json(desk, operation, _commit_json(group, places, dry_run, end))
-        return exit_code(desk)
+        tell_json(view, operation, _commit_json(group, places, dry_run, end))
+        return exit_code(view)
     tell_table(
         ("TOPIC", "PARTITION", "ERROR"),
         ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
     )
-    _tell_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, desk=desk)
+    _tell_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
     first = places[0]
     _tell_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def registration(
@@ -245,38 +245,38 @@ def registration(
     The record is the one of the group as it is, with its members. Nothing is written to any log.
     """
     from sexton.coordinator.api.dry_run import store_group
-    from sexton.coordinator.api.group_metadata_record import Registration, value_version
+    from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
     from sexton.coordinator.api.listing import describe_group
 
     wanted = codec_number(codec)
-    desk = desk_of(
+    view = view_of(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     with working("Reading the log", is_quiet=json):
-        desk.check_coverage([group])
-    settings = _broker(desk, codec=wanted, message_format=message_format).topic
-    rules, described = desk.coordinator.profile, describe_group(desk.coordinator, group)
+        view.check_coverage([group])
+    settings = _broker(view, codec=wanted, message_format=message_format).topic
+    rules, described = view.coordinator.profile, describe_group(view.coordinator, group)
     if described.group is None:
         answer = described.error.name if described.error else described.state
         if json:
             fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
-            tell_json(desk, "storeGroup", fields)
+            tell_json(view, "storeGroup", fields)
         else:
             tell_line(f"{short(group)}: {answer}")
-            tell_notes(desk)
-        return exit_code(desk)
-    end = _log_end(desk, group, leader_epoch)
+            tell_notes(view)
+        return exit_code(view)
+    end = _log_end(view, group, leader_epoch)
     try:
         version = value_version(rules)
         dry_run = store_group(
-            Registration.of_group(described.group, described.members, profile=rules),
+            GroupMetadataRecord.of_group(described.group, described.members, profile=rules),
             profile=rules,
-            now_ms=_now_ms(desk),
+            now_ms=_now_ms(view),
             topic=settings,
             end=end,
         )
     except ValueError as refused:
-        raise UsageError(str(refused), place=desk.place, fix="only classic groups, from 0.9 on") from None
+        raise UsageError(str(refused), place=view.place, fix="only classic groups, from 0.9 on") from None
     if out is not None:
         _write(out, end, dry_run.batch)
     key, value = dry_run.record
@@ -284,15 +284,15 @@ def registration(
         record = {"version": version, "key": key.hex(), "value": value.hex()}
         after = {error.name: error_fields(told) for error, told in dry_run.after_failed_append.items()}
         batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex(), "after_failed_append": after}
-        tell_json(desk, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
-        return exit_code(desk)
+        tell_json(view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
+        return exit_code(view)
     tell_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
     tell_line(f"key    {key.hex()}")
     tell_line(f"value  {value.hex()}")
-    _tell_append(dry_run.batch, 1, end=end, settings=settings, desk=desk)
+    _tell_append(dry_run.batch, 1, end=end, settings=settings, view=view)
     _tell_failed_appends(dry_run.after_failed_append)
-    tell_notes(desk)
-    return exit_code(desk)
+    tell_notes(view)
+    return exit_code(view)
 
 
 def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryRun", end: "LogEnd") -> dict[str, Any]:
@@ -315,11 +315,13 @@ def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryR
     }
 
 
-def _tell_append(batch: bytes, record_count: int, *, end: "LogEnd", settings: "TopicSettings", desk: "Desk") -> None:
+def _tell_append(
+    batch: bytes, record_count: int, *, end: "LogEnd", settings: "TopicSettings", view: "CoordinatorView"
+) -> None:
     if not batch:
         tell_line("nothing would be appended")
         return
-    magic, codec = settings.magic(desk.coordinator.profile), CODECS[settings.codec]
+    magic, codec = settings.magic(view.coordinator.profile), CODECS[settings.codec]
     tell_line(
         f"would be appended at log_offset {end.log_offset}: {record_count} records, {len(batch)} bytes, "
         f"record format {magic}, codec {codec}"
@@ -336,20 +338,20 @@ def _tell_failed_appends(answers: "Mapping[Error, Error]") -> None:
         )
 
 
-def _log_end(desk: "Desk", group: str, leader_epoch: int) -> "LogEnd":
+def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd":
     from sexton.coordinator.api.batches import LogEnd
 
-    log_partition = desk.coordinator.log_partition_of(group)
-    part = None if log_partition is None else desk.parts.read.get(log_partition)
+    log_partition = view.coordinator.log_partition_of(group)
+    part = None if log_partition is None else view.parts.read.get(log_partition)
     return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
 
 
-def _now_ms(desk: "Desk") -> int:
-    return time.time_ns() // 1_000_000 if desk.as_of_ms is None else desk.as_of_ms
+def _now_ms(view: "CoordinatorView") -> int:
+    return time.time_ns() // 1_000_000 if view.as_of_ms is None else view.as_of_ms
 
 
 def _broker(
-    desk: "Desk", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
+    view: "CoordinatorView", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
 ) -> "BrokerSettings":
     """The broker's settings as they were recorded, and what the options say instead of them."""
     from dataclasses import replace
@@ -357,20 +359,20 @@ def _broker(
     from sexton.coordinator.api.broker_settings import broker_settings
 
     told = broker_settings(
-        desk.recorded.broker_settings,
-        desk.recorded.topic_settings,
-        max_message_bytes=desk.recorded.max_message_bytes if max_message_bytes is None else max_message_bytes,
-        profile=desk.coordinator.profile,
+        view.recorded.broker_settings,
+        view.recorded.topic_settings,
+        max_message_bytes=view.recorded.max_message_bytes if max_message_bytes is None else max_message_bytes,
+        profile=view.coordinator.profile,
     )
     if codec is None:
-        desk.warnings.extend(told.warnings)
+        view.warnings.extend(told.warnings)
     asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}
     return replace(told, topic=replace(told.topic, **asked))
 
 
-def _recorded_minutes(desk: "Desk") -> int:
-    told = desk.recorded.broker_settings.get("offsets.retention.minutes")
-    return int(told) if told else desk.coordinator.profile.default_retention_minutes
+def _recorded_minutes(view: "CoordinatorView") -> int:
+    told = view.recorded.broker_settings.get("offsets.retention.minutes")
+    return int(told) if told else view.coordinator.profile.default_retention_minutes
 
 
 def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:

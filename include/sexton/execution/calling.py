@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sexton.errors import BrokerError
 from sexton.execution.cluster_protocol import ClusterPort
-from sexton.execution.context import RELOOK_MS, SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Attempt
+from sexton.execution.context import RELOOK_MS, SETTLE_TRIES, SETTLE_WAIT_S, TRIES, ApplyContext
 from sexton.execution.effects import Answer, Taken, results_of, taken_along
 from sexton.execution.freshness import Against, Look, named, still_so
 from sexton.execution.guards import check_stamp
@@ -20,7 +20,7 @@ from sexton.kill_points import reach
 from sexton.ledger.entries import Intent, Item, Result
 
 
-def take(attempt: Attempt, work: GroupWork, step: Step, found: Look) -> None:
+def take(attempt: ApplyContext, work: GroupWork, step: Step, found: Look) -> None:
     """Do one step of a group that was just looked at, and write down what came of it.
 
     Refused when the ledger has a newer claim, before anything is called, and when the broker's stamp of what was
@@ -54,7 +54,7 @@ def take(attempt: Attempt, work: GroupWork, step: Step, found: Look) -> None:
 
 
 def last_look(
-    attempt: Attempt, work: GroupWork, rows: Sequence[Planned], *, since: int
+    attempt: ApplyContext, work: GroupWork, rows: Sequence[Planned], *, since: int
 ) -> tuple[float, Against | None]:
     """Look at the claim, the offsets and the log once more: when the log was asked, and what is against the call.
 
@@ -83,7 +83,7 @@ def left(rows: Sequence[Planned], against: Against) -> list[Result]:
 
 
 def settle(
-    attempt: Attempt, work: GroupWork, rows: Sequence[Planned], answer: Answer, *, since: int, call: Call
+    attempt: ApplyContext, work: GroupWork, rows: Sequence[Planned], answer: Answer, *, since: int, call: Call
 ) -> tuple[list[Result], list[Taken]]:
     """Read what a call did, as often as it takes; nothing is `unknown` in the end.
 
@@ -105,10 +105,10 @@ def settle(
     return [_decided(attempt, work, row, result, answer) for row, result in zip(rows, results, strict=True)], taken
 
 
-def beyond_plan(attempt: Attempt, work: GroupWork, taken: Sequence[Taken]) -> tuple[list[Item], list[Result]]:
+def beyond_plan(attempt: ApplyContext, work: GroupWork, taken: Sequence[Taken]) -> tuple[list[Item], list[Result]]:
     """Items and results of offsets that the plan does not know, and that a deleted group took along."""
     items, results = [], []
-    known = attempt.standing.taken_beyond()
+    known = attempt.status.taken_beyond()
     for each in taken:
         if each.row is None and (each.topic, each.partition, each.tombstone.log_offset) not in known[work.group_id]:
             item = Item(
@@ -150,7 +150,7 @@ def _call(port: ClusterPort, work: GroupWork, step: Step) -> Answer:
         return Answer(whole=error.message, is_settled=False)
 
 
-def _decided(attempt: Attempt, work: GroupWork, row: Planned, result: Result, answer: Answer) -> Result:
+def _decided(attempt: ApplyContext, work: GroupWork, row: Planned, result: Result, answer: Answer) -> Result:
     """What is left to think of a row that the log has no tombstone of."""
     if result.outcome != "unknown":
         return result

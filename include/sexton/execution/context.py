@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sexton.execution.cluster_protocol import ClusterPort
 from sexton.execution.guards import Rules
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.execution.steps import GroupWork
 from sexton.execution.watch import LogWatch
 from sexton.ledger.entries import NO_STEP, Intent, Item, Result, StepOutcome
@@ -35,7 +35,7 @@ class Clocks:
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class ApplyContext:
     """What the parts of an attempt share."""
 
     port: ClusterPort
@@ -45,7 +45,7 @@ class Attempt:
     clocks: Clocks
     work: Sequence[GroupWork]
     max_batch_bytes: int
-    standing: Standing
+    status: PlanStatus
     unsettled: set[tuple[int, int]] = field(default_factory=set)
     """Items with a call that had no answer: it may still be carried out."""
     _watches: dict[int, LogWatch] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Attempt:
         """A position that no item has yet, behind those of the plan: for what is put back."""
         if log_partition not in self._positions:
             planned = sum(len(group.rows) for group in self.work if group.log_partition == log_partition)
-            used = [position for part, position in self.standing.items if part == log_partition]
+            used = [position for part, position in self.status.items if part == log_partition]
             self._positions[log_partition] = max([planned - 1, *used])
         self._positions[log_partition] += 1
         return self._positions[log_partition]
@@ -72,7 +72,7 @@ class Attempt:
     def intend(self, intent: Intent) -> None:
         at_ms = self.clocks.now_ms()
         self.ledger.intent(intent, at_ms=at_ms)
-        self.standing.take(intent, at_ms=at_ms)
+        self.status.take(intent, at_ms=at_ms)
 
     def next_step(self) -> int:
         self._step += 1
@@ -97,4 +97,4 @@ class Attempt:
         )
         at_ms = self.clocks.now_ms()
         self.ledger.outcome(outcome, at_ms=at_ms)
-        self.standing.take(outcome, at_ms=at_ms)
+        self.status.take(outcome, at_ms=at_ms)

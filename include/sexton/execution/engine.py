@@ -12,14 +12,14 @@ from sexton import __version__
 from sexton.errors import Refused
 from sexton.execution.calling import take
 from sexton.execution.cluster_protocol import BrokerTime, ClusterPort, Identity
-from sexton.execution.context import TRIES, Attempt, Clocks
+from sexton.execution.context import TRIES, ApplyContext, Clocks
 from sexton.execution.freshness import look
 from sexton.execution.guards import Rules, check_approval, check_clock, check_cluster, check_plan, check_retention
 from sexton.execution.log_sink import TOPIC_GONE, append_orphans
 from sexton.execution.preview import preview
 from sexton.execution.restore_raced import put_back
 from sexton.execution.resume import recheck, settle_open, wait_for_late_ones
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.execution.steps import GroupWork, batch_limit, work_of
 from sexton.execution.summary import ApplySummary, summarize
 from sexton.kill_points import reach
@@ -50,20 +50,20 @@ def apply_plan(
     """
     check_approval(plan, rules)
     entries = ledger.entries()
-    standing = Standing.of(entries)
+    status = PlanStatus.of(entries)
     work = work_of(plan)
     is_closed = not entries or entries[-1].kind == "close"
-    if is_closed and is_applied(work, standing):
+    if is_closed and is_applied(work, status):
         last = entries[-1].attempt if entries else 0
-        return summarize(plan, standing, sink=sink, attempt=last, warnings=["nothing is left to do"])
+        return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
     identity = port.identity()
     check_cluster(plan, work, identity)
     time = port.broker_time()
     refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
-    if refusal is not None and (sink == "plan" or not standing.is_unsettled):
+    if refusal is not None and (sink == "plan" or not status.is_unsettled):
         raise refusal
     if sink == "plan":
-        return preview(port, plan, work, standing, warnings=_doubts(plan, rules, identity), tell=tell)
+        return preview(port, plan, work, status, warnings=_doubts(plan, rules, identity), tell=tell)
     reach("apply.checked")
     entries = ledger.claim(
         at_ms=clocks.now_ms(),
@@ -73,8 +73,8 @@ def apply_plan(
         plan_sha256=plan.sha256,
         about=_about(plan, time, now_ms=clocks.now_ms()),
     )
-    standing = Standing.of(entries)
-    attempt = Attempt(
+    status = PlanStatus.of(entries)
+    attempt = ApplyContext(
         port=port,
         plan=plan,
         ledger=ledger,
@@ -82,8 +82,8 @@ def apply_plan(
         clocks=clocks,
         work=work,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
-        standing=standing,
-        unsettled=standing.doubtful & standing.intended.keys(),
+        status=status,
+        unsettled=status.doubtful & status.intended.keys(),
     )
     try:
         settle_open(attempt)
@@ -95,18 +95,18 @@ def apply_plan(
         _go_on(attempt, sink=sink, tell=tell)
     except Refused:
         with suppress(Refused):
-            ledger.close(attempt.standing.counts(), at_ms=clocks.now_ms())
+            ledger.close(attempt.status.counts(), at_ms=clocks.now_ms())
         raise
     reach("apply.ended")
-    summary = summarize(plan, attempt.standing, sink=sink, attempt=ledger.attempt)
+    summary = summarize(plan, attempt.status, sink=sink, attempt=ledger.attempt)
     ledger.close(summary.counts, at_ms=clocks.now_ms())
     reach("apply.closed")
     return summary
 
 
-def is_applied(work: list[GroupWork], standing: Standing) -> bool:
+def is_applied(work: list[GroupWork], status: PlanStatus) -> bool:
     """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
-    return all(standing.is_final(row.place) for group in work for row in group.rows) and not standing.is_unsettled
+    return all(status.is_final(row.place) for group in work for row in group.rows) and not status.is_unsettled
 
 
 def _refusal(
@@ -134,7 +134,7 @@ def _doubts(plan: Plan, rules: Rules, identity: Identity) -> list[str]:
     return []
 
 
-def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
+def _go_on(attempt: ApplyContext, *, sink: Sink, tell: Tell | None) -> None:
     for done, group in enumerate(attempt.work):
         if tell is not None and not tell(done, len(attempt.work)):
             break
@@ -145,10 +145,10 @@ def _go_on(attempt: Attempt, *, sink: Sink, tell: Tell | None) -> None:
     wait_for_late_ones(attempt)
 
 
-def _remove(attempt: Attempt, group: GroupWork) -> None:
+def _remove(attempt: ApplyContext, group: GroupWork) -> None:
     """Do what is left of a group, and try again what surely was not done."""
     for number in range(TRIES):
-        rows = [row for row in group.rows if not attempt.standing.is_final(row.place)]
+        rows = [row for row in group.rows if not attempt.status.is_final(row.place)]
         if not rows:
             return
         found = look(
@@ -157,7 +157,7 @@ def _remove(attempt: Attempt, group: GroupWork) -> None:
             group,
             rows,
             as_of_ms=attempt.plan.record.as_of_ms,
-            intended=attempt.standing.intended,
+            intended=attempt.status.intended,
         )
         if found.ours:
             recheck(attempt, group)
@@ -172,9 +172,9 @@ def _remove(attempt: Attempt, group: GroupWork) -> None:
         attempt.clocks.sleep(RETRY_WAIT_S * 2**number)
 
 
-def _may_be_tried(attempt: Attempt, group: GroupWork, place: tuple[int, int]) -> bool:
+def _may_be_tried(attempt: ApplyContext, group: GroupWork, place: tuple[int, int]) -> bool:
     """Whether another look may help: surely not done, or refused alone and then gone with its group."""
-    result = attempt.standing.results.get(place)
+    result = attempt.status.results.get(place)
     if result is None:
         return False
     return result.outcome == "not_done" or (group.is_whole and result.error == TOPIC_GONE)

@@ -11,7 +11,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import BrokerError, Refused, UsageError
 from sexton.execution.calling import last_look, left, settle
-from sexton.execution.context import Attempt
+from sexton.execution.context import ApplyContext
 from sexton.execution.effects import Answer
 from sexton.execution.freshness import SHARE, has_members, look
 from sexton.execution.guards import check_stamp
@@ -27,7 +27,7 @@ TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 RECORD_FORMAT = 2
 
 
-def append_orphans(attempt: Attempt, group: GroupWork) -> None:
+def append_orphans(attempt: ApplyContext, group: GroupWork) -> None:
     """Write tombstones for the offsets of a group that the coordinator refused to delete for want of the topic."""
     rows = [row for row in group.rows if row.is_offset and _is_orphan(attempt, row)]
     if not rows:
@@ -39,11 +39,11 @@ def append_orphans(attempt: Attempt, group: GroupWork) -> None:
         _append(attempt, group, chunk)
 
 
-def _append(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> None:
+def _append(attempt: ApplyContext, group: GroupWork, rows: list[Planned]) -> None:
     watch = attempt.watch(group.log_partition)
     # Only these: the others of the group are gone or refused by now, and what was written since is still seen.
     found = look(
-        attempt.port, watch, group, rows, as_of_ms=attempt.plan.record.as_of_ms, intended=attempt.standing.intended
+        attempt.port, watch, group, rows, as_of_ms=attempt.plan.record.as_of_ms, intended=attempt.status.intended
     )
     if found.ours:
         recheck(attempt, group)
@@ -76,7 +76,7 @@ def _append(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> None:
             check_stamp(attempt.rules, stamp_ms=stamp_ms, begun_ms=begun_ms, ended_ms=attempt.clocks.now_ms())
 
 
-def _produce(attempt: Attempt, group: GroupWork, rows: list[Planned], *, stamp_ms: int) -> Answer:
+def _produce(attempt: ApplyContext, group: GroupWork, rows: list[Planned], *, stamp_ms: int) -> Answer:
     batches = encode_batches(
         [(group.group_id, row.key) for row in rows],
         base_offset=0,
@@ -97,7 +97,7 @@ def _produce(attempt: Attempt, group: GroupWork, rows: list[Planned], *, stamp_m
     return Answer()
 
 
-def _not_allowed(attempt: Attempt, group: GroupWork) -> str | None:
+def _not_allowed(attempt: ApplyContext, group: GroupWork) -> str | None:
     """Why nothing of this group may be written into the log; None when it may."""
     if profile_of(attempt.plan.record.profile).record_format < RECORD_FORMAT:
         return "the log's record format is too old for what this writes"
@@ -112,8 +112,8 @@ def _not_allowed(attempt: Attempt, group: GroupWork) -> str | None:
     return None
 
 
-def _is_orphan(attempt: Attempt, row: Planned) -> bool:
-    result = attempt.standing.results.get(row.place)
+def _is_orphan(attempt: ApplyContext, row: Planned) -> bool:
+    result = attempt.status.results.get(row.place)
     return result is not None and result.outcome == "refused" and result.error == TOPIC_GONE
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from sexton.execution.cluster_protocol import ClusterPort
 from sexton.execution.freshness import look
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.execution.steps import GroupWork
 from sexton.execution.summary import TOLD_ITEMS, ApplySummary, Told, Windows
 from sexton.execution.watch import LogWatch
@@ -18,7 +18,7 @@ def preview(
     port: ClusterPort,
     plan: Plan,
     work: Sequence[GroupWork],
-    standing: Standing,
+    status: PlanStatus,
     *,
     warnings: Sequence[str],
     tell: Callable[[int, int], bool] | None,
@@ -33,15 +33,15 @@ def preview(
         if group.log_partition not in watches:
             own = {other.group_id for other in work if other.log_partition == group.log_partition}
             watches[group.log_partition] = LogWatch(port, group.log_partition, cut=group.cut, group_ids=own)
-        rows = [row for row in group.rows if not standing.is_final(row.place)]
-        counts.update(str(standing.results[row.place].outcome) for row in group.rows if standing.is_final(row.place))
+        rows = [row for row in group.rows if not status.is_final(row.place)]
+        counts.update(str(status.results[row.place].outcome) for row in group.rows if status.is_final(row.place))
         found = look(
             port,
             watches[group.log_partition],
             group,
             rows,
             as_of_ms=plan.record.as_of_ms,
-            intended=standing.intended,
+            intended=status.intended,
         )
         counts[PLANNED] += len(found.fresh)
         counts["done"] += len(found.ours)

@@ -8,7 +8,7 @@ back is put back in turn. What cannot be put back is told with the reason; nothi
 from collections.abc import Sequence
 
 from sexton.errors import BrokerError, UsageError
-from sexton.execution.context import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Attempt
+from sexton.execution.context import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, ApplyContext
 from sexton.execution.steps import GroupWork
 from sexton.execution.watch import NO_PRODUCER_ID, Seen
 from sexton.kafka.failures import TransientError
@@ -16,16 +16,16 @@ from sexton.kill_points import reach
 from sexton.ledger.entries import Intent, Item, Result, Value
 
 
-def put_back(attempt: Attempt, work: GroupWork) -> None:
+def put_back(attempt: ApplyContext, work: GroupWork) -> None:
     """Put back whatever the ledger says that a race took along from this group, and nobody has begun to put back."""
-    for item, result in attempt.standing.unreturned():
+    for item, result in attempt.status.unreturned():
         if (item.group_id, item.log_partition) == (work.group_id, work.log_partition):
             assert result.found is not None
             assert result.written_log_offset is not None
             _return(attempt, work, item, result.found, since=result.written_log_offset)
 
 
-def settle_restore(attempt: Attempt, work: GroupWork, item: Item, *, since: int) -> Result:
+def settle_restore(attempt: ApplyContext, work: GroupWork, item: Item, *, since: int) -> Result:
     """What became of a put-back whose outcome nobody wrote down; one that was not made is made now."""
     watch = attempt.watch(work.log_partition)
     watch.read()
@@ -47,7 +47,7 @@ def same(one: Value | None, other: Value) -> bool:
     )
 
 
-def _return(attempt: Attempt, work: GroupWork, taken: Item, value: Value, *, since: int) -> None:
+def _return(attempt: ApplyContext, work: GroupWork, taken: Item, value: Value, *, since: int) -> None:
     """Put a value back, and what came in meanwhile after it, until what is there is the newest."""
     watch = attempt.watch(work.log_partition)
     for _ in range(TRIES):
@@ -73,7 +73,7 @@ def _return(attempt: Attempt, work: GroupWork, taken: Item, value: Value, *, sin
         value, since = overwritten.value, result.written_log_offset + 1
 
 
-def _checked(attempt: Attempt, work: GroupWork, item: Item, value: Value, *, since: int) -> Result:
+def _checked(attempt: ApplyContext, work: GroupWork, item: Item, value: Value, *, since: int) -> Result:
     watch = attempt.watch(work.log_partition)
     watch.read()
     if newer := _values(watch.seen(work.group_id, since=since), item):
@@ -86,7 +86,7 @@ def _checked(attempt: Attempt, work: GroupWork, item: Item, value: Value, *, sin
     return _commit(attempt, work, item, since=since)
 
 
-def _commit(attempt: Attempt, work: GroupWork, item: Item, *, since: int) -> Result:
+def _commit(attempt: ApplyContext, work: GroupWork, item: Item, *, since: int) -> Result:
     """Commit the value as an administrator does: the coordinator takes it only while the group has no members."""
     assert item.after is not None
     assert item.topic is not None

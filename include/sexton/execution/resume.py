@@ -7,7 +7,7 @@ so the log is read for that before it is tried again, and once more when the att
 from collections.abc import Sequence
 
 from sexton.execution.calling import beyond_plan, settle
-from sexton.execution.context import Attempt
+from sexton.execution.context import ApplyContext
 from sexton.execution.effects import NO_ANSWER, Taken, graves, results_of, taken_along
 from sexton.execution.restore_raced import put_back, settle_restore
 from sexton.execution.steps import Call, GroupWork, Planned
@@ -21,10 +21,10 @@ LATE_MS = 3_600_000
 """Which tombstones can be of a call at all: those that are stamped no later than this after its intent."""
 
 
-def settle_open(attempt: Attempt) -> None:
+def settle_open(attempt: ApplyContext) -> None:
     """Find out what became of every intent that has no outcome, and write that down."""
     by_group = {(group.log_partition, group.group_id): group for group in attempt.work}
-    for told in attempt.standing.open:
+    for told in attempt.status.open:
         open_items = [item for item in told.intent.items if told.is_open_for(item)]
         if not open_items:
             continue
@@ -37,29 +37,29 @@ def settle_open(attempt: Attempt) -> None:
             _settle(attempt, group, told, open_items, since=since)
 
 
-def wait_for_late_ones(attempt: Attempt) -> None:
+def wait_for_late_ones(attempt: ApplyContext) -> None:
     """Wait until calls that had no answer are done or never will be, and read what they did.
 
     Where every call was answered nothing is waited for.
     """
-    begun_ms = [attempt.standing.intended[place].at_ms for place in attempt.unsettled]
+    begun_ms = [attempt.status.intended[place].at_ms for place in attempt.unsettled]
     if begun_ms and (left_ms := max(begun_ms) + DOUBT_MS - attempt.clocks.now_ms()) > 0:
         attempt.clocks.sleep(left_ms / 1000)
     for group in attempt.work:
         recheck(attempt, group)
 
 
-def recheck(attempt: Attempt, group: GroupWork) -> None:
+def recheck(attempt: ApplyContext, group: GroupWork) -> None:
     """Read what calls of ours may have done to a group since they were given up, and put back what they took along.
 
     Also those that were made again and are done: the first one may come after the second. What is stamped LATE_MS after
     the intent is taken for somebody else's.
     """
-    standing, watch = attempt.standing, attempt.watch(group.log_partition)
+    status, watch = attempt.status, attempt.watch(group.log_partition)
     rows = [
         row
         for row in group.rows
-        if row.place in standing.intended and (not standing.is_written(row.place) or row.place in attempt.unsettled)
+        if row.place in status.intended and (not status.is_written(row.place) or row.place in attempt.unsettled)
     ]
     if not rows:
         return
@@ -67,9 +67,9 @@ def recheck(attempt: Attempt, group: GroupWork) -> None:
     results: list[Result] = []
     done: list[Planned] = []
     for row in rows:
-        known = standing.results.get(row.place)
+        known = status.results.get(row.place)
         written = known.written_log_offset if known is not None else None
-        intended = standing.intended[row.place]
+        intended = status.intended[row.place]
         since = intended.since if written is None else written + 1
         seen = _in_time(watch.seen(group.group_id, since=since), intended.at_ms)
         taken = taken_along(seen, [row], since=since, call="delete_offsets")
@@ -82,9 +82,9 @@ def recheck(attempt: Attempt, group: GroupWork) -> None:
     put_back(attempt, group)
 
 
-def _extras(attempt: Attempt, group: GroupWork, rows: list[Planned]) -> tuple[list[Item], list[Result]]:
+def _extras(attempt: ApplyContext, group: GroupWork, rows: list[Planned]) -> tuple[list[Item], list[Result]]:
     """What a group's deletion took along of offsets that the plan does not know."""
-    calls = [attempt.standing.intended[row.place] for row in rows]
+    calls = [attempt.status.intended[row.place] for row in rows]
     of_group = [one for one in calls if one.call == "delete_group"]
     if not of_group:
         return [], []
@@ -99,7 +99,7 @@ def _in_time(seen: Sequence[Seen], intended_at_ms: int) -> list[Seen]:
     return [one for one in seen if not one.is_tombstone or one.timestamp_ms <= intended_at_ms + LATE_MS]
 
 
-def _settle(attempt: Attempt, group: GroupWork, told: Told, items: list[Item], *, since: int) -> None:
+def _settle(attempt: ApplyContext, group: GroupWork, told: Told, items: list[Item], *, since: int) -> None:
     """By reading: the call was made by a process that is gone, and nobody heard its answer."""
     places = {item.place for item in items}
     rows: list[Planned] = [row for row in group.rows if row.place in places]

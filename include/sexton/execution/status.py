@@ -23,7 +23,7 @@ class Intended:
 
 
 @dataclass(slots=True, kw_only=True)
-class Standing:
+class PlanStatus:
     """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
 
     `intended` are items that a call may have been made for, `doubtful` those of which one had no answer; `open` the
@@ -42,7 +42,7 @@ class Standing:
     _raced: set[Place] = field(default_factory=set)
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> "Standing":
+    def of(cls, entries: Sequence[Entry]) -> "PlanStatus":
         found = cls(open=[told for told in told_of(entries) if told.is_open])
         for entry in entries:
             found.take(entry.body, at_ms=entry.at_ms)

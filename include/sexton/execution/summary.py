@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sexton.execution.status import Standing
+from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import Item, Result
 from sexton.plans.record import Plan
 
@@ -94,17 +94,17 @@ class ApplySummary:
         return {**asdict(self), "left": self.left, "exit_code": self.exit_code}
 
 
-def summarize(plan: Plan, standing: Standing, *, sink: str, attempt: int, warnings: Sequence[str] = ()) -> ApplySummary:
+def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnings: Sequence[str] = ()) -> ApplySummary:
     """The summary of a plan by what its ledger says."""
-    counts = standing.counts()
+    counts = status.counts()
     planned = plan.tombstones.num_rows
-    beyond = sum(place not in standing.restored for place in standing.results) - sum(
-        (row["log_partition"], row["position"]) in standing.results
+    beyond = sum(place not in status.restored for place in status.results) - sum(
+        (row["log_partition"], row["position"]) in status.results
         for row in plan.tombstones.select(["log_partition", "position"]).to_pylist()
     )
     if left := planned + beyond - counts.total():
         counts["left"] = left
-    restored = Counter(str(standing.results[place].outcome) for place in standing.restored if place in standing.results)
+    restored = Counter(str(status.results[place].outcome) for place in status.restored if place in status.results)
     return ApplySummary(
         plan_id=plan.record.plan_id,
         sink=sink,
@@ -112,17 +112,17 @@ def summarize(plan: Plan, standing: Standing, *, sink: str, attempt: int, warnin
         items=planned,
         counts=dict(sorted(counts.items())),
         restored=dict(sorted(restored.items())),
-        windows=Windows.of(standing.windows_ms),
-        told=tuple(Told.of(standing.items[place], result) for place, result in _notable(standing)[:TOLD_ITEMS]),
+        windows=Windows.of(status.windows_ms),
+        told=tuple(Told.of(status.items[place], result) for place, result in _notable(status)[:TOLD_ITEMS]),
         warnings=(*warnings, *_warnings(counts, restored)),
     )
 
 
-def _notable(standing: Standing) -> list[tuple[tuple[int, int], Result]]:
+def _notable(status: PlanStatus) -> list[tuple[tuple[int, int], Result]]:
     found = [
         (place, result)
-        for place, result in standing.results.items()
-        if result.outcome != "done" and not (place in standing.restored and result.outcome == "gone")
+        for place, result in status.results.items()
+        if result.outcome != "done" and not (place in status.restored and result.outcome == "gone")
     ]
     return sorted(found, key=lambda each: (each[1].outcome != "raced", each[0]))
 

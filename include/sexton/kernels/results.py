@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.unloading import OFFSETS_EXCUSE, unexpected_unloads
 from sexton.coordinator.endless import Endless
 from sexton.coordinator.groups.classic import ClassicGroup
@@ -208,7 +208,7 @@ def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found
         removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
         if is_since(profile, OFFSETS_EXCUSE):
             removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
-        names = [*unexpected_unloads(TablesHeld(tables), removed=removed, profile=profile)] if removed else []
+        names = [*unexpected_unloads(TablesView(tables), removed=removed, profile=profile)] if removed else []
     return pa.table({"group_id": pa.array(names, pa.string())})
 
 

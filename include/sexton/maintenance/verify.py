@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict
 
-from sexton.archive.lineages import Link, clusters_of, lineages, topics_of
+from sexton.archive.lineages import ArchivedSegment, clusters_of, lineages, topics_of
 from sexton.archive.verify import ROTTEN, Finding, check
 from sexton.archive.verify import verify as look
 from sexton.errors import SextonError
@@ -130,7 +130,7 @@ def _with_noted(
 
 
 def _still_wrong(
-    fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, Link], told: Set[str]
+    fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, ArchivedSegment], told: Set[str]
 ) -> Iterator[Finding]:
     """What is wrong with segments that were rotten, but for what is `told` already, by its place."""
     for path in paths:
@@ -141,9 +141,9 @@ def _still_wrong(
             yield from check(fs, links[path])
 
 
-def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Link]:
+def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, ArchivedSegment]:
     """Every segment of a cluster that is read, by the paths of both of its files."""
-    found: dict[str, Link] = {}
+    found: dict[str, ArchivedSegment] = {}
     for topic_id in topics_of(fs, root, cluster_id):
         with suppress(SextonError):  # of which there is a finding
             for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():

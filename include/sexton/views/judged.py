@@ -1,7 +1,7 @@
 """A group with its offsets as a policy sees them: the broker's verdict on each, and what is odd about it.
 
-A run has judged already, and is read. Of a log one group is judged here, by the plain rules: the desk's view of a
-coordinator has no subscriptions, so the group is made of its own records.
+A run has judged already, and is read. Of a log one group is judged here, by the plain rules: a view of a log has no
+subscriptions, so the group is made of its own records.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from sexton.coordinator.api.view import Held, HeldGroup
+from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.change import Known
 from sexton.coordinator.expiry import verdict
 from sexton.coordinator.explained import KnownTopic, KnownTopics, orphan_of
@@ -21,7 +21,7 @@ from sexton.policy import GroupFacts, OffsetFacts
 from sexton.policy.facts import last_active_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
-from sexton.views.view import Desk
+from sexton.views.view import CoordinatorView
 
 _MINUTE_MS = 60_000
 
@@ -42,9 +42,9 @@ class JudgedGroup:
     offsets: Sequence[JudgedOffset]
 
 
-def judged_in_run(desk: Desk, root: str, group_id: str) -> JudgedGroup | None:
+def judged_in_run(view: CoordinatorView, root: str, group_id: str) -> JudgedGroup | None:
     """A group as the run has judged it; None where it has no such group."""
-    found = _held(desk, group_id)
+    found = _held(view, group_id)
     if found is None:
         return None
     home, held, group = found
@@ -75,22 +75,22 @@ def judged_in_run(desk: Desk, root: str, group_id: str) -> JudgedGroup | None:
 
 
 def judged_in_log(
-    desk: Desk, source: LogSource, group_id: str, *, retention_minutes: int | None, now_ms: int
+    view: CoordinatorView, source: LogSource, group_id: str, *, retention_minutes: int | None, now_ms: int
 ) -> JudgedGroup | None:
     """A group of a log or an archive, judged at `now_ms`; None where there is no such group.
 
     Without `retention_minutes`, the broker's as archived with the log counts, else the default of the release.
     """
-    found = _held(desk, group_id)
-    group = None if found is None else _group_of(desk, source, found[0], group_id, now_ms=now_ms)
+    found = _held(view, group_id)
+    group = None if found is None else _group_of(view, source, found[0], group_id, now_ms=now_ms)
     if found is None or group is None:
         return None
     _, held, row = found
     home = found[0]
-    minutes = retention_minutes or source.retention_minutes or desk.coordinator.profile.default_retention_minutes
+    minutes = retention_minutes or source.retention_minutes or view.coordinator.profile.default_retention_minutes
     topics = _known_topics(source)
     pending = held.pending(group_id)
-    block = desk.parts.read[home].sweep_block(minutes * _MINUTE_MS, now_ms)
+    block = view.parts.read[home].sweep_block(minutes * _MINUTE_MS, now_ms)
     judged = []
     for (topic, partition), offset in sorted(held.offsets(group_id).items()):
         is_pending = (topic, partition) in pending
@@ -101,7 +101,7 @@ def judged_in_log(
             is_pending=is_pending,
             retention_ms=minutes * _MINUTE_MS,
             now_ms=now_ms,
-            profile=desk.coordinator.profile,
+            profile=view.coordinator.profile,
             block=block,
         )
         facts = OffsetFacts(
@@ -119,17 +119,17 @@ def judged_in_log(
     return JudgedGroup(group=_group_facts(row, held), offsets=judged)
 
 
-def _held(desk: Desk, group_id: str) -> tuple[int, Held, HeldGroup] | None:
+def _held(view: CoordinatorView, group_id: str) -> tuple[int, PartitionView, LoadedGroup] | None:
     """The group's log partition, what it holds, and the group."""
-    home = desk.coordinator.log_partition_of(group_id)
-    if home is None or home not in desk.coordinator.shards:
+    home = view.coordinator.log_partition_of(group_id)
+    if home is None or home not in view.coordinator.shards:
         return None
-    held = desk.coordinator.shards[home].held
+    held = view.coordinator.shards[home].held
     group = held.group(group_id)
     return None if group is None else (home, held, group)
 
 
-def _group_facts(group: HeldGroup, held: Held) -> GroupFacts:
+def _group_facts(group: LoadedGroup, held: PartitionView) -> GroupFacts:
     stamps = (offset.commit_timestamp_ms for offset in held.offsets(group.group_id).values())
     return GroupFacts(
         group_id=group.group_id,
@@ -141,7 +141,7 @@ def _group_facts(group: HeldGroup, held: Held) -> GroupFacts:
     )
 
 
-def _group_of(desk: Desk, source: LogSource, home: int, group_id: str, *, now_ms: int) -> Group | None:
+def _group_of(view: CoordinatorView, source: LogSource, home: int, group_id: str, *, now_ms: int) -> Group | None:
     """The group, made of its own records."""
     fs, _ = filesystem(source.uri)
     teller = Teller(
@@ -150,9 +150,9 @@ def _group_of(desk: Desk, source: LogSource, home: int, group_id: str, *, now_ms
         group_id=group_id,
         topic=None,
         partition=None,
-        profile=desk.coordinator.profile,
+        profile=view.coordinator.profile,
         known=Known(),
-        as_of_ms=None if source.is_archive else desk.as_of_ms,
+        as_of_ms=None if source.is_archive else view.as_of_ms,
         taken_at_ms=source.taken_at_ms or now_ms,
     )
     return teller.tell().group

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
-from sexton.coordinator.api.plain_view import PlainHeld
-from sexton.coordinator.api.tables_view import TablesHeld
-from sexton.coordinator.api.view import Nothing
+from sexton.coordinator.api.plain_view import PlainView
+from sexton.coordinator.api.tables_view import TablesView
+from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.endless import NEVER_ENDS
 from sexton.coordinator.expiry import sweep_block
 from sexton.coordinator.loading import Loaded, load
@@ -54,7 +54,7 @@ class LogParts:
         part = self.read[log_partition] = self._part(log_partition)
         held, failed = part.held, part.load_failure is not None
         if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
-            held = PlainHeld(self._load(log_partition, stops_at_failure=True))
+            held = PlainView(self._load(log_partition, stops_at_failure=True))
         return shard_after_load(held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
@@ -88,13 +88,13 @@ class LogParts:
     def _part(self, log_partition: int) -> Part:
         size_bytes = sum(segment.stop_byte for segment in self._segments(log_partition))
         if size_bytes == 0:
-            return Part(held=Nothing())
+            return Part(held=EmptyView())
         return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
 
     def _plain_part(self, log_partition: int) -> Part:
         loaded = self._load(log_partition)
         return Part(
-            held=PlainHeld(loaded),
+            held=PlainView(loaded),
             load_failure=loaded.load_failure,
             never_ends=loaded.endless is not None,
             undecodable=loaded.counters["undecodable_records"],
@@ -149,7 +149,7 @@ class LogParts:
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
         return Part(
-            held=TablesHeld(tables),
+            held=TablesView(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
             never_ends=tables["load_profile"]["load_outcome"][0].as_py() == NEVER_ENDS,
             undecodable=tables["load_profile"]["undecodable_records"][0].as_py(),

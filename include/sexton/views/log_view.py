@@ -1,4 +1,4 @@
-"""The desk of a log, which is folded as far as questions need it: whose rules, and how many log partitions."""
+"""The view of a log, which is folded as far as a question needs it: whose rules, how many log partitions."""
 
 from collections.abc import Collection
 
@@ -12,14 +12,14 @@ from sexton.uris import uri_without_login
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 from sexton.views.part import LazyShards
-from sexton.views.view import Desk, DeskRequest, Recorded, doubts_of
+from sexton.views.view import CoordinatorView, Recorded, ViewRequest, doubts_of
 
 _TELLING_GROUPS = 50
 """So many groups tell the number of log partitions as well as all of them do."""
 
 
-def desk_of_log(request: DeskRequest) -> Desk:
-    """The desk of segments or of an archive."""
+def view_of_log(request: ViewRequest) -> CoordinatorView:
+    """The view of segments or of an archive."""
     source = _source(request).with_buffer(request.load_buffer_bytes)
     parts = LogParts(
         source,
@@ -33,7 +33,7 @@ def desk_of_log(request: DeskRequest) -> Desk:
     shards = LazyShards(sorted(here), parts.shard)
     count = _partition_count(source, parts, shards)
     missing = sorted(set(range(count or 0)) - here)
-    return Desk(
+    return CoordinatorView(
         place=uri_without_login(source.uri),
         as_of_ms=request.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
@@ -77,7 +77,7 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
     return infer_partition_count(found, highest)
 
 
-def _source(request: DeskRequest) -> LogSource:
+def _source(request: ViewRequest) -> LogSource:
     if request.segments is not None:
         return open_segments(request.segments, topics_file=request.topics_file)
     assert request.archive is not None

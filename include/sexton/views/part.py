@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sexton.coordinator.api.coordinator import Shard
-from sexton.coordinator.api.view import Held
+from sexton.coordinator.api.view import PartitionView
 
 if TYPE_CHECKING:  # a question to a run needs no rules of expiry, nor what they load
     from sexton.coordinator.expiry import SweepBlock
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a question to a run needs no rules of expiry, nor what they
 class Part:
     """What was read of a log partition."""
 
-    held: Held
+    held: PartitionView
     load_failure: str | None = None
     """Why a coordinator's load of it would fail."""
     never_ends: bool = False

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
-from sexton.coordinator.api.tables_view import TABLES, TablesHeld
-from sexton.coordinator.api.view import Nothing
+from sexton.coordinator.api.tables_view import TABLES, TablesView
+from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.endless import NEVER_ENDS
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
@@ -40,10 +40,10 @@ class RunParts:
 
     def _part(self, log_partition: int) -> Part:
         if log_partition not in self._written:
-            return Part(held=Nothing())
+            return Part(held=EmptyView())
         profile = self._table("load_profile", log_partition).to_pylist()[0]
         return Part(
-            held=TablesHeld({name: self._table(name, log_partition) for name in TABLES}),
+            held=TablesView({name: self._table(name, log_partition) for name in TABLES}),
             load_failure=(profile["load_failure"] or "no reason told") if profile["load_would_fail"] else None,
             never_ends=profile.get("load_outcome") == NEVER_ENDS,
             undecodable=self._table("undecodable_records", log_partition).num_rows,

@@ -1,4 +1,4 @@
-"""The desk of a run: the tables that it has left are read, and nothing is folded."""
+"""The view of a run: its tables are read, and nothing is folded."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.views.part import LazyShards
 from sexton.views.run_parts import RunParts
-from sexton.views.view import AUTO, Desk, DeskRequest, Recorded, doubts_of
+from sexton.views.view import AUTO, CoordinatorView, Recorded, ViewRequest, doubts_of
 
 
-def desk_of_run(request: DeskRequest, root: str) -> Desk:
-    """The desk of a run folder; UsageError where the request asks for another instant or other rules than its own."""
+def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
+    """The view of a run folder; UsageError where the request asks for another instant or other rules than its own."""
     folder = RunFolder(root)
     record = folder.read_run()
     if request.as_of_ms not in (None, record.as_of_ms):
@@ -24,7 +24,7 @@ def desk_of_run(request: DeskRequest, root: str) -> Desk:
     parts = RunParts(folder, record)
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
-    return Desk(
+    return CoordinatorView(
         place=str(folder.root),
         as_of_ms=record.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
@@ -41,7 +41,7 @@ def desk_of_run(request: DeskRequest, root: str) -> Desk:
     )
 
 
-def _topics_of_run(request: DeskRequest, folder: RunFolder, record: RunRecord) -> Topics:
+def _topics_of_run(request: ViewRequest, folder: RunFolder, record: RunRecord) -> Topics:
     if request.topics_file is not None:
         return Topics.from_rows(topics_from_file(request.topics_file))
     if not record.has_topics:

@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskRequest:
+class ViewRequest:
     """What to open: exactly one of `segments`, `archive` and `run`; the other options are not for a run."""
 
     segments: str | None = None
@@ -41,7 +41,7 @@ class Recorded:
 
 
 class Parts(Protocol):
-    """The log partitions behind a desk."""
+    """The log partitions that a view reads."""
 
     @property
     def read(self) -> Mapping[int, Part]:
@@ -49,7 +49,7 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class CoordinatorView:
     """Everything that questions need. Log partitions are read when they are asked about, `parts.read` has those."""
 
     place: str

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
-from sexton.coordinator.api.plain_view import PlainHeld
-from sexton.coordinator.api.tables_view import TablesHeld
+from sexton.coordinator.api.plain_view import PlainView
+from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.kernels.results import finish
@@ -20,15 +20,15 @@ def plain_shard(data: bytes, profile: Profile) -> Shard:
     loaded = load([data], cap_bytes=CAP_BYTES, profile=profile)
     if loaded.load_would_fail and profile.after_failure is AfterFailure.PREFIX:
         prefix = load([data], cap_bytes=CAP_BYTES, profile=profile, stops_at_failure=True)
-        return shard_after_load(PlainHeld(prefix), profile=profile, load_failed=True)
-    return shard_after_load(PlainHeld(loaded), profile=profile, load_failed=loaded.load_would_fail)
+        return shard_after_load(PlainView(prefix), profile=profile, load_failed=True)
+    return shard_after_load(PlainView(loaded), profile=profile, load_failed=loaded.load_would_fail)
 
 
 def tables_shard(data: bytes, profile: Profile) -> Shard:
     """Never for a load that fails where a coordinator serves the prefix: the kernels read on."""
     tables = finish(fold_bytes(data, profile=profile), log_partition=0, partition_count=None)
     failed = tables["load_profile"]["load_would_fail"][0].as_py()
-    return shard_after_load(TablesHeld(tables), profile=profile, load_failed=failed)
+    return shard_after_load(TablesView(tables), profile=profile, load_failed=failed)
 
 
 WAYS: Mapping[str, ShardOf] = {"plain": plain_shard, "tables": tables_shard}

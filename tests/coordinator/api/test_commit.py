@@ -7,7 +7,7 @@ import pytest
 from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.view import HeldGroup, HeldMember, Nothing
+from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
@@ -212,7 +212,7 @@ def test_in_0_9_offsets_make_no_group(fields, error):
         (LOADING, {}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 3}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 1}, Error.COORDINATOR_NOT_AVAILABLE),
-        (Shard(status=Status.FAILED, held=Nothing()), {}, Error.NOT_COORDINATOR),
+        (Shard(status=Status.FAILED, held=EmptyView()), {}, Error.NOT_COORDINATOR),
         (None, {}, Error.NOT_COORDINATOR),
     ],
 )
@@ -244,17 +244,17 @@ def test_partitions_that_do_not_exist():
     }
 
 
-class OneMember(Nothing):
+class OneMember(EmptyView):
     """A consumer group of the member m at epoch 5 that has t-0 since epoch 3 and t-1 since 5."""
 
     def group(self, group_id):
         fields = {"group_type": "Consumer", "state": "Stable", "protocol_type": "consumer", "member_count": 1}
-        return HeldGroup(group_id=group_id, **fields, **dict.fromkeys(("protocol", "leader"), None), generation=5,
+        return LoadedGroup(group_id=group_id, **fields, **dict.fromkeys(("protocol", "leader"), None), generation=5,
                          current_state_timestamp_ms=None, log_offset=1)  # fmt: skip
 
     def members(self, group_id):
         return (
-            HeldMember(
+            LoadedMember(
                 member_id="m",
                 group_instance_id=None,
                 client_id="c",

@@ -6,9 +6,9 @@ from sexton.coordinator.api.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
 from sexton.coordinator.api.commit import Commit, CommitPartition
 from sexton.coordinator.api.dry_run import commit_offsets, store_group
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.group_metadata_record import Registration
+from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.java_map import iteration_order
-from sexton.coordinator.api.view import HeldGroup, HeldMember
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker
 from sexton.log import codec as codecs
@@ -99,9 +99,9 @@ def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
             group = ClassicGroup.from_value(group_id, fields, profile)
             if not fields["members"]:
                 continue
-            registration = Registration.of_group(
-                HeldGroup.from_row(group.to_group_row()),
-                [HeldMember.from_row(row) for row in group.to_member_rows()],
+            registration = GroupMetadataRecord.of_group(
+                LoadedGroup.from_row(group.to_group_row()),
+                [LoadedMember.from_row(row) for row in group.to_member_rows()],
                 profile=profile,
             )
             run = store_group(

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from sexton.coordinator.api.group_metadata_record import Registration, value_version
-from sexton.coordinator.api.view import HeldGroup
+from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
+from sexton.coordinator.api.view import LoadedGroup
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.log.batch import read_batches, read_records
@@ -38,8 +38,8 @@ def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
         group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
         if fields["members"]:
             continue
-        group = HeldGroup.from_row(_folded(group_id, fields, profile).to_group_row())
-        assert Registration.of_group(group, profile=profile).encode(profile) == (key, value)
+        group = LoadedGroup.from_row(_folded(group_id, fields, profile).to_group_row())
+        assert GroupMetadataRecord.of_group(group, profile=profile).encode(profile) == (key, value)
         compared += 1
     assert compared > 5
 
@@ -54,7 +54,7 @@ def test_a_group_with_members_is_written_from_its_members(name, release):
     for key, value in _group_records(name):
         group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
         stamp = fields["current_state_timestamp_ms"]
-        registration = Registration(
+        registration = GroupMetadataRecord(
             group_id=group_id,
             protocol_type=fields["protocol_type"],
             generation=fields["generation"],
@@ -87,7 +87,7 @@ STAMP = struct.pack(">q", 1_700_000_000_000)
 )
 def test_a_group_that_has_just_been_made(release, value):
     """newEmptyGroupMetadataRecord, spelled out."""
-    made = Registration(group_id="g", current_state_timestamp_ms=1_700_000_000_000)
+    made = GroupMetadataRecord(group_id="g", current_state_timestamp_ms=1_700_000_000_000)
     assert made.encode(of_broker(release)) == (b"\x00\x02\x00\x01g", value)
 
 
@@ -103,7 +103,7 @@ def test_members_of_every_version():
         "subscription": b"s",
         "assignment": b"",
     }
-    group = Registration(
+    group = GroupMetadataRecord(
         group_id="g", protocol_type="consumer", generation=2, protocol="range", leader="m", members=[member]
     )
     texts = {name: struct.pack(">h", len(name)) + name.encode() for name in "michs"}
@@ -131,4 +131,4 @@ def test_a_group_whose_record_is_not_of_type_2():
     profile = profile_of("group_coordinator")
     row = {**ClassicGroup("g", profile).to_group_row(), "group_type": "Consumer"}
     with pytest.raises(ValueError, match="group 'g' is Consumer"):
-        Registration.of_group(HeldGroup.from_row(row), profile=profile)
+        GroupMetadataRecord.of_group(LoadedGroup.from_row(row), profile=profile)

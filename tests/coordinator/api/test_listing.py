@@ -9,7 +9,7 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import describe_group, describe_groups, list_groups
 from sexton.coordinator.api.ownership import Owner, find_coordinator
-from sexton.coordinator.api.view import Nothing
+from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
@@ -55,7 +55,7 @@ def test_a_list_while_a_log_partition_is_loading():
 
 
 def test_a_failed_log_partition_is_passed_over():
-    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, held=Nothing())}
+    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, held=EmptyView())}
     answer = list_groups(Coordinator(profile=JAVA, partition_count=2, shards=shards))
     assert (answer.error, names(answer)) == (Error.NONE, ["a"])
 
@@ -160,7 +160,7 @@ def test_without_the_number_of_log_partitions_a_group_belongs_where_it_is(profil
     assert broker.log_partition_of("a") == 3
     assert rows(fetch(broker, "a")) == {"t-0": [5]}
     assert (fetch(broker, "x").error, broker.log_partition_of("x")) == (Error.NONE, None)
-    unsure = dataclasses.replace(broker, shards={**broker.shards, 4: Shard(status=Status.FAILED, held=Nothing())})
+    unsure = dataclasses.replace(broker, shards={**broker.shards, 4: Shard(status=Status.FAILED, held=EmptyView())})
     assert fetch(unsure, "x").error is Error.NOT_COORDINATOR
     assert rows(fetch(unsure, "a")) == {"t-0": [5]}
 

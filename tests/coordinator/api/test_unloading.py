@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.coordinator.api.plain_view import PlainHeld, removed_groups
+from sexton.coordinator.api.plain_view import PlainView, removed_groups
 from sexton.coordinator.api.unloading import unexpected_unload_text, unexpected_unloads, unload
 from sexton.coordinator.loading import load
 from sexton.coordinator.partitioner import partition_of
@@ -119,7 +119,7 @@ HISTORIES = [
 def test_unexpected_unload(entries, cached, profile, fails):
     rules, data = profile_of(profile), log(*entries)
     # the rule alone is asked here: what these records are to a loader that is older than they are does not matter
-    held = PlainHeld(load([data], cap_bytes=CAP_BYTES, profile=SCALA))
+    held = PlainView(load([data], cap_bytes=CAP_BYTES, profile=SCALA))
     removed = removed_groups([data], cap_bytes=CAP_BYTES)
     assert unexpected_unloads(held, removed=removed, profile=rules, cached=cached) == (("g",) if fails else ())
 
@@ -153,7 +153,7 @@ def test_removed_groups_of_a_recording():
     removed = set()
     for log_partition, chunks in segments(GOLDEN / "kafka-2.8.2-plain" / "swept"):
         found = removed_groups(chunks, cap_bytes=CAP_BYTES)
-        held = PlainHeld(load(chunks, cap_bytes=CAP_BYTES, profile=SCALA))
+        held = PlainView(load(chunks, cap_bytes=CAP_BYTES, profile=SCALA))
         assert unexpected_unloads(held, removed=found, profile=SCALA) == ()
         removed |= {(log_partition, group_id) for group_id in found}
     assert swept

@@ -21,8 +21,8 @@ from sexton.ledger.ledger import Ledger
 from sexton.plans.files import keep_plan, own_plan, read_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.views.opening import open_desk
-from sexton.views.view import DeskRequest
+from sexton.views.opening import open_view
+from sexton.views.view import ViewRequest
 from tests.archived import CLUSTER, Archive
 from tests.execution.restore.cluster import value
 from tests.pipeline.archive_runs import LATER_MS, instant, minute
@@ -79,11 +79,11 @@ def test_an_instant_has_what_a_client_could_fetch_then(tmp_path_factory, first, 
         archive.snapshot(instant(number) + 2_000, new)
     archive.snapshot(instant(9), {})
     found = of_archive(archive.root, cluster_id=None, as_of_ms=instant(at), selection=EVERYTHING, taken_at_ms=LATER_MS)
-    desk = open_desk(DeskRequest(archive=archive.root, as_of_ms=instant(at), taken_at_ms=LATER_MS))
+    view = open_view(ViewRequest(archive=archive.root, as_of_ms=instant(at), taken_at_ms=LATER_MS))
     told = {
         key_of(group, answer.topic, answer.partition): (answer.committed_offset, answer.metadata)
         for group in ("a", "b", "c", "группа")
-        for answer in fetch(desk.coordinator, group).offsets
+        for answer in fetch(view.coordinator, group).offsets
     }
     assert {key: (then.value.committed_offset, then.value.metadata) for key, then in found.values.items()} == told
     by_name = Selection(group_ids=("a", "группа"))

@@ -16,8 +16,9 @@ Each question is a function, named for the broker operation that it follows:
     console                      what kafka-consumer-groups makes of several of these
 
 They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what
-the load has left (`view.Held`). plain_view.py fills that from the plain replay, tables_view.py from the kernels'
-finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
+the load has left (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the
+kernels' finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an
+exception.
 
 Left out are authorization and quotas, and whatever exists only while a coordinator runs: rebalances, commits in flight,
 groups that are Dead.

@@ -9,7 +9,7 @@ it fail, or this one does once it is to be deleted, nothing expires.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator.api.view import Held, HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView, TopicPartition
 from sexton.coordinator.expiry import SweepBlock, first_block, verdict
 from sexton.coordinator.groups import lifecycle
 from sexton.coordinator.groups.classic import ClassicGroup
@@ -49,7 +49,7 @@ class Abandonment:
 
 
 def abandonment(
-    held: Held,
+    held: PartitionView,
     group_id: str,
     *,
     loaded_at_ms: int,
@@ -90,7 +90,7 @@ def abandonment(
 
 
 def _own_block(
-    group: HeldGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
+    group: LoadedGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
 ) -> SweepBlock | None:
     """What the group itself does to the sweep once it is Empty and keeps no offset, and so is to be deleted."""
     instants = [empty_ms, *(at_ms for at_ms in due_ms.values() if at_ms is not None)]
@@ -100,7 +100,7 @@ def _own_block(
 
 
 def _classic_steps(
-    group: HeldGroup, members: tuple[HeldMember, ...], loaded_at_ms: int, profile: Profile
+    group: LoadedGroup, members: tuple[LoadedMember, ...], loaded_at_ms: int, profile: Profile
 ) -> tuple[Step, ...]:
     live = lifecycle.loaded(
         (_live(member, loaded_at_ms) for member in members), generation=group.generation or 0, since_ms=loaded_at_ms
@@ -113,7 +113,7 @@ def _classic_steps(
     return tuple(steps)
 
 
-def _live(member: HeldMember, loaded_at_ms: int) -> LiveMember:
+def _live(member: LoadedMember, loaded_at_ms: int) -> LiveMember:
     session_ms = member.session_timeout_ms or 0
     rebalance_ms = member.rebalance_timeout_ms
     return LiveMember(
@@ -130,7 +130,7 @@ def _step(live: LiveGroup, at_ms: int | None) -> Step:
     return Step(at_ms=at_ms, state=live.state.value, member_count=len(live.members))
 
 
-def _modern_steps(members: tuple[HeldMember, ...], loaded_at_ms: int, session_timeout_ms: int) -> tuple[Step, ...]:
+def _modern_steps(members: tuple[LoadedMember, ...], loaded_at_ms: int, session_timeout_ms: int) -> tuple[Step, ...]:
     """A step for each instant at which members are fenced; those of the classic protocol have timeouts of their own."""
     ends = sorted(
         loaded_at_ms + (session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms)
@@ -143,7 +143,7 @@ def _modern_steps(members: tuple[HeldMember, ...], loaded_at_ms: int, session_ti
     )
 
 
-def _empty_group(group: HeldGroup, empty_ms: int, profile: Profile) -> Group:
+def _empty_group(group: LoadedGroup, empty_ms: int, profile: Profile) -> Group:
     """The group as it is once its last member has gone."""
     if group.group_type != "Classic":
         return _EXPIRING[group.group_type](group.group_id, profile)

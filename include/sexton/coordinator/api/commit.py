@@ -15,7 +15,7 @@ from sexton.coordinator import group_coordinator, offset_manager
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import stale_error
-from sexton.coordinator.api.view import Held, HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView, TopicPartition
 from sexton.coordinator.profile import Profile, Release
 from sexton.coordinator.releases import is_since
 
@@ -130,7 +130,7 @@ def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartit
 
 
 def _java_error(
-    profile: Profile, commit: Commit, held: Held, group: HeldGroup | None, asked: list[CommitPartition]
+    profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup | None, asked: list[CommitPartition]
 ) -> Error:
     """OffsetMetadataManager.validateOffsetCommit and validateTransactionalOffsetCommit."""
     is_told = is_since(profile, _TOLD) and commit.api_version >= _TOLD_API
@@ -151,7 +151,7 @@ def _java_error(
     return error
 
 
-def _classic_error(commit: Commit, held: Held, group: HeldGroup) -> Error:
+def _classic_error(commit: Commit, held: PartitionView, group: LoadedGroup) -> Error:
     """ClassicGroup.validateOffsetCommit, and GroupCoordinator.validateOffsetCommit from 3.0 on."""
     is_empty = group.state == "Empty"
     if commit.generation < 0 and is_empty:
@@ -164,7 +164,7 @@ def _classic_error(commit: Commit, held: Held, group: HeldGroup) -> Error:
     return Error.NONE if commit.is_transactional or is_empty else Error.UNKNOWN_MEMBER_ID
 
 
-def _member_error(commit: Commit, members: tuple[HeldMember, ...]) -> Error:
+def _member_error(commit: Commit, members: tuple[LoadedMember, ...]) -> Error:
     """ClassicGroup.validateMember: a static member has to bring the member id that its instance has now."""
     if commit.group_instance_id is not None:
         holder = _holder_of(commit.group_instance_id, members)
@@ -176,12 +176,12 @@ def _member_error(commit: Commit, members: tuple[HeldMember, ...]) -> Error:
     return Error.NONE if is_member else Error.UNKNOWN_MEMBER_ID
 
 
-def _holder_of(group_instance_id: str, members: tuple[HeldMember, ...]) -> str | None:
+def _holder_of(group_instance_id: str, members: tuple[LoadedMember, ...]) -> str | None:
     return next((member.member_id for member in members if member.holds(group_instance_id)), None)
 
 
 def _modern_error(
-    profile: Profile, commit: Commit, held: Held, group: HeldGroup, asked: list[CommitPartition]
+    profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup, asked: list[CommitPartition]
 ) -> Error:
     """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
 
@@ -212,7 +212,7 @@ def _modern_error(
     return stale_error(member)
 
 
-def _assigned_since(member: HeldMember, partition: CommitPartition) -> int | None:
+def _assigned_since(member: LoadedMember, partition: CommitPartition) -> int | None:
     """The member epoch since which it has the partition; None if it has not."""
     if partition.topic_id is None:
         return None
@@ -220,7 +220,7 @@ def _assigned_since(member: HeldMember, partition: CommitPartition) -> int | Non
     return member.assignment_epochs.get(key)
 
 
-def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup | None) -> Error:
+def _scala_error(profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup | None) -> Error:
     """GroupCoordinator.handleCommitOffsets and handleTxnCommitOffsets, 0.9 to 3.9."""
     if profile.name == offset_manager.NAME and not profile.reads(2):
         return Error.NONE
@@ -242,9 +242,9 @@ def _scala_error(profile: Profile, commit: Commit, held: Held, group: HeldGroup 
     return Error.NONE if commit.generation == group.generation else Error.ILLEGAL_GENERATION
 
 
-def _new_group(group_id: str) -> HeldGroup:
+def _new_group(group_id: str) -> LoadedGroup:
     """A group that a commit has just made: Empty, of generation 0."""
-    return HeldGroup(
+    return LoadedGroup(
         group_id=group_id,
         group_type="Classic",
         state="Empty",
@@ -258,7 +258,9 @@ def _new_group(group_id: str) -> HeldGroup:
     )
 
 
-def _transaction_error(profile: Profile, commit: Commit, members: tuple[HeldMember, ...], group: HeldGroup) -> Error:
+def _transaction_error(
+    profile: Profile, commit: Commit, members: tuple[LoadedMember, ...], group: LoadedGroup
+) -> Error:
     """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: whatever names a member is checked; nothing is before 2.5."""
     if not is_since(profile, _TRANSACTIONS_BY_MEMBERS):
         return Error.NONE
@@ -268,7 +270,7 @@ def _transaction_error(profile: Profile, commit: Commit, members: tuple[HeldMemb
     return Error.ILLEGAL_GENERATION if is_other else Error.NONE
 
 
-def _is_fenced(commit: Commit, members: tuple[HeldMember, ...]) -> bool:
+def _is_fenced(commit: Commit, members: tuple[LoadedMember, ...]) -> bool:
     """GroupMetadata.isStaticMemberFenced: an instance that is not known fences nobody."""
     if commit.group_instance_id is None:
         return False

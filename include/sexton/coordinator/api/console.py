@@ -11,7 +11,7 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import DescribedGroup
 from sexton.coordinator.api.topics import Topics
-from sexton.coordinator.api.view import HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) 
     return {**told, **topics.ids}
 
 
-def _partitions(group: HeldGroup | None, member: HeldMember, names: Mapping[str, str]) -> list[TopicPartition]:
+def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[str, str]) -> list[TopicPartition]:
     """What the member has, in order. Classic assignments name topics, the others ids; an unknown one stays an id.
 
     The tasks of a streams group are no partitions of topics.
@@ -129,7 +129,7 @@ def _partitions(group: HeldGroup | None, member: HeldMember, names: Mapping[str,
 
 
 def _offset_row(
-    group_id: str, place: TopicPartition, offset: int | None, topics: Topics, member: HeldMember | None
+    group_id: str, place: TopicPartition, offset: int | None, topics: Topics, member: LoadedMember | None
 ) -> OffsetRow:
     return OffsetRow(
         group=group_id,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.view import Held, HeldGroup, Nothing, TopicPartition
+from sexton.coordinator.api.view import EmptyView, LoadedGroup, PartitionView, TopicPartition
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import AfterFailure, Profile
@@ -28,7 +28,7 @@ class Shard:
     """The coordinator of one log partition."""
 
     status: Status
-    held: Held
+    held: PartitionView
 
     @property
     def error(self) -> Error:
@@ -41,11 +41,11 @@ class Shard:
         return Error.NONE
 
 
-LOADING = Shard(status=Status.LOADING, held=Nothing())
+LOADING = Shard(status=Status.LOADING, held=EmptyView())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(held: Held, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
+def shard_after_load(held: PartitionView, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
     """The shard when its load has ended; LOADING where it never does.
 
     `held` is what was read; after a failure, where the coordinator serves what it had read before
@@ -59,15 +59,15 @@ def shard_after_load(held: Held, *, profile: Profile, load_failed: bool, never_e
         case AfterFailure.PREFIX:
             return Shard(status=Status.ACTIVE, held=OffsetsAlone(held))
         case AfterFailure.EMPTY:
-            return Shard(status=Status.ACTIVE, held=Nothing())
+            return Shard(status=Status.ACTIVE, held=EmptyView())
         case AfterFailure.NOTHING:
-            return Shard(status=Status.FAILED, held=Nothing())
+            return Shard(status=Status.FAILED, held=EmptyView())
 
 
-class OffsetsAlone(Nothing):
+class OffsetsAlone(EmptyView):
     """The offsets of a load that ended before it installed any group."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: PartitionView) -> None:
         self._held = held
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
@@ -105,7 +105,7 @@ class Coordinator:
             return max((self.shards[number].error for number in self.shards), default=Error.NOT_COORDINATOR)
         return self.shards[log_partition].error if log_partition in self.shards else Error.NOT_COORDINATOR
 
-    def held_of(self, group_id: str) -> Held:
+    def held_of(self, group_id: str) -> PartitionView:
         """Where the group's state is found; ask only where `error_of` is NONE.
 
         One cache holds the groups of all log partitions where Profile.one_cache says so; of several copies of a group
@@ -115,9 +115,9 @@ class Coordinator:
         if home is not None and (not self.profile.one_cache or _has(self.shards[home].held, group_id)):
             return self.shards[home].held
         holder = self._holder(group_id) if self.profile.one_cache else None
-        return Nothing() if holder is None else self.shards[holder].held
+        return EmptyView() if holder is None else self.shards[holder].held
 
-    def groups(self) -> Iterator[tuple[int, HeldGroup]]:
+    def groups(self) -> Iterator[tuple[int, LoadedGroup]]:
         """Every group in memory, with the log partition that it was loaded from; in one cache an id has one group."""
         for log_partition in sorted(self.shards):
             for group in self.shards[log_partition].held.groups():
@@ -140,5 +140,5 @@ class Coordinator:
         return next((number for number in sorted(self.shards) if _has(self.shards[number].held, group_id)), None)
 
 
-def _has(held: Held, group_id: str) -> bool:
+def _has(held: PartitionView, group_id: str) -> bool:
     return held.group(group_id) is not None or bool(held.offsets(group_id))

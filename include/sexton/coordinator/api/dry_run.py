@@ -26,7 +26,7 @@ from sexton.coordinator.api.batches import (
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.group_metadata_record import Registration
+from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.profile import Profile
 from sexton.records import ZERO_UUID, encode_key, encode_value, parse_kafka_uuid
@@ -123,7 +123,7 @@ def commit_offsets(
 
 
 def store_group(
-    registration: Registration,
+    registration: GroupMetadataRecord,
     *,
     profile: Profile,
     now_ms: int,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.view import Held, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedMember, PartitionView, TopicPartition
 from sexton.coordinator.in_flight import Outcome, commits_after
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.releases import is_since
@@ -105,7 +105,7 @@ def fetch(
     )
 
 
-def _is_fetchable(coordinator: Coordinator, held: Held, group_id: str) -> bool:
+def _is_fetchable(coordinator: Coordinator, held: PartitionView, group_id: str) -> bool:
     """Whether the coordinator finds the offsets: in 4.x by way of their group, before it they make one themselves."""
     if coordinator.profile.name != group_coordinator.NAME:
         return True
@@ -129,7 +129,7 @@ def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: 
     )
 
 
-def _member_error(held: Held, group_id: str, member_id: str | None, member_epoch: int) -> Error:
+def _member_error(held: PartitionView, group_id: str, member_id: str | None, member_epoch: int) -> Error:
     """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
 
     Both throw on a null member id that brings an epoch, and on a streams member that has no epoch yet.
@@ -147,7 +147,7 @@ def _member_error(held: Held, group_id: str, member_id: str | None, member_epoch
     return Error.NONE if member.member_epoch == member_epoch else stale_error(member)
 
 
-def stale_error(member: HeldMember) -> Error:
+def stale_error(member: LoadedMember) -> Error:
     """What a member is told that brings another epoch than its own: classic members of a consumer group know no epochs.
 
     Only those have a session timeout of their own.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.coordinator.api.java_map import iteration_order
-from sexton.coordinator.api.view import HeldGroup, HeldMember
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.group_coordinator import NAME as JAVA
 from sexton.coordinator.profile import Profile
 from sexton.records import encode_key, encode_value
@@ -20,7 +20,7 @@ _NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class GroupMetadataRecord:
     """What the record says. The defaults are those of a group that has just been made (newEmptyGroupMetadataRecord).
 
     `members` have the fields of `records.classic.MEMBER`, with subscription and assignment as bytes, in the order of
@@ -36,7 +36,9 @@ class Registration:
     members: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def of_group(cls, group: HeldGroup, members: Sequence[HeldMember] = (), *, profile: Profile) -> "Registration":
+    def of_group(
+        cls, group: LoadedGroup, members: Sequence[LoadedMember] = (), *, profile: Profile
+    ) -> "GroupMetadataRecord":
         """What a coordinator of `profile` writes of a classic group with its `members`.
 
         A 4.x coordinator writes the members in the order of its hash map; that of the Scala coordinators differs by
@@ -81,7 +83,7 @@ def value_version(profile: Profile) -> int:
     return profile.group_value_version
 
 
-def _fields_of(member: HeldMember) -> dict[str, Any]:
+def _fields_of(member: LoadedMember) -> dict[str, Any]:
     """A member as the record has it."""
     return {
         "member_id": member.member_id,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator, Status
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.view import HeldGroup, HeldMember
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 
 DEAD = "Dead"
 """The state of a group that is not there, where a coordinator says so by state and not by error."""
@@ -20,7 +20,7 @@ DEAD = "Dead"
 class ListedGroup:
     """A group, and the log partition that it was loaded from."""
 
-    group: HeldGroup
+    group: LoadedGroup
     log_partition: int
 
 
@@ -42,8 +42,8 @@ class DescribedGroup:
     group_id: str
     error: Error
     state: str
-    group: HeldGroup | None = None
-    members: tuple[HeldMember, ...] = ()
+    group: LoadedGroup | None = None
+    members: tuple[LoadedMember, ...] = ()
     failed_by: str | None = None
 
 
@@ -101,12 +101,12 @@ def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     return answer
 
 
-def cannot_be_described(group: HeldGroup) -> bool:
+def cannot_be_described(group: LoadedGroup) -> bool:
     """Whether coordinators throw "Invalid null group protocol for stable group" when they describe it."""
     return group.group_type == "Classic" and group.state == "Stable" and group.protocol is None
 
 
-def listed_group(coordinator: Coordinator, group_id: str) -> HeldGroup | None:
+def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
     """The group as ListGroups has it, None where it is not listed; ask only where the broker serves it."""
     group = coordinator.held_of(group_id).group(group_id)
     return group if group is not None and _is_listed(coordinator, group) else None
@@ -132,7 +132,7 @@ def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)
 
 
-def _is_listed(coordinator: Coordinator, group: HeldGroup) -> bool:
+def _is_listed(coordinator: Coordinator, group: LoadedGroup) -> bool:
     return coordinator.profile.lists_simple_groups or group.log_offset is not None
 
 

@@ -1,10 +1,10 @@
-"""`Held`, filled from the plain replay; and what of a log the replay does not keep."""
+"""`PartitionView`, filled from the plain replay; and what of a log the replay does not keep."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from sexton.coordinator.api.view import HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartition
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.errors import LogError
@@ -14,23 +14,23 @@ from sexton.records import decode_key
 _GROUP_METADATA = 2
 
 
-class PlainHeld:
+class PlainView:
     """A loaded log partition."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
 
-    def group(self, group_id: str) -> HeldGroup | None:
+    def group(self, group_id: str) -> LoadedGroup | None:
         group = self._loaded.groups.by_id.get(group_id)
-        return None if group is None else HeldGroup.from_row(group.to_group_row())
+        return None if group is None else LoadedGroup.from_row(group.to_group_row())
 
-    def groups(self) -> Iterator[HeldGroup]:
+    def groups(self) -> Iterator[LoadedGroup]:
         for _, group in sorted(self._loaded.groups.by_id.items()):
-            yield HeldGroup.from_row(group.to_group_row())
+            yield LoadedGroup.from_row(group.to_group_row())
 
-    def members(self, group_id: str) -> tuple[HeldMember, ...]:
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:
         group = self._loaded.groups.by_id.get(group_id)
-        return () if group is None else tuple(map(HeldMember.from_row, group.to_member_rows()))
+        return () if group is None else tuple(map(LoadedMember.from_row, group.to_member_rows()))
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         return self._by_group.get(group_id, {})

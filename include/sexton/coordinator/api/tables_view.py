@@ -1,4 +1,4 @@
-"""`Held`, filled from finished tables: what the kernels make of a fold, or a run's Parquet files."""
+"""`PartitionView`, filled from finished tables: what the kernels make of a fold, or a run's Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,31 +7,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.api.view import HeldGroup, HeldMember, TopicPartition
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartition
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 TABLES = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "members")
 """The tables that are looked into."""
 
 
-class TablesHeld:
+class TablesView:
     """The rows of one log partition, by table. Unreachable offsets are in the coordinator's memory like all others."""
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self._tables = {name: tables[name] for name in TABLES}
 
-    def group(self, group_id: str) -> HeldGroup | None:
+    def group(self, group_id: str) -> LoadedGroup | None:
         rows = self._rows("groups", group_id)
-        return HeldGroup.from_row(rows[0]) if rows else None
+        return LoadedGroup.from_row(rows[0]) if rows else None
 
-    def groups(self) -> Iterator[HeldGroup]:
-        groups = self._tables["groups"].select(list(HeldGroup.__slots__)).sort_by("group_id")
+    def groups(self) -> Iterator[LoadedGroup]:
+        groups = self._tables["groups"].select(list(LoadedGroup.__slots__)).sort_by("group_id")
         for batch in groups.to_batches(max_chunksize=10_000):
-            yield from map(HeldGroup.from_row, batch.to_pylist())
+            yield from map(LoadedGroup.from_row, batch.to_pylist())
 
-    def members(self, group_id: str) -> tuple[HeldMember, ...]:
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:
         rows = sorted(self._rows("members", group_id), key=lambda row: str(row["member_id"]))
-        return tuple(map(HeldMember.from_row, rows))
+        return tuple(map(LoadedMember.from_row, rows))
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         return {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator
-from sexton.coordinator.api.view import Held, HeldGroup
+from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile, Release
 from sexton.coordinator.releases import is_since
@@ -29,10 +29,10 @@ class Unloaded:
     log partition and stay, because they belong to another one: only where one cache holds all.
     """
 
-    groups: tuple[HeldGroup, ...]
+    groups: tuple[LoadedGroup, ...]
     offset_count: int
     pending: Mapping[int, Mapping[OffsetKey, StoredOffset]]
-    staying: tuple[HeldGroup, ...] = ()
+    staying: tuple[LoadedGroup, ...] = ()
 
 
 def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
@@ -80,7 +80,7 @@ def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[
 
 
 def unexpected_unloads(
-    held: Held, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
+    held: PartitionView, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
 
@@ -105,7 +105,7 @@ def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) 
     return f"Unexpected unload of {'acitve' if is_old else 'active'} group {group_id} while loading partition {place}"
 
 
-def _is_active(held: Held, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
+def _is_active(held: PartitionView, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
     if not is_since(profile, _GROUPS_HOLD_OFFSETS):
         return group_id in cached
     if held.group(group_id) is None and group_id not in cached:

@@ -1,4 +1,4 @@
-"""What a load has left of one log partition, as the questions see it: groups, members, committed and pending offsets.
+"""What a load has left of one log partition, as `coordinator.api` sees it: groups, members, offsets, open transactions.
 
 The small view that the plain replay (plain_view.py) and the kernels' tables (tables_view.py) both fill.
 """
@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldGroup:
+class LoadedGroup:
     """A group as the coordinator holds it; its members are asked for separately.
 
     `generation` is the group epoch of the new types. `log_offset` is None for a group that only offsets have made.
@@ -34,14 +34,14 @@ class HeldGroup:
     """Members that are gone and have a target assignment left; of the new types."""
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "HeldGroup":
+    def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":
         """Of a row of the table `groups`, or of `Group.to_group_row`."""
         left = tuple(row.get("left_targets") or ())  # runs of older releases have no such column
         return cls(**{name: row[name] for name in cls.__slots__ if name != "left_targets"}, left_targets=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldMember:
+class LoadedMember:
     """A member of a group. `assignment` is None where it cannot be read, or is not the coordinator's to read."""
 
     member_id: str
@@ -64,7 +64,7 @@ class HeldMember:
     """The instances that the coordinator maps to the member, where that is not its own alone."""
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> "HeldMember":
+    def from_row(cls, row: Mapping[str, Any]) -> "LoadedMember":
         """Of a row of the table `members`, or of `Group.to_member_rows`."""
         assignment = row["assignment"]
         instances = row.get("static_instance_ids")  # runs of older releases have no such column
@@ -101,16 +101,16 @@ def _topic_partition(text: str) -> TopicPartition:
     return owner, int(number)
 
 
-class Held(Protocol):
+class PartitionView(Protocol):
     """What one log partition has left in the coordinator's memory."""
 
-    def group(self, group_id: str) -> HeldGroup | None:
+    def group(self, group_id: str) -> LoadedGroup | None:
         """The group, None when there is none; offsets may be there all the same."""
 
-    def groups(self) -> Iterable[HeldGroup]:
+    def groups(self) -> Iterable[LoadedGroup]:
         """Every group, by id."""
 
-    def members(self, group_id: str) -> tuple[HeldMember, ...]:
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:
         """The group's members, by id."""
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
@@ -126,16 +126,16 @@ class Held(Protocol):
         """What each producer has pending."""
 
 
-class Nothing:
+class EmptyView:
     """What is left when nothing was kept."""
 
-    def group(self, group_id: str) -> HeldGroup | None:  # noqa: ARG002
+    def group(self, group_id: str) -> LoadedGroup | None:  # noqa: ARG002
         return None
 
-    def groups(self) -> Iterator[HeldGroup]:
+    def groups(self) -> Iterator[LoadedGroup]:
         return iter(())
 
-    def members(self, group_id: str) -> tuple[HeldMember, ...]:  # noqa: ARG002
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:  # noqa: ARG002
         return ()
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:  # noqa: ARG002

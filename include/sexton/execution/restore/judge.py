@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.view import HeldGroup, HeldMember, Nothing, TopicPartition
+from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
@@ -120,7 +120,7 @@ def _kept(
     return None, None
 
 
-class _Live(Nothing):
+class _Live(EmptyView):
     """A group as the cluster tells of it, in the shape in which the coordinator's rules ask.
 
     Of its members only the number is known, which is all that a commit without a member is judged by.
@@ -129,11 +129,11 @@ class _Live(Nothing):
     def __init__(self, view: GroupView) -> None:
         self._view = view
 
-    def group(self, group_id: str) -> HeldGroup | None:  # noqa: ARG002
+    def group(self, group_id: str) -> LoadedGroup | None:  # noqa: ARG002
         view = self._view
         if not view.exists:
             return None
-        return HeldGroup(
+        return LoadedGroup(
             group_id=view.group_id,
             group_type=view.group_type,
             state=view.state,
@@ -146,12 +146,12 @@ class _Live(Nothing):
             log_offset=0,
         )
 
-    def members(self, group_id: str) -> tuple[HeldMember, ...]:  # noqa: ARG002
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:  # noqa: ARG002
         return tuple(_member(number) for number in range(self._view.member_count))
 
 
-def _member(number: int) -> HeldMember:
-    return HeldMember(
+def _member(number: int) -> LoadedMember:
+    return LoadedMember(
         member_id=f"member {number}",
         group_instance_id=None,
         client_id=None,

@@ -1,3 +1,3 @@
-"""Sexton keeps the graveyard of Kafka's consumer offsets: exact replay, explained expiry, published history."""
+"""Sexton shows which offsets Kafka deleted, when and why, what expires next, and cleans up with approval and undo."""
 
 __version__ = "0.1.0"

@@ -57,7 +57,7 @@ class Rows:
 
 def _uncompiled(function: Any = None, **_: Any) -> Any:
     def keep(found: Any) -> Any:
-        found._cache = SimpleNamespace(_cache_file=SimpleNamespace())
+        found._cache = SimpleNamespace(_cache_file=SimpleNamespace(_cache_path="", _index_name="none.nbi"))
         return found
 
     return keep if function is None else keep(function)
@@ -109,17 +109,15 @@ def uncompile() -> None:
     """Let everything that is imported from here on run as Python."""
     numba.njit = _uncompiled
     numba.extending.intrinsic = _uncompiled
-    from sexton.log import words
-
-    words.pointer, words.be32, words.be64 = Pointer, _number(4, "big"), _number(8, "big")  # type: ignore[assignment]
-    from sexton.log import crc
-
-    crc.crc32c_behind, crc.crc32_behind = _crc32c, _crc32
     from sexton.jit import memory
 
+    memory.pointer, memory.be32, memory.be64 = Pointer, _number(4, "big"), _number(8, "big")  # type: ignore[assignment]
     memory.rows = lambda array, _: Rows(array)
     memory.word64, memory.be16 = _number(8, "little"), _number(2, "big")
     memory.prefetch, memory.copy_bytes, memory.folded = (lambda *_: None), _copy, _folded
+    from sexton.log import crc
+
+    crc.crc32c_behind, crc.crc32_behind = _crc32c, _crc32
 
 
 def counted(work: Any) -> int:

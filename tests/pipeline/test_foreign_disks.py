@@ -25,8 +25,9 @@ SHRINKS = """
 import os, sys
 from pathlib import Path
 from sexton.errors import UsageError
-from sexton.pipeline import fold_log, replay_groups
+from sexton.pipeline import replay_groups
 from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.runs import fold_log
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine
 from sexton.log import segment

@@ -130,7 +130,7 @@ def _share(shape: Shape, groups: Groups, log_partition: int) -> int:
 
 def _compressed(block: Block, name: str) -> Block:
     """The same batches with the records of data batches compressed as a broker compresses them."""
-    number = codec.NAMES.index(name)
+    number = codec.CODECS.index(name)
     marks = block.marks.copy()
     bodies, sizes = (_lz4_bodies if number == codec.LZ4 else _library_bodies)(block, number)
     out = np.empty(len(block.data) + len(bodies), np.uint8)

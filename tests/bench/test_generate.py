@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.log.batch import Batch, read_batches, read_records
-from sexton.log.codec import NAMES
+from sexton.log.codec import CODECS
 from tests.bench import generate as module
 from tests.bench.generate import Shape, generate, write
 from tests.bench.lz4 import FRAME_BYTES, deflate_frame, new_table
@@ -25,7 +25,7 @@ def batches_of(data: np.ndarray) -> list[Batch]:
     return found
 
 
-@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("codec", CODECS)
 def test_batches_hold_what_the_shape_says(codec: str) -> None:
     logs = generate(replace(SMALL, codec=codec))
     records = markers = transactional = tombstones = 0
@@ -35,7 +35,7 @@ def test_batches_hold_what_the_shape_says(codec: str) -> None:
         for batch in found:
             markers += batch.is_control
             transactional += batch.is_transactional and not batch.is_control
-            assert batch.is_control or NAMES[batch.codec] == codec
+            assert batch.is_control or CODECS[batch.codec] == codec
             assert batch.record_count <= 5
             if not batch.is_control:
                 read = list(read_records(batch, cap_bytes=1 << 20))

@@ -88,7 +88,7 @@ def as_kafka_prints(log: bytes) -> Iterator[Row]:
         else:
             crc = int.from_bytes(batch.data[12:16], "big")
             head = (batch.base_offset, batch.position, batch.max_timestamp_ms, batch.size_bytes, batch.magic)
-            yield (*head, codecs.NAMES[batch.codec], crc, batch.crc_ok)
+            yield (*head, codecs.CODECS[batch.codec], crc, batch.crc_ok)
         for record in read_records(batch, cap_bytes=CAP_BYTES):
             assert isinstance(record, Record), record
             key_size, value_size = (-1 if field is None else len(field) for field in (record.key, record.value))

@@ -70,7 +70,7 @@ def test_bombs(reader: str, full: bool, tell) -> None:
     found = [bomb for bomb in run_alone(explode, cap_bytes, reader) if bomb["name"] != "warm up"]
     assert len(found) == COUNT * len(CODECS)
     assert [bomb for bomb in found if not bomb["reasons"] or bomb["read"] < 1] == []
-    peaks = {(codecs.NAMES[bomb["codec"]], bomb["name"]): bomb["growth_bytes"] for bomb in found}
+    peaks = {(codecs.CODECS[bomb["codec"]], bomb["name"]): bomb["growth_bytes"] for bomb in found}
     for kind, share in (("bombs", OVER_THE_CAP), ("fitting", FITTING_OVER_THE_CAP)):
         own = {bomb: peak for bomb, peak in peaks.items() if (bomb[1] in FITTING) == (kind == "fitting")}
         tell(f"{len(own)} {kind}, at most {max(own.values()) / cap_bytes:.0%} of a cap of {cap_bytes >> 20} MiB")

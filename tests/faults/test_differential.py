@@ -280,7 +280,7 @@ def readable_pairs(count: int, random: Random) -> list[Pair]:
 def test_kafka_dump_log_reads_the_same(tmp_path: Path, full: bool, seed: int, tell) -> None:
     random = Random(seed)
     logs = {
-        f"v{magic}-{codecs.NAMES[codec]}": written(
+        f"v{magic}-{codecs.CODECS[codec]}": written(
             readable_pairs(READ_BY_KAFKA[full], random), magic=magic, codec=codec, random=random
         )
         for magic, codec in FORMATS

@@ -15,7 +15,7 @@ from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
-from sexton.log.codec import NAMES
+from sexton.log.codec import CODECS
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.files import own_plan
@@ -89,11 +89,11 @@ def plan_of(root: Path, archive: str, as_of_ms: int) -> RunFolder:
     return run
 
 
-@pytest.mark.parametrize("codec", NAMES)
+@pytest.mark.parametrize("codec", CODECS)
 def test_the_plan_has_the_batches_that_the_broker_wrote(
     codec: str, stopped: Path, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
 ) -> None:
-    number = NAMES.index(codec)
+    number = CODECS.index(codec)
     own = {"offsets.topic.compression.codec": str(number), "offset.metadata.max.bytes": METADATA_BYTES}
     broker = EmbeddedBroker(stopped, port=free_port(), java=java, jars=kafka_jars, settings={**SETTINGS, **own})
     pack(broker.data / folder(), idle_group())

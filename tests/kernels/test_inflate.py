@@ -31,7 +31,7 @@ from sexton.kernels.decode import (
     SOURCE,
 )
 from sexton.kernels.inflate import inflate_blocks
-from sexton.log.codec import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD, deflate, inflate
+from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, deflate, inflate
 
 ROOT = Path(__file__).parents[2]
 CAP_BYTES = 1 << 20
@@ -137,20 +137,20 @@ def test_broken_bodies_are_the_readers(many: list[Batch]) -> None:
     assert_same(many, cap_bytes=1 << 18)
 
 
-@pytest.mark.parametrize("codec", COMPRESSORS, ids=NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=CODECS[1:])
 def test_every_flip_of_a_bit(codec: int) -> None:
     body = deflate(codec, payload(7, 90))
     flipped = [body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :] for at in range(len(body)) for bit in range(8)]
     assert_same([(codec, one) for one in flipped])
 
 
-@pytest.mark.parametrize("codec", COMPRESSORS, ids=NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=CODECS[1:])
 def test_every_cut(codec: int) -> None:
     body = deflate(codec, payload(8, 200))
     assert_same([(codec, body[:size]) for size in range(len(body) + 1)])
 
 
-@pytest.mark.parametrize("codec", COMPRESSORS, ids=NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=CODECS[1:])
 @pytest.mark.parametrize("size", [1, 1000, 65_536, 65_537, 400_000])
 def test_the_cap_itself_fits_and_one_byte_less_does_not(codec: int, size: int) -> None:
     raw = payload(size, size)
@@ -159,14 +159,14 @@ def test_the_cap_itself_fits_and_one_byte_less_does_not(codec: int, size: int) -
     assert inflated([batch], cap_bytes=size - 1) == [None]
 
 
-@pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD], ids=NAMES[2:])
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD], ids=CODECS[2:])
 def test_what_brokers_write_needs_no_call_for_each_batch(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     raws = [payload(size, size) for size in (1, 12, 13, 200, 5000, 65_536, 100_000)]
     monkeypatch.setattr(module._Inflater, "_one_by_library", None)
     assert inflated([(codec, deflate(codec, raw)) for raw in raws]) == raws
 
 
-@pytest.mark.parametrize("codec", [NONE, *COMPRESSORS], ids=NAMES)
+@pytest.mark.parametrize("codec", [NONE, *COMPRESSORS], ids=CODECS)
 def test_many_runs(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An arena that holds few batches, and batches that are larger than it."""
     monkeypatch.setattr(module, "BLOCK_BYTES", 3000)

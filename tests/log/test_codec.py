@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.log.codec import (
+    CODECS,
     GZIP,
     LZ4,
-    NAMES,
     NONE,
     SNAPPY,
     ZSTD,
@@ -38,19 +38,19 @@ def xerial_block(data: bytes) -> bytes:
     return len(block).to_bytes(4, "big") + block
 
 
-@pytest.mark.parametrize("codec", [NONE, *COMPRESSORS], ids=NAMES)
+@pytest.mark.parametrize("codec", [NONE, *COMPRESSORS], ids=CODECS)
 @pytest.mark.parametrize("size", [0, 1, 500, 70_000, 400_000])
 def test_round_trip(codec: int, size: int) -> None:
     data = (b"group-%d/" * 9 % tuple(range(9)) * (size // 60 + 1))[:size]
     assert inflate(codec, deflate(codec, data), magic=2, cap_bytes=CAP_BYTES) == data
 
 
-@pytest.mark.parametrize("codec", COMPRESSORS, ids=NAMES[1:])
+@pytest.mark.parametrize("codec", COMPRESSORS, ids=CODECS[1:])
 def test_the_cap_itself_fits_and_one_byte_less_does_not(codec: int) -> None:
     data = bytes(200_000)
     packed = deflate(codec, data)
     assert inflate(codec, packed, magic=2, cap_bytes=len(data)) == data
-    with pytest.raises(InflatedTooLarge, match=f"inflated_too_large: {NAMES[codec]} of more than 199999 bytes"):
+    with pytest.raises(InflatedTooLarge, match=f"inflated_too_large: {CODECS[codec]} of more than 199999 bytes"):
         inflate(codec, packed, magic=2, cap_bytes=len(data) - 1)
 
 

@@ -66,7 +66,7 @@ def as_dumped(batch: Batch) -> Iterator[tuple[object, ...]]:
         batch.max_timestamp_ms,
         batch.size_bytes,
         batch.magic,
-        codec.NAMES[batch.codec],
+        codec.CODECS[batch.codec],
         int.from_bytes(batch.data[17:21], "big"),
         batch.crc_ok,
     )

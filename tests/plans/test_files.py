@@ -21,7 +21,7 @@ from sexton.archive.lineages import topics_of
 from sexton.archive.verify import verify
 from sexton.errors import Refused, UsageError
 from sexton.log.batch import Batch, encode_batch, read_batches, read_records
-from sexton.log.codec import NAMES
+from sexton.log.codec import CODECS
 from sexton.log.crc import crc32c
 from sexton.plans.check import check_content
 from sexton.plans.files import Plan, keep_plan, own_plan, plan_folder, plans_of, read_plan, write_plan
@@ -320,7 +320,7 @@ def test_the_archive_lists_and_verifies_as_before(copy: tuple[Path, str]) -> Non
 def test_batches_are_written_in_the_codec_of_the_broker(small: Engine, tmp_path: Path, codec: str) -> None:
     """Bytes that another compressor made of the same records are those of the plan; other records are not."""
     archive = archive_of_commits(tmp_path / "archive")
-    archive.settings = {"offsets.topic.compression.codec": str(NAMES.index(codec))}
+    archive.settings = {"offsets.topic.compression.codec": str(CODECS.index(codec))}
     archive.snapshot(instant(4) - 1_000)
     archive.snapshot(instant(4) + 2_000)
     run = RunFolder(tmp_path / "run")
@@ -332,7 +332,7 @@ def test_batches_are_written_in_the_codec_of_the_broker(small: Engine, tmp_path:
         for one in plan.record.batches
     }
     batches = [batch for data in files.values() for batch in read_batches(data)]
-    assert {batch.codec for batch in batches} == {NAMES.index(codec)}
+    assert {batch.codec for batch in batches} == {CODECS.index(codec)}
     check_content(plan, files)
 
     repacked = {name: repack(data, level=1) for name, data in files.items()}

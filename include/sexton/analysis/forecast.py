@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.plans.check import OFFSET_TYPES
 from sexton.plans.policy import policy_of
 from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
 from sexton.tables import TABLES
 from sexton.tables.verdicts import HORIZON_DAYS
-from sexton.verdicts.expiry import plan
+from sexton.verdicts.expiry import is_of_offset, plan
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
@@ -163,7 +162,7 @@ def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: P
         _some_record(groups),
         profile=profile,
     )
-    of_groups = planned.filter(pc.invert(pc.is_in(planned["record_type"], value_set=OFFSET_TYPES)))
+    of_groups = planned.filter(pc.invert(is_of_offset(planned)))
     return pc.unique(of_groups["group_id"])
 
 

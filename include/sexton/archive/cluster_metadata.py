@@ -45,7 +45,7 @@ class FactsRecord:
     `settings` are those of one broker; `brokers_differ` has the settings that others have otherwise, with the value of
     each broker by its id. `topic_settings` are those of the offsets topic; they and `brokers_differ` are empty in
     records of early releases. `delete_retention_ms` and `max_message_bytes` are settings of the offsets topic, too,
-    None when not told. Only with `sees_all_topics` a topic that is not in `topics` did not exist; None in records of
+    None when unknown. Only with `sees_all_topics` a topic that is not in `topics` did not exist; None in records of
     early releases.
     """
 
@@ -66,7 +66,7 @@ class FactsRecord:
     @property
     def leaders(self) -> dict[int, int]:
         """Who led each log partition, by broker id; without those that nobody led."""
-        return {part: told.leader for part, told in (self.log_partitions or {}).items() if told.leader >= 0}
+        return {part: one.leader for part, one in (self.log_partitions or {}).items() if one.leader >= 0}
 
 
 def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[str]:

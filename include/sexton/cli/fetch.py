@@ -115,7 +115,7 @@ def fetch(
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
     partitions = _partitions(view, group, asked, topic_id) if asked or topic_id is not None else None
-    waiting, appended, failed = (
+    answer, *later_answers = (
         questions.fetch(
             view.coordinator,
             group,
@@ -124,9 +124,9 @@ def fetch(
             in_flight=in_flight_offsets(flying),
             outcome=outcome,
         )
-        for outcome in Outcome
+        for outcome in (Outcome if flying else (Outcome.WAITING,))
     )
-    answer, later = waiting, outcomes(flying, appended, failed)
+    later = outcomes(flying, *later_answers) if flying else []
     log_partition = view.coordinator.log_partition_of(group)
     if json:
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]

@@ -99,7 +99,7 @@ def list_(
     """List the groups of all log partitions as a broker that leads them would (ListGroups).
 
     With a cluster instead of a log, what its brokers list now. One that fails does not end the list: its groups are
-    missing, its id and error are told (--json: failed_brokers), and the exit code is 1.
+    missing, its id and error are reported (--json: failed_brokers), and the exit code is 1.
     """
     if bootstrap_servers is not None or client_config_file is not None:
         _refuse_log_options(segments, archive, run, topics, as_of, profile, load_buffer_bytes)

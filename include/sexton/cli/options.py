@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sexton.coordinator import profiles
 from sexton.errors import UsageError
+from sexton.log.entry import CODECS
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
@@ -65,8 +66,6 @@ LoadBuffer = Annotated[
         help="The broker's offsets.load.buffer.size, of matter before 2.0.1. Default: as recorded, else 5242880.",
     ),
 ]
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""By number, as offsets.topic.compression.codec has them."""
 Codec = Annotated[
     str | None,
     typer.Option(

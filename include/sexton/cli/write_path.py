@@ -22,9 +22,10 @@ from sexton.cli.asking import (
     view_of,
 )
 from sexton.cli.in_flight import exact_partition
-from sexton.cli.options import CODECS, Debug, Json, LoadBuffer, codec_number
+from sexton.cli.options import Debug, Json, LoadBuffer, codec_number
 from sexton.cli.progress import working
 from sexton.errors import UsageError
+from sexton.log.entry import CODECS
 from sexton.report.names import short
 
 if TYPE_CHECKING:
@@ -358,12 +359,10 @@ def _broker(
 
     from sexton.coordinator.api.broker_settings import broker_settings
 
-    told = broker_settings(
-        view.recorded.broker_settings,
-        view.recorded.topic_settings,
-        max_message_bytes=view.recorded.max_message_bytes if max_message_bytes is None else max_message_bytes,
-        profile=view.coordinator.profile,
-    )
+    recorded = view.recorded
+    if max_message_bytes is not None:
+        recorded = replace(recorded, max_message_bytes=max_message_bytes)
+    told = broker_settings(recorded, profile=view.coordinator.profile)
     if codec is None:
         view.warnings.extend(told.warnings)
     asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}

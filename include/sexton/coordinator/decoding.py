@@ -14,9 +14,8 @@ from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
 from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
-from sexton.records import MalformedRecord, decode_key, decode_value
+from sexton.records import OFFSET_TYPES, MalformedRecord, decode_key, decode_value
 
-OFFSET_TYPES = frozenset({0, 1})
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
 _BATCH_HEAD_BYTES = 12
 """Fewer bytes than these at the end of a segment are nothing to a broker."""

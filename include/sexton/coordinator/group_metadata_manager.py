@@ -9,7 +9,8 @@ from collections.abc import Collection
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
-from sexton.coordinator.profile import LZ4, ZSTD, AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.log.entry import LZ4, ZSTD
 
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)

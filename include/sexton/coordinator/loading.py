@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, profiles
-from sexton.coordinator.decoding import OFFSET_TYPES, Decoded, Undecodable, UnknownType
+from sexton.coordinator.decoding import Decoded, Undecodable, UnknownType
 from sexton.coordinator.endless import NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.groups.share import ShareGroup
@@ -21,6 +21,7 @@ from sexton.coordinator.profile import Profile, Waits
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
+from sexton.records import OFFSET_TYPES
 
 FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""

@@ -4,7 +4,8 @@ Here is what changed from release to release; the fold is that of group_metadata
 in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0).
 """
 
-from sexton.coordinator.profile import LZ4, AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.log.entry import LZ4
 
 NAME = "offset_manager"
 DEFAULT_RELEASE = (0, 9)

@@ -10,12 +10,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from sexton.log.entry import ZSTD
+
 Release = tuple[int, ...]
 Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
 """Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
-
-LZ4, ZSTD = 3, 4
-"""Codecs by number, as a batch's attributes have them; log.codec would load numpy for the help of a command."""
 
 
 class Waits(StrEnum):

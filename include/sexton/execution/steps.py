@@ -12,8 +12,8 @@ from typing import Literal
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.ledger.entries import Item, Value
 from sexton.plans.record import Plan
+from sexton.records import OFFSET_TYPES
 
-OFFSET_TYPES = frozenset({0, 1})
 _BATCH_BYTES = 61
 _ITEM_FIELDS = ("log_partition", "position", "record_type", "group_id", "topic", "partition")
 _VALUE_FIELDS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "log_offset")

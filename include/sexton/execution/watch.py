@@ -9,11 +9,11 @@ from typing import Any
 
 from sexton.errors import LogError, Refused
 from sexton.execution.cluster_protocol import ClusterPort
-from sexton.execution.steps import OFFSET_TYPES, Identity, identity_of
+from sexton.execution.steps import Identity, identity_of
 from sexton.kafka.fetch import LogChangedError
 from sexton.kafka.tail import TailRecord
 from sexton.ledger.entries import Value
-from sexton.records import UnknownRecordType, decode_key, decode_value
+from sexton.records import OFFSET_TYPES, UnknownRecordType, decode_key, decode_value
 
 NO_PRODUCER_ID = -1
 _OFFSET_TYPE = 1

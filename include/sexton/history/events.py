@@ -9,7 +9,7 @@ from sexton.coordinator.changes.change import Act, TopicPartition, act_at
 from sexton.coordinator.changes.removals import possible_removals, removal_after, removal_causes
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES
-from sexton.coordinator.decoding import OFFSET_TYPES, Decoded
+from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey
@@ -17,6 +17,7 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import Record
+from sexton.records import OFFSET_TYPES
 
 GONE = frozenset({"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"})
 """The kinds of offset_changes that are disappearances."""

@@ -42,21 +42,24 @@ def _load(builder: Any, data: Any, at: Any, word_type: Any) -> Any:
     return word
 
 
-def _big_endian(stored: Any) -> Any:
-    """An intrinsic that reads the signed big-endian integer `stored` at byte `at`, as int64."""
+def _reads(stored: Any, result: Any, *, swap: bool) -> Any:
+    """An intrinsic that loads the signed `stored` from byte `at` as `result`, its bytes swapped or as they lie."""
 
     def typer(_typing: Any, data: Any, _at: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            word = builder.bswap(_load(builder, args[0], args[1], context.get_value_type(stored)))
-            return word if stored is types.int64 else builder.sext(word, cgutils.ir.IntType(64))
+            word = _load(builder, args[0], args[1], context.get_value_type(stored))
+            word = builder.bswap(word) if swap else word
+            return word if stored is result else builder.sext(word, context.get_value_type(result))
 
-        return types.int64(data, types.intp), codegen
+        return result(data, types.intp), codegen
 
     return typer
 
 
-be32 = intrinsic(_big_endian(types.int32))
-be64 = intrinsic(_big_endian(types.int64))
+be16 = intrinsic(_reads(types.int16, types.int16, swap=True))
+be32 = intrinsic(_reads(types.int32, types.int64, swap=True))
+be64 = intrinsic(_reads(types.int64, types.int64, swap=True))
+word64 = intrinsic(_reads(types.int64, types.int64, swap=False))
 
 
 def _crc32c_instruction() -> tuple[str, int] | None:
@@ -148,25 +151,6 @@ def _setitem(table, at, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
     if isinstance(table, Rows):
         return lambda table, at, value: _set_cell(table, at[0], at[1], value)
     return None
-
-
-def _word(result: Any, swap: bool) -> Any:
-    """An intrinsic that loads `result` from byte `pos`, with its bytes swapped or as they lie."""
-
-    def typer(_typing: Any, data: Any, _pos: Any) -> Any:
-        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            word = context.get_value_type(result)
-            value = builder.load(builder.bitcast(builder.gep(args[0], [args[1]]), word.as_pointer()))
-            value.align = 1
-            return builder.bswap(value) if swap else value
-
-        return result(data, types.intp), codegen
-
-    return typer
-
-
-word64 = intrinsic(_word(types.int64, False))
-be16 = intrinsic(_word(types.int16, True))
 
 
 @intrinsic

@@ -24,7 +24,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.kafka.topics import NO_LEADER, PartitionLeader, Topic, describe_topic
 from sexton.log.batch import Batch, Damage, TornTail, read_batches
-from sexton.records import MalformedRecord, UnknownRecordType, decode_key
+from sexton.records import OFFSET_TYPES, MalformedRecord, UnknownRecordType, decode_key
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
@@ -32,7 +32,6 @@ ALL_REPLICAS = -1
 PRODUCE_BY_NAME = 12
 """Version 13 names the topic by its id."""
 PRODUCE_TIMEOUT_MS = 15_000
-OFFSET_TYPES = frozenset({0, 1})
 NO_PRODUCER = -1
 BASE_OFFSET_ZERO = bytes(8)
 """The broker gives offsets, and takes no other from a client (UnifiedLog.analyzeAndValidateRecords)."""

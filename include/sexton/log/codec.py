@@ -12,10 +12,11 @@ import cramjam
 import numpy as np
 
 from sexton.errors import LogError
+from sexton.log.entry import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from sexton.log.zstd_frame import largest_window_bytes
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+__all__ = ["CODECS", "GZIP", "LZ4", "NONE", "SNAPPY", "ZSTD", "BadCodec", "InflatedTooLarge", "deflate", "inflate"]
+
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # magic, version, compatible version
@@ -44,7 +45,7 @@ class InflatedTooLarge(LogError):
     """Compressed bytes that hold more than the cap."""
 
     def __init__(self, codec: int, cap_bytes: int) -> None:
-        super().__init__("inflated_too_large", f"{NAMES[codec]} of more than {cap_bytes} bytes once inflated")
+        super().__init__("inflated_too_large", f"{CODECS[codec]} of more than {cap_bytes} bytes once inflated")
 
 
 def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int) -> bytes:
@@ -55,7 +56,7 @@ def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int)
     """
     if codec == NONE:
         return bytes(data)
-    if not NONE < codec < len(NAMES) or (codec == ZSTD and magic < 2):
+    if not NONE < codec < len(CODECS) or (codec == ZSTD and magic < 2):
         raise BadCodec(f"codec {codec} in format v{magic}")
     if codec == SNAPPY:
         return _inflate_snappy(memoryview(data), cap_bytes)
@@ -117,7 +118,7 @@ def _inflate_growing(codec: int, data: bytes | memoryview, cap_bytes: int) -> by
             return out[: module.decompress_into(source, out)].tobytes()
         except cramjam.DecompressionError as error:
             if _BUFFER_IS_FULL not in str(error):
-                raise BadCodec(f"{NAMES[codec]}: {error}") from None
+                raise BadCodec(f"{CODECS[codec]}: {error}") from None
             if size == cap_bytes:
                 raise InflatedTooLarge(codec, cap_bytes) from None
         del out

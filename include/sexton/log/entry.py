@@ -5,9 +5,14 @@ older message formats v0 and v1 (KIP-32) is a `Batch` too: a message of its own,
 """
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 NO_PRODUCER_ID = -1
 CODEC_MASK = 0x07
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+CODECS: tuple[CodecName, ...] = get_args(CodecName)
+"""By number, as a batch's attributes and offsets.topic.compression.codec have them."""
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20

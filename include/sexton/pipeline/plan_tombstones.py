@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from sexton.analysis.forecast import TABLE as FORECAST
 from sexton.analysis.forecast import write_forecast
+from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
 from sexton.kill_points import reach
@@ -23,7 +24,6 @@ from sexton.pipeline.find_expired import read_held
 from sexton.plans.files import Page, write_plan
 from sexton.plans.keys import encode_keys
 from sexton.plans.policy import policy_of
-from sexton.plans.settings import topic_settings_of
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, write_bytes
 from sexton.runs.judging import sweep_fails
@@ -83,7 +83,7 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
     )
     folder.write_internal(_PLANNED, rows, log_partition)
     if rows.num_rows:
-        topic = topic_settings_of(record)
+        topic = broker_settings(record.recorded, profile=profile).topic
         batches = encode_batches(
             list(zip(rows["group_id"].to_pylist(), keys.to_pylist(), strict=True)),
             base_offset=record.cuts[log_partition],

@@ -1,7 +1,7 @@
 """What is asked of a replay, and what it says of itself: its record, its coverage, and what readers should know."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
@@ -114,29 +114,17 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         coverage=coverage.value,
         coverage_reason=coverage.reason,
         inflated_cap_bytes=settings().inflated_cap_bytes,
-        max_message_bytes=source.max_message_bytes,
-        broker_settings=dict(source.broker_settings),
-        topic_settings=dict(source.topic_settings),
-        leaders=dict(source.leaders),
+        **asdict(source.recorded),
         has_topics=source.topics is not None,
         topics_at_ms=source.topics_at_ms,
         sees_all_topics=source.sees_all_topics,
         warnings=[
             *source.warnings,
             *choice.warnings,
-            *_settings_warnings(source, choice.profile),
+            *broker_settings(source.recorded, profile=choice.profile).warnings,
             *_doubts(merged, count=count, missing=missing, is_archive=source.is_archive),
         ],
     )
-
-
-def _settings_warnings(source: LogSource, profile: Profile) -> tuple[str, ...]:
-    return broker_settings(
-        source.broker_settings,
-        source.topic_settings,
-        max_message_bytes=source.max_message_bytes,
-        profile=profile,
-    ).warnings
 
 
 def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Coverage:

@@ -18,10 +18,11 @@ from sexton.coordinator.tombstones import encode_batches, plan_id
 from sexton.errors import Refused, UsageError
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.log.entry import CODECS
 from sexton.plans.keys import encode_keys
-from sexton.plans.record import CODECS, MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
+from sexton.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
+from sexton.verdicts.expiry import is_of_offset
 
-OFFSET_TYPES = pa.array([0, 1], pa.int32())
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
 """What two batches of the same records have in common; their sizes and CRCs differ."""
 _MOST_BYTES = 1 << 31
@@ -73,7 +74,7 @@ def plan_id_of(plan: Plan) -> str:
 
 def offset_rows(tombstones: pa.Table) -> pa.Table:
     """Those that remove a committed offset."""
-    return tombstones.filter(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES))
+    return tombstones.filter(is_of_offset(tombstones))
 
 
 def _check_order(plan: Plan, place: str) -> None:

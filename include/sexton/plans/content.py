@@ -10,16 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import Batch, read_batches
-from sexton.plans.check import OFFSET_TYPES, offset_rows
+from sexton.log.entry import CODECS
+from sexton.plans.check import offset_rows
 from sexton.plans.policy import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
-from sexton.plans.record import CODECS, TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
-from sexton.plans.settings import topic_settings_of
+from sexton.plans.record import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
+from sexton.verdicts.expiry import is_of_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
     losses = losses_of(tombstones, policy)
     judged = pa.concat_tables([folder.read_table("offset_verdicts", part, list(VERDICTS)) for part in parts])
     held_expiring, not_kept = (0, []) if policy is None else not_held(policy, judged)
-    topic = topic_settings_of(record)
+    topic = broker_settings(record.recorded, profile=profile_of(record.profile)).topic
     batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
     losing = pc.unique(tombstones["group_id"])
     groups = pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
@@ -154,7 +156,7 @@ def taken_by(losses: list[Losses]) -> dict[str, int]:
 
 
 def _group_rows(tombstones: pa.Table) -> pa.Table:
-    return tombstones.filter(pc.invert(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)))
+    return tombstones.filter(pc.invert(is_of_offset(tombstones)))
 
 
 def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -4,11 +4,12 @@ Where the files are and how they are read is in files.py; what a plan holds in c
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from sexton.log.entry import CodecName
 from sexton.tables import TABLES
 
 MANIFEST = "plan.json"
@@ -61,9 +62,6 @@ UNDO = pa.schema(
 `log_partition` and `log_offset` are where the value was read; NULL means what it means in committed_offsets.
 """
 
-Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-CODECS: tuple[Codec, ...] = get_args(Codec)
-"""By number, as in a batch's attributes."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 
@@ -134,7 +132,7 @@ class PlanRecord(_Part):
     batches: list[Batches]
     largest_batch_bytes: Count
     max_message_bytes: int | None
-    codec: Codec = "none"
+    codec: CodecName = "none"
     record_format: Annotated[int, Field(ge=0, le=2)] | None = None
     over_limits: list[str]
     warnings: list[str]

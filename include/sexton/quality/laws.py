@@ -17,6 +17,7 @@ from sexton.quality.expectation import Expectation
 from sexton.quality.measure import Measures, RunFacts, count_true, cut_of, number_keys
 from sexton.quality.verdicts import VERDICT_LAWS, measure_forecast, measure_held, measure_verdicts
 from sexton.tables import FATES
+from sexton.verdicts.expiry import is_of_offset
 
 Tables = Mapping[str, pa.Table]
 Mask = npt.NDArray[np.bool_]
@@ -26,7 +27,6 @@ Numbers = npt.NDArray[np.int64]
 KEY = ["log_partition", "group_id", "topic", "partition"]
 VALUE = ["log_offset", "committed_offset"]
 GROUP = ["log_partition", "group_id"]
-OFFSET_TYPES = pa.array([0, 1], pa.int32())
 COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
 
 
@@ -101,7 +101,7 @@ def _measure_keys(found: Measures, tables: Tables, run: RunFacts) -> None:
     )
     verdicts = tables["offset_verdicts"]
     tombstones = _by_target(tables["tombstones"])
-    planned = tombstones.filter(_is_about_offset(tombstones))
+    planned = tombstones.filter(is_of_offset(tombstones))
     by_key = Ledger([offsets, verdicts, planned], KEY)
     of_offset, of_verdict, of_planned = by_key.rows
     expires = _mask(pc.equal(pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"]), "expire"))
@@ -143,7 +143,7 @@ def _is_served_stray(rows: pa.Table, run: RunFacts) -> Mask:
 def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table, run: RunFacts) -> None:
     """Groups against what belongs to them."""
     groups, tombstones = tables["groups"], _by_target(tables["tombstones"])
-    of_groups = tombstones.filter(pc.invert(_is_about_offset(tombstones)))
+    of_groups = tombstones.filter(pc.invert(is_of_offset(tombstones)))
     owned = [tables[name] for name in ("committed_offsets", "pending_offsets", "members")]
     by_group = Ledger([groups, *owned, offsets, expiring, of_groups], GROUP)
     of_group, *_ = by_group.rows
@@ -265,10 +265,6 @@ _MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, Run
     ),
     (("undecodable_records", "unreachable_offsets"), _measure_findings),
 )
-
-
-def _is_about_offset(tombstones: pa.Table) -> pa.ChunkedArray:
-    return pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)
 
 
 def _blocked(tables: Tables) -> pa.Array:

@@ -5,6 +5,7 @@ Here are layouts alone: offsets.py (types 0 and 1), classic.py (2), consumer.py 
 wire.py. What a record means is in sexton.coordinator; where its bytes lie is in sexton.log.
 """
 
+from sexton.records.offsets import OFFSET_TYPES
 from sexton.records.record_type import RecordType, Releases
 from sexton.records.registry import (
     RECORD_TYPES,
@@ -23,6 +24,7 @@ from sexton.records.wire import MOST_ITEMS
 
 __all__ = [
     "MOST_ITEMS",
+    "OFFSET_TYPES",
     "RECORD_TYPES",
     "ZERO_UUID",
     "MalformedRecord",

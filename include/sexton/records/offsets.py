@@ -6,6 +6,8 @@ Follows LegacyOffsetCommit{Key,Value}.json and OffsetCommit{Key,Value}.json of K
 from sexton.records.record_type import RecordType, Releases
 from sexton.records.schema import ID, INT32, INT64, ZERO_UUID, Field, Schema, Text
 
+OFFSET_TYPES = frozenset({0, 1})
+
 OFFSET_COMMIT_KEY = Schema(
     (
         Field("group_id", Text(), renamed_from="group"),

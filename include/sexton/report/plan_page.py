@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
-from sexton.plans.check import OFFSET_TYPES
 from sexton.plans.content import PlanContent
 from sexton.plans.record import Losses, PlanRecord
 from sexton.report import words
 from sexton.report.templates import render
+from sexton.verdicts.expiry import is_of_offset
 
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5
@@ -109,7 +109,7 @@ def _status(record: PlanRecord) -> tuple[str, str]:
 
 def _deleted(tombstones: pa.Table) -> pa.Array:
     """Ids of the groups that go as a whole, in the plan's order."""
-    of_groups = tombstones.filter(pc.invert(pc.is_in(tombstones["record_type"], value_set=OFFSET_TYPES)))
+    of_groups = tombstones.filter(pc.invert(is_of_offset(tombstones)))
     return pc.unique(of_groups["group_id"])
 
 
@@ -143,7 +143,7 @@ def _first_groups(content: PlanContent, deleted: pa.Array) -> list[GroupLoss]:
 
 def _offset_causes(content: PlanContent) -> pa.ChunkedArray:
     rows = content.tombstones
-    return rows["cause"].filter(pc.is_in(rows["record_type"], value_set=OFFSET_TYPES))
+    return rows["cause"].filter(is_of_offset(rows))
 
 
 def _first_rows(content: PlanContent, causes: pa.ChunkedArray, start: int, count: int) -> list[OffsetLoss]:

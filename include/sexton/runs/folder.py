@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
 from sexton.archive.place import Place
+from sexton.coordinator.api.broker_settings import Recorded
 from sexton.errors import UsageError
 from sexton.kernels.parquet import cast, write_table
 from sexton.tables import TABLES
@@ -81,6 +82,16 @@ class RunRecord(BaseModel):
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__
+
+    @property
+    def recorded(self) -> Recorded:
+        """What the snapshot recorded of the brokers and of the offsets topic."""
+        return Recorded(
+            broker_settings=self.broker_settings,
+            topic_settings=self.topic_settings,
+            max_message_bytes=self.max_message_bytes,
+            leaders=self.leaders,
+        )
 
 
 class RunFolder:

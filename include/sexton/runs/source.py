@@ -14,7 +14,7 @@ from sexton.archive.cuts import SettledCuts, newest_cuts, settled_cuts, store_cu
 from sexton.archive.lineages import ArchivedLineage, lineages
 from sexton.archive.place import Place
 from sexton.archive.writer import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
-from sexton.coordinator.api.broker_settings import CODEC, TOPIC_CODEC
+from sexton.coordinator.api.broker_settings import Recorded
 from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
@@ -46,12 +46,7 @@ class LogSource:
     sees_all_topics: bool | None = None
     """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
-    max_message_bytes: int | None = None
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the offsets topic."""
-    leaders: Mapping[int, int] = field(default_factory=dict)
-    """Who led each log partition, by broker id, where it was recorded."""
+    recorded: Recorded = field(default_factory=Recorded)
     load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
     broker_version: str | None = None
     is_archive: bool = False
@@ -67,10 +62,7 @@ class LogSource:
 
     def with_codec(self, codec: int | None) -> "LogSource":
         """The same, of a broker that writes in that codec; None keeps the recorded one."""
-        if codec is None:
-            return self
-        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
-        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)
+        return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
     def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
         """What an archive holds behind `places` and before its own; of log partitions without one, all."""
@@ -157,10 +149,12 @@ def open_archive(
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=_retention_minutes(facts),
-        max_message_bytes=facts.max_message_bytes if facts else None,
-        broker_settings=told,
-        topic_settings=of_log.topic_settings if of_log else {},
-        leaders=of_log.leaders if of_log else {},
+        recorded=Recorded(
+            broker_settings=told,
+            topic_settings=of_log.topic_settings if of_log else {},
+            max_message_bytes=facts.max_message_bytes if facts else None,
+            leaders=of_log.leaders if of_log else {},
+        ),
         load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
         broker_version=facts.broker_version if facts else None,
         is_archive=True,

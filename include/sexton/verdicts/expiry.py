@@ -20,8 +20,10 @@ from sexton.coordinator.loading import GROUP_REMOVED
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
+from sexton.records import OFFSET_TYPES
 
 KEY = ["group_id", "topic", "partition"]
+_OFFSET_TYPES = pa.array(sorted(OFFSET_TYPES), pa.int32())
 Mask = npt.NDArray[np.bool_]
 
 
@@ -215,6 +217,11 @@ def plan(
     )
     order = [("group_id", "ascending"), ("rank", "ascending"), ("topic", "ascending"), ("partition", "ascending")]
     return rows.sort_by(order).drop_columns(["rank"])
+
+
+def is_of_offset(tombstones: pa.Table) -> pa.ChunkedArray:
+    """Which rows of a plan remove a committed offset; the others remove a group's own records."""
+    return pc.is_in(tombstones["record_type"], value_set=_OFFSET_TYPES)
 
 
 def appended(

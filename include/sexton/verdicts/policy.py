@@ -13,17 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.decoding import OFFSET_TYPES
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import GROUP_EMPTY
 from sexton.policy import CompiledPolicy, GroupFacts, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.facts import LAST_MS, ORPHANS, TIME_REASONS, last_active_ms
-from sexton.verdicts.expiry import plan
+from sexton.verdicts.expiry import is_of_offset, plan
 
 RULE = "rule:"
 """Before the name of a rule, the cause of what a policy lets go."""
-_OFFSET_TYPES = pa.array(sorted(OFFSET_TYPES), pa.int32())
 _KINDS = pa.array([*ORPHANS, None])
 _NONE = -1
 _Numbers = npt.NDArray[np.int64]
@@ -193,7 +191,7 @@ def plan_by_policy(
     """
     expires = pc.equal(verdicts["policy_verdict"], "expire")
     rows = plan(held, expires, groups, group_tombstones, profile=profile)
-    is_offset = pc.is_in(rows["record_type"], value_set=_OFFSET_TYPES)
+    is_offset = is_of_offset(rows)
     at = pc.index_in(rows["target_log_offset"], value_set=held["log_offset"].combine_chunks())
     by_rule = pc.binary_join_element_wise(RULE, verdicts["policy_rule"].combine_chunks().take(at), "")
     group_ids = pc.unique(rows.filter(pc.invert(is_offset))["group_id"])

@@ -21,7 +21,7 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.segment import Segment, file_bytes
-from sexton.records import decode_key
+from sexton.records import OFFSET_TYPES, decode_key
 from sexton.runs.source import LogSource, filesystem
 from sexton.settings import settings
 from sexton.views.part import Part
@@ -33,7 +33,6 @@ PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed plainly."""
 _WHOLE_LOG = 1 << 62
 _HEAD_BYTES = 64 << 10
-_OFFSET_TYPES = (0, 1)
 
 
 class LogParts:
@@ -66,7 +65,7 @@ class LogParts:
                     record_type, key = decode_key(record.key or b"")
                 except LogError:
                     continue
-                if record_type in _OFFSET_TYPES:
+                if record_type in OFFSET_TYPES:
                     found.add(key["group_id"])
                 if len(found) >= limit:
                     return found

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from sexton.coordinator.decoding import OFFSET_TYPES
 from sexton.log.batch import Batch, Record, read_records
+from sexton.records import OFFSET_TYPES
 from sexton.runs.choose_profile import (
     AMBIGUOUS,
     AUTO,

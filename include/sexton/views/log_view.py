@@ -12,7 +12,7 @@ from sexton.uris import uri_without_login
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 from sexton.views.part import LazyShards
-from sexton.views.view import CoordinatorView, Recorded, ViewRequest, doubts_of
+from sexton.views.view import CoordinatorView, ViewRequest, doubts_of
 
 _TELLING_GROUPS = 50
 """So many groups tell the number of log partitions as well as all of them do."""
@@ -39,12 +39,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
-        recorded=Recorded(
-            broker_settings=source.broker_settings,
-            topic_settings=source.topic_settings,
-            max_message_bytes=source.max_message_bytes,
-            leaders=source.leaders,
-        ),
+        recorded=source.recorded,
         doubts=choice.doubts,
         warnings=[*source.warnings, *doubts_of(count, missing), *choice.open_points],
     )

@@ -10,7 +10,7 @@ from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.views.part import LazyShards
 from sexton.views.run_parts import RunParts
-from sexton.views.view import AUTO, CoordinatorView, Recorded, ViewRequest, doubts_of
+from sexton.views.view import AUTO, CoordinatorView, ViewRequest, doubts_of
 
 
 def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
@@ -30,12 +30,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),
         parts=parts,
-        recorded=Recorded(
-            broker_settings=record.broker_settings,
-            topic_settings=record.topic_settings,
-            max_message_bytes=record.max_message_bytes,
-            leaders=record.leaders,
-        ),
+        recorded=record.recorded,
         doubts=record.profile_doubts,
         warnings=doubts_of(record.partition_count, record.missing_log_partitions),
     )

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sexton.coordinator.api.broker_settings import Recorded
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.topics import Topics
 from sexton.errors import NoCoverage
@@ -27,17 +28,6 @@ class ViewRequest:
     topics_file: str | None = None
     load_buffer_bytes: int | None = None
     """The coordinator's load buffer; None for what the archive recorded, else Kafka's default. Not of a run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What a snapshot recorded of the brokers; of a disk, nothing."""
-
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    max_message_bytes: int | None = None
-    leaders: Mapping[int, int] = field(default_factory=dict)
-    """Broker ids by log partition."""
 
 
 class Parts(Protocol):

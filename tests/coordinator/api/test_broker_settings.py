@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.coordinator.api.broker_settings import CODEC, BrokerSettings, broker_settings
+from sexton.coordinator.api.broker_settings import CODEC, BrokerSettings, Recorded, broker_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.log.batch import Batch, Record, read_batches, read_records
@@ -12,7 +12,8 @@ KEYS = [("g", b"\x00\x01key-%d" % number) for number in range(40)]
 
 
 def settings(profile, broker=None, topic=None, max_message_bytes=None) -> BrokerSettings:
-    return broker_settings(broker or {}, topic or {}, max_message_bytes=max_message_bytes, profile=profile_of(profile))
+    recorded = Recorded(broker_settings=broker or {}, topic_settings=topic or {}, max_message_bytes=max_message_bytes)
+    return broker_settings(recorded, profile=profile_of(profile))
 
 
 def test_what_nobody_recorded_is_kafkas_default():

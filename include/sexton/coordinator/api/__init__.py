@@ -10,7 +10,7 @@ Each question is a function, named for the broker operation that it follows:
     append_errors.answered       what a client is told of an append that failed
     unloading.unload             a broker stops leading a log partition
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
-    group_metadata_record.Registration   the record of a classic group (GroupMetadataManager.storeGroup)
+    group_metadata_record.GroupMetadataRecord  the record of a classic group (GroupMetadataManager.storeGroup)
     dry_run.commit_offsets       a commit as a whole: validation, the batch, what is answered when its append fails
     dry_run.store_group          the same of a classic group's record
     console                      what kafka-consumer-groups makes of several of these

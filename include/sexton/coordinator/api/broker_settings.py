@@ -8,7 +8,7 @@ Builder.withCompression from 4.0 on). The log compresses anew where the topic ha
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sexton.coordinator.api.batches import BATCH_FORMAT, TopicSettings
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
@@ -33,15 +33,30 @@ class BrokerSettings:
     warnings: tuple[str, ...] = ()
 
 
-def broker_settings(
-    broker: Mapping[str, str], topic: Mapping[str, str], *, max_message_bytes: int | None, profile: Profile
-) -> BrokerSettings:
-    """The settings by what was recorded of a broker and of the offsets topic; what was not is Kafka's default."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What a snapshot recorded of the brokers and of the offsets topic; of a disk, nothing."""
+
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    max_message_bytes: int | None = None
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Broker ids by log partition."""
+
+    def with_codec(self, codec: int) -> "Recorded":
+        """The same, of a broker that writes in that codec."""
+        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
+        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)
+
+
+def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
+    """What the recorded settings mean to a coordinator; Kafka's default for what was not recorded."""
+    broker, topic, max_message_bytes = recorded.broker_settings, recorded.topic_settings, recorded.max_message_bytes
     message_format = _message_format(broker, topic, profile)
     codec, warning = _codec(broker, topic)
     magic = profile.record_format if message_format is None else message_format
     if warning is None and (codec > profile.newest_codec or (codec == codecs.ZSTD and magic < BATCH_FORMAT)):
-        warning = f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.NAMES[codec]} in format {magic}"
+        warning = f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.CODECS[codec]} in format {magic}"
     return BrokerSettings(
         topic=TopicSettings(
             codec=codecs.NONE if warning else codec,
@@ -58,11 +73,11 @@ def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, st
     of_topic, of_broker = topic.get(TOPIC_CODEC, _AS_PRODUCED), broker.get(CODEC, str(codecs.NONE))
     if of_topic == _UNCOMPRESSED:
         return codecs.NONE, None
-    if of_topic in codecs.NAMES:
-        return codecs.NAMES.index(of_topic), None
+    if of_topic in codecs.CODECS:
+        return codecs.CODECS.index(of_topic), None
     if of_topic != _AS_PRODUCED:
         return codecs.NONE, f"{TOPIC_CODEC} is {of_topic}"
-    if not of_broker.isdecimal() or int(of_broker) >= len(codecs.NAMES):
+    if not of_broker.isdecimal() or int(of_broker) >= len(codecs.CODECS):
         return codecs.NONE, f"{CODEC} is {of_broker}"
     return int(of_broker), None
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Mapping
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.coordinator.decoding import OFFSET_TYPES
 from sexton.coordinator.offsets import StoredOffset
 from sexton.errors import LogError, UsageError
 from sexton.execution.cluster import KafkaCluster
@@ -17,7 +16,7 @@ from sexton.kafka.failures import NotAllowed
 from sexton.kafka.session import TransientError
 from sexton.kafka.tail import TailReader, TailRecord
 from sexton.kafka.topics import EARLIEST, LATEST, Topic, describe_cluster, describe_topic, list_offsets
-from sexton.records import decode_key, decode_value
+from sexton.records import OFFSET_TYPES, decode_key, decode_value
 
 NO_EPOCH = -1
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"

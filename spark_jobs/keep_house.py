@@ -69,7 +69,7 @@ def _verify(arguments: argparse.Namespace, _now_ms: int) -> dict[str, object]:
         part = re.fullmatch(r"(\d{1,9})/(\d{1,9})", arguments.subset)
         if not part or not 1 <= int(part[1]) <= int(part[2]):
             raise UsageError(
-                f"no part: {arguments.subset!r}", place="--subset", fix="n/t with 1 <= n <= t, such as 3/7"
+                f"no part: {arguments.subset!r}", where="--subset", fix="n/t with 1 <= n <= t, such as 3/7"
             )
         subset = int(part[1]), int(part[2])
     parts = settings().house_verify_days
@@ -129,7 +129,7 @@ def _drill(arguments: argparse.Namespace, now_ms: int) -> dict[str, object]:
     config = settings()
     properties = read_properties(arguments.client_config) if arguments.client_config else {}
     request = SnapshotRequest(
-        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, place=arguments.client_config),
+        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=arguments.client_config),
         archive=arguments.archive,
         topic=arguments.topic,
         bytes_per_second=config.fetch_bytes_per_second or None,

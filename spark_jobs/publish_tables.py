@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         "run_id": published.key.run_id,
         "as_of_ms": published.key.as_of_ms,
         "tables": len(published.snapshots),
-        "lake": open_lake().place,
+        "lake": open_lake().where,
     }
 
 

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 def _check(engine: Engine, arguments: argparse.Namespace, request: ReplayRequest) -> Checked:
     if request.archive is None:
-        raise UsageError("only an archive has checkpoints", place="--check", fix="give --archive URI")
+        raise UsageError("only an archive has checkpoints", where="--check", fix="give --archive URI")
     return check_checkpoint(
         engine,
         RunFolder(arguments.run_dir),

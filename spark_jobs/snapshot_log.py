@@ -55,7 +55,7 @@ def options() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     properties = read_properties(arguments.client_config) if arguments.client_config else {}
     request = SnapshotRequest(
-        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, place=arguments.client_config),
+        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=arguments.client_config),
         archive=arguments.archive,
         topic=arguments.topic,
         as_of_ms=arguments.as_of,

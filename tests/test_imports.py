@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in (
-        "errors settings java kill_points distributions uris process_id",
+        "errors settings java failpoints distributions uris process_id",
         "jit",
         "tables",
         "log",

@@ -28,23 +28,23 @@ def shown_whole(key: str, shown: str) -> bool:
 
 
 @given(keys(PRINTABLE), USERS, st.sampled_from(SCHEMES), st.sampled_from(PLACES), st.booleans())
-@example(key="Zqse/cr@etqZ", user="KEY", scheme="s3", place="bucket/a", enc=False)
-@example(key="Zq?x=1@yqZ", user="K/E", scheme="s3", place="bucket/a", enc=False)
-@example(key="Zqp ss'\"qZ", user="KEY", scheme="jdbc:postgresql", place="bucket", enc=False)
-def test_no_key_is_shown_of_a_uri(key: str, user: str, scheme: str, place: str, enc: bool) -> None:
-    uri = f"{scheme}://{user}:{quote(key, safe='') if enc else key}@{place}"
+@example(key="Zqse/cr@etqZ", user="KEY", scheme="s3", where="bucket/a", enc=False)
+@example(key="Zq?x=1@yqZ", user="K/E", scheme="s3", where="bucket/a", enc=False)
+@example(key="Zqp ss'\"qZ", user="KEY", scheme="jdbc:postgresql", where="bucket", enc=False)
+def test_no_key_is_shown_of_a_uri(key: str, user: str, scheme: str, where: str, enc: bool) -> None:
+    uri = f"{scheme}://{user}:{quote(key, safe='') if enc else key}@{where}"
     shown = uri_without_login(uri)
-    assert shown == f"{scheme}://***@{place}"
+    assert shown == f"{scheme}://***@{where}"
     assert uri_without_login(shown) == shown
-    error = UsageError("gone", place=uri, fix="look")
-    assert not shown_whole(key, f"{error} {error.place} {error!r}")
+    error = UsageError("gone", where=uri, fix="look")
+    assert not shown_whole(key, f"{error} {error.where} {error!r}")
     assert key in secrets_of(uri)
 
 
 @given(keys(TOKEN), USERS, st.sampled_from(SCHEMES), st.sampled_from(PLACES), st.booleans())
-@example(key="Zqse/cr@etqZ", user="KEY", scheme="s3", place="bucket/a", enc=False)
-def test_no_key_is_shown_of_a_sentence(key: str, user: str, scheme: str, place: str, enc: bool) -> None:
-    uri = f"{scheme}://{user}:{quote(key, safe='') if enc else key}@{place}"
+@example(key="Zqse/cr@etqZ", user="KEY", scheme="s3", where="bucket/a", enc=False)
+def test_no_key_is_shown_of_a_sentence(key: str, user: str, scheme: str, where: str, enc: bool) -> None:
+    uri = f"{scheme}://{user}:{quote(key, safe='') if enc else key}@{where}"
     for text in (f"Cannot parse URI: '{uri}' due to a letter", f"{uri}: gone", f"a {uri} and {uri}"):
         assert not shown_whole(key, without_login(text))
         assert not shown_whole(key, str(SextonError(text, fix=text)))

@@ -78,7 +78,7 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
         try:
             yield check()
         except SextonError as error:
-            place = f"{error.place}: " if error.place else ""
+            place = f"{error.where}: " if error.where else ""
             yield Check(name=name, state="problem", found=f"{place}{error.message}", fix=error.fix)
         except Exception as error:
             told = f"could not be checked: {type(error).__name__}: {without_login(str(error))}"

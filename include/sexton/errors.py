@@ -20,23 +20,23 @@ from sexton.uris import uri_without_login, without_login
 
 
 class SextonError(Exception):
-    """A failure that is told in one line: what happened, where (`place`), and what to do (`fix`); no login of a URI."""
+    """A failure that is told in one line: what happened, where (`where`), and what to do (`fix`); no login of a URI."""
 
     exit_code = 1
 
-    def __init__(self, message: str, *, place: object = None, fix: str | None = None) -> None:
+    def __init__(self, message: str, *, where: object = None, fix: str | None = None) -> None:
         self.message = without_login(message)
-        self.place = None if place is None else uri_without_login(str(place))
+        self.where = None if where is None else uri_without_login(str(where))
         self.fix = None if fix is None else without_login(fix)
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        where = f"{self.place}: " if self.place else ""
+        where = f"{self.where}: " if self.where else ""
         mend = f" ({self.fix})" if self.fix else ""
         return " ".join(f"{where}{self.message}{mend}".split())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message,), {"place": self.place, "fix": self.fix}
+        return type(self), (self.message,), {"where": self.where, "fix": self.fix}
 
 
 class UsageError(SextonError):
@@ -74,7 +74,7 @@ class Refused(SextonError):
 
 
 class DamagedFold(SextonError):
-    """A fold in a file is not what a fold can be. `place` names the table."""
+    """A fold in a file is not what a fold can be. `where` names the table."""
 
 
 class BrokerError(SextonError):

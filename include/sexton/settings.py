@@ -171,8 +171,8 @@ class Settings(BaseSettings):
         default=7, ge=1, description="how often the newest checkpoint is held against a full replay"
     )
     house_drill_groups: int = Field(default=1_000, ge=1, description="groups that a drill compares; of more, some")
-    kill_at: str = Field(
-        default="", description="for tests: where a process is killed, see `sexton doctor --kill-points`"
+    failpoint: str = Field(
+        default="", description="for tests: where a process is killed, see `sexton doctor --failpoints`"
     )
     spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
     spark_driver_memory: str = Field(default="2g", description="of each job that is a driver, as Spark writes it")
@@ -241,9 +241,9 @@ def settings() -> Settings:
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(str(part) for part in wrong["loc"]) or "settings"
-        raise UsageError(f"{name}: {wrong['msg']}", place="SEXTON_*", fix="see docs/settings.md") from None
+        raise UsageError(f"{name}: {wrong['msg']}", where="SEXTON_*", fix="see docs/settings.md") from None
     except SettingsError as error:
-        raise UsageError(str(error), place="SEXTON_*", fix="it takes JSON, see docs/settings.md") from None
+        raise UsageError(str(error), where="SEXTON_*", fix="it takes JSON, see docs/settings.md") from None
 
 
 def environment(**changes: str | None) -> dict[str, str]:

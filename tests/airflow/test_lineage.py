@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sexton.airflow.defaults import PUBLISHED_TABLES
-from sexton.airflow.lineage import kafka_namespace, place_of
+from sexton.airflow.lineage import dataset_of, kafka_namespace
 from sexton.airflow.tasks import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +134,7 @@ def test_without_a_transport_nothing_is_sent(environment: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("uri", "place"),
+    ("uri", "where"),
     [
         ("/a/b", ("file", "/a/b")),
         ("file:///a/b", ("file", "/a/b")),
@@ -144,8 +144,8 @@ def test_without_a_transport_nothing_is_sent(environment: dict[str, str]) -> Non
         ("hdfs://name:8020/x", ("hdfs://name:8020", "x")),
     ],
 )
-def test_places(uri: str, place: tuple[str, str]) -> None:
-    assert place_of(uri) == place
+def test_places(uri: str, where: tuple[str, str]) -> None:
+    assert dataset_of(uri) == where
 
 
 @pytest.mark.parametrize("servers", ["h:9092", "h:9092,i:9092", " h:9092 , i", "PLAINTEXT://h:9092,SSL://i:1"])

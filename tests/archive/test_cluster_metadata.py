@@ -70,7 +70,7 @@ def test_records_are_not_trusted(root: str, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError) as failure:
         newest_facts(LOCAL, root)
-    assert failure.value.place == str(path)
+    assert failure.value.where == str(path)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_bad_line_is_named(tmp_path: Path, data: bytes, line: int, said: str) 
     path.write_bytes(data)
     with pytest.raises(UsageError) as failure:
         topics_from_file(str(path))
-    assert failure.value.place == f"{path}: line {line}"
+    assert failure.value.where == f"{path}: line {line}"
     assert said in str(failure.value)
 
 
@@ -152,7 +152,7 @@ def test_a_file_of_no_topics(tmp_path: Path, data: bytes | None, said: str) -> N
         path.write_bytes(data)
     with pytest.raises(UsageError, match=said) as failure:
         topics_from_file(path)
-    assert failure.value.place == str(path)
+    assert failure.value.where == str(path)
 
 
 def test_settings_of_the_topic_and_of_brokers_that_differ(tmp_path: Path) -> None:

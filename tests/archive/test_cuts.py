@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.archive.cut_search import FUTURE_MS, find_cut, is_whole, segments_between, start_of
 from sexton.archive.cuts import newest_cuts, settled_cuts, store_cuts
-from sexton.archive.place import Place
+from sexton.archive.log_position import LogPosition
 from sexton.coordinator.loading import FUTURE_MS as LOADED_FUTURE_MS
 from sexton.coordinator.loading import load
 from sexton.errors import NoCoverage, UsageError
@@ -159,7 +159,7 @@ def test_snapshots_side_by_side(tmp_path: Path) -> None:
     assert (found.cuts[0].cut, found.taken_at_ms) == (2, AS_OF_MS + SETTLE_MS)
     (segment,) = segments_between(archive.history(), found.cuts[0])
     assert segment.stop_byte == len(log_of(1))
-    (rest,) = segments_between(archive.history(), Place(lineage=lineage.name, cut=6, segment=6, position=0),
+    (rest,) = segments_between(archive.history(), LogPosition(lineage=lineage.name, cut=6, segment=6, position=0),
                                after=found.cuts[0])  # fmt: skip
     assert (rest.start_byte, rest.stop_byte) == (segment.stop_byte, segment.size_bytes)
 

@@ -102,7 +102,7 @@ def test_origins_are_not_trusted(tmp_path: Path, change: Any, said: str) -> None
     file.write_text(changed if isinstance(changed, str) else json.dumps(changed))
     with pytest.raises(UsageError, match=said) as failure:
         listed(str(tmp_path))
-    assert failure.value.place == str(file)
+    assert failure.value.where == str(file)
 
 
 def test_an_origin_of_a_later_release_may_say_more(tmp_path: Path) -> None:

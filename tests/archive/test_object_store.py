@@ -84,7 +84,7 @@ def test_damage(uri: str) -> None:
     with fs.open_output_stream(segment.path) as file:
         file.write(bytes(data))
     (finding,) = verify(fs, root).findings
-    assert (finding.kind, finding.place) == (ROTTEN, segment.path)
+    assert (finding.kind, finding.where) == (ROTTEN, segment.path)
 
 
 def test_import_from_a_store_into_a_store(uri: str, tmp_path: Path) -> None:

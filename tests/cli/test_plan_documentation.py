@@ -33,13 +33,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_commands_of_the_page_run(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    where: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(where)
     monkeypatch.setattr(lake_catalog, "open_lake", lambda: None)
     monkeypatch.setattr("sexton.cli.forecast.published", lambda _: (None, None))
     own = outlook.outlook_of_folder
-    monkeypatch.setattr(outlook, "outlook_of_lake", lambda *_: own(*_run(place)))
+    monkeypatch.setattr(outlook, "outlook_of_lake", lambda *_: own(*_run(where)))
     assert len(COMMANDS) == 13
     for command in COMMANDS:
         code = main(shlex.split(command)[1:])
@@ -48,10 +48,10 @@ def test_the_commands_of_the_page_run(
         assert told.out, command
 
 
-def _run(place: Path) -> tuple[object, object]:
+def _run(where: Path) -> tuple[object, object]:
     from sexton.runs.folder import RunFolder
 
-    folder = RunFolder(place / "plan")
+    folder = RunFolder(where / "plan")
     return folder, folder.read_run()
 
 

@@ -75,7 +75,7 @@ def test_check_tells_every_mistake(run, policy):
     code, out, err = run("policy", "check", file, "--json")
     told = json.loads(out)
     assert (code, err, told["is_valid"]) == (2, "", False)
-    assert [(one["line"], one["place"]) for one in told["mistakes"]] == [(3, str(file))] * 3
+    assert [(one["line"], one["where"]) for one in told["mistakes"]] == [(3, str(file))] * 3
 
 
 def test_check_warns_of_what_the_broker_does_all_the_same(run, policy):

@@ -139,5 +139,5 @@ def test_progress_is_for_terminals_and_goes_to_stderr(
 
 
 def test_json_stays_json_beside_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor", "--kill-points", "--json"]) == 0
+    assert cli.main(["doctor", "--failpoints", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)

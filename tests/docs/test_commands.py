@@ -294,7 +294,7 @@ def _yaml(text: str, page: str) -> object:
     """A policy, its tests, or what another program takes."""
     if not re.search(r"^(rules|tests):", text, re.MULTILINE):
         return yaml.safe_load(text)
-    return parse_policy(text if "version:" in text else f"version: 1\n{text}", place=page)
+    return parse_policy(text if "version:" in text else f"version: 1\n{text}", where=page)
 
 
 def _properties(tmp_path: Path) -> Callable[[str], object]:

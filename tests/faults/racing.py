@@ -3,7 +3,7 @@
     python -m tests.faults.racing URI FOLDER POINT HIDDEN
 
 takes a snapshot of a cluster that is the same in every process, but for the last HIDDEN batches of each log, which
-come when it goes on. At the kill point POINT it leaves FOLDER/reached and waits for FOLDER/go. It prints what it has
+come when it goes on. At the failpoint POINT it leaves FOLDER/reached and waits for FOLDER/go. It prints what it has
 archived.
 """
 
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from sexton import kill_points
+from sexton import failpoints
 from sexton.archive import create
 from sexton.archive import lineages as lineage
 from sexton.archive import writer as archive
@@ -34,7 +34,7 @@ def grown() -> FakeCluster:
 
 
 class Race:
-    """Stands in for `reach`: the first time at its point, it waits, and then the hidden batches are there."""
+    """Stands in for `failpoint`: the first time at its point, it waits, and then the hidden batches are there."""
 
     def __init__(self, cluster: FakeCluster, folder: Path, point: str, hidden: int) -> None:
         self._folder, self._point, self._is_done = folder, point, False
@@ -44,7 +44,7 @@ class Race:
             log.batches = log.batches[:-hidden]
 
     def __call__(self, name: str) -> None:
-        assert name in kill_points.KILL_POINTS
+        assert name in failpoints.FAILPOINTS
         if name != self._point or self._is_done:
             return
         self._is_done = True
@@ -62,7 +62,7 @@ def main() -> None:
     cluster = grown()
     race = Race(cluster, Path(folder), point, int(hidden))
     for module in (archive, create, lineage, snapshot_log):
-        module.reach = race  # type: ignore[attr-defined]
+        module.failpoint = race  # type: ignore[attr-defined]
     request = SnapshotRequest(config=ClientConfig(bootstrap_servers="fake:1"), archive=uri)
     now_ms = START_MS + (1 if point != "none" else 0)
     engine = InlineEngine(cluster.rng)

@@ -141,9 +141,9 @@ class Trial:
         self._tried: set[str] = set()
         self.archive = archive_in(folder / "archive")
         first = run(engine, folder / "first", self.archive, instant(1))
-        self.place = publish(folder / "first", first, self.archive)
+        self.where = publish(folder / "first", first, self.archive)
         self.good = folder / "good"
-        shutil.copytree(self.place, self.good)
+        shutil.copytree(self.where, self.good)
         run(engine, folder / "full", self.archive, instant(2), is_full=True)
         self.full = tables(folder / "full")
         going_on = run(engine, folder / "increment", self.archive, instant(2))
@@ -153,7 +153,7 @@ class Trial:
         """Say what becomes of the checkpoint as it is now: what `archive verify` finds, and what a run makes of it,
         which is tried with `is_run` and with the first change of a column in which nothing is found."""
         print(json.dumps({"what": what}), flush=True)
-        seal(self.place)
+        seal(self.where)
         _, findings = verify_checkpoints(self.archive.fs, self.archive.root)
         of = " ".join(what.split()[:2])
         if not is_run and (findings or of in self._tried):
@@ -161,8 +161,8 @@ class Trial:
         else:
             self._tried |= {of}
             self._run(what, findings)
-        shutil.rmtree(self.place)
-        shutil.copytree(self.good, self.place)
+        shutil.rmtree(self.where)
+        shutil.copytree(self.good, self.where)
 
     def _run(self, what: str, findings: list[Finding]) -> None:
         out = self.folder / "out"
@@ -200,7 +200,7 @@ def main() -> None:
         for file in own:
             table = pq.read_table(trial.good / file, partitioning=None)
             for number, (kind, changed) in enumerate(changes(table)):
-                pq.write_table(changed, trial.place / file)
+                pq.write_table(changed, trial.where / file)
                 trial.judge(f"{file}: {kind}", is_run=arguments.runs or number == 0)
         rng = Random(1)
         for number in range(arguments.flips):
@@ -208,7 +208,7 @@ def main() -> None:
             data = bytearray((trial.good / file).read_bytes())
             for _ in range(rng.choice((1, 1, 4))):
                 data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            (trial.place / file).write_bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])
+            (trial.where / file).write_bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])
             trial.judge(f"{file}: flip {number}", is_run=arguments.runs)
 
 

@@ -48,11 +48,11 @@ class Rows:
     def __init__(self, array: Any) -> None:
         self.array = array
 
-    def __getitem__(self, place: tuple[int, int]) -> int:
-        return int(self.array[place])
+    def __getitem__(self, where: tuple[int, int]) -> int:
+        return int(self.array[where])
 
-    def __setitem__(self, place: tuple[int, int], value: int) -> None:
-        self.array[place] = value
+    def __setitem__(self, where: tuple[int, int], value: int) -> None:
+        self.array[where] = value
 
 
 def _uncompiled(function: Any = None, **_: Any) -> Any:

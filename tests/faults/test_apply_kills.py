@@ -16,8 +16,8 @@ import pytest
 from pyarrow import fs as pafs
 from pyiceberg.catalog.sql import SqlCatalog
 
-from sexton import kill_points
-from sexton.kill_points import KILL_POINTS
+from sexton import failpoints
+from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import plain
 from sexton.ledger.ledger import Ledger
@@ -32,7 +32,7 @@ from tests.fork import fork
 
 ON_STORES = {"ledger.ticket"}
 """Reached only where files cannot be made exclusively."""
-OF_APPLY = {name for name in KILL_POINTS if name.startswith(("apply.", "ledger."))} - ON_STORES
+OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))} - ON_STORES
 Tell = Callable[[str], None]
 
 
@@ -99,15 +99,15 @@ class Server:
         return getattr(self._cluster, name)(*arguments, **named)
 
 
-def in_child(made: World, work: Callable[[Remote], None], *, kill_at: str) -> bool:
+def in_child(made: World, work: Callable[[Remote], None], *, failpoint: str) -> bool:
     """Do `work` in a process of its own that is killed at a point; whether it came by."""
     ours, theirs = Pipe()
     child = fork()
     if child == 0:
         try:
             ours.close()
-            kill_points._passed.clear()
-            kill_points.settings = lambda: Settings(kill_at=kill_at)  # type: ignore[assignment]
+            failpoints._passed.clear()
+            failpoints.settings = lambda: Settings(failpoint=failpoint)  # type: ignore[assignment]
             work(Remote(theirs))
             os._exit(0)
         finally:
@@ -159,7 +159,7 @@ def test_an_apply_killed_anywhere(name: str, full: bool, seed: int, tmp_path: Pa
         made = busy(f"{seed} {name} {number}", tmp_path / str(number))
         rng = Random(f"{seed} {name} {number}")
         for at in sorted({rng.choice((1, 1, 2, 3, 5)), 1}):  # and the one that goes on may die as well
-            kills += in_child(made, lambda port, made=made: applied(made, lake, port), kill_at=f"{name}:{at}")
+            kills += in_child(made, lambda port, made=made: applied(made, lake, port), failpoint=f"{name}:{at}")
             made.cluster.now_ms += 1_000  # far from the lease: that the process has ended is seen
         number += 1
         assert number < 60 * wanted, "this point is not come by"
@@ -208,7 +208,7 @@ def test_a_claim_that_died_over_its_ticket(tmp_path: Path) -> None:
         def ledger() -> Ledger:
             return Ledger(store, "kills", made.cluster.cluster_id, made.plan.record.plan_id)
 
-        assert in_child(made, lambda port: made.apply(port=port, ledger=ledger()), kill_at="ledger.ticket") is True
+        assert in_child(made, lambda port: made.apply(port=port, ledger=ledger()), failpoint="ledger.ticket") is True
         with pytest.raises(Exception, match="somebody else"):
             made.apply(ledger=ledger())
         made.cluster.now_ms += LEASE_MS + 1
@@ -216,4 +216,4 @@ def test_a_claim_that_died_over_its_ticket(tmp_path: Path) -> None:
 
 
 def test_there_are_enough_points() -> None:
-    assert len(OF_APPLY | ON_STORES) + len([name for name in KILL_POINTS if name.startswith("plan.")]) >= 25
+    assert len(OF_APPLY | ON_STORES) + len([name for name in FAILPOINTS if name.startswith("plan.")]) >= 25

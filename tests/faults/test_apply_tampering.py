@@ -161,7 +161,7 @@ def of_ledger(made: World, folder: Path, rng: Random) -> dict[str, Any]:
     if how == "removed":
         path.unlink()
         return {}
-    entry = Entry.from_bytes(path.read_bytes(), place=str(path))
+    entry = Entry.from_bytes(path.read_bytes(), where=str(path))
     changes: dict[str, Any] = {"at_ms": entry.at_ms + 1}
     if entry.kind == "claim":  # the record of the approval
         changes = {"body": entry.body.model_copy(update=rng.choice(({"approved_by": "eve"}, {"plan_sha256": ANOTHER})))}

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from sexton import kill_points
-from sexton.kill_points import KILL_POINTS
+from sexton import failpoints
+from sexton.failpoints import FAILPOINTS
 from sexton.pipeline import import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.settings import Settings
@@ -21,10 +21,10 @@ from tests.faults.snapshots import START_MS, Story, disk_of, files, topics_of
 from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster
 
-OF_IMPORTS = {name for name in KILL_POINTS if name.startswith("import.")}
-OF_WRITES = {name for name in KILL_POINTS if name.startswith(("origin.", "segment.", "manifest.", "facts."))}
-OF_SNAPSHOTS = OF_WRITES | {name for name in KILL_POINTS if name.startswith("snapshot.")}
-PACKAGE = Path(kill_points.__file__).parent
+OF_IMPORTS = {name for name in FAILPOINTS if name.startswith("import.")}
+OF_WRITES = {name for name in FAILPOINTS if name.startswith(("origin.", "segment.", "manifest.", "facts."))}
+OF_SNAPSHOTS = OF_WRITES | {name for name in FAILPOINTS if name.startswith("snapshot.")}
+PACKAGE = Path(failpoints.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 11)
 
 
-def killed(work: Callable[[], None], kill_at: str) -> bool:
+def killed(work: Callable[[], None], failpoint: str) -> bool:
     """Run `work` in a process of its own that is killed at a point; whether it came by."""
     child = fork()
     if child == 0:
         try:
-            kill_points.settings = lambda: Settings(kill_at=kill_at)  # type: ignore[assignment]
+            failpoints.settings = lambda: Settings(failpoint=failpoint)  # type: ignore[assignment]
             work()
             os._exit(0)
         finally:
@@ -52,15 +52,15 @@ def killed(work: Callable[[], None], kill_at: str) -> bool:
     return False
 
 
-def told(seed: int, folder: Path, *, kill_at: str = "", chapter: int = -1) -> tuple[Story, int]:
+def told(seed: int, folder: Path, *, failpoint: str = "", chapter: int = -1) -> tuple[Story, int]:
     """The story, its snapshot of one chapter killed as often as it comes by the point; and how often that was."""
     story, kills = Story(seed, folder), 0
     for number in range(3):
         story.chapter(number)
         story.archivist.now_ms = START_MS + number * 3_600_000
         if number == chapter:
-            kills += killed(story.snapshot, kill_at)
-            kills += killed(story.snapshot, kill_at)
+            kills += killed(story.snapshot, failpoint)
+            kills += killed(story.snapshot, failpoint)
         story.snapshot()
     return story, kills
 
@@ -74,7 +74,7 @@ def test_a_snapshot_killed_anywhere(
         rng = Random(f"{seed} {number}")
         whole, _ = told(seed + number, tmp_path / f"{number}-whole")
         at = f"{name}:{rng.choice((1, 1, 2, 3)) if number else 1}"  # some are come by once only
-        story, killed_here = told(seed + number, tmp_path / f"{number}-killed", kill_at=at, chapter=rng.randrange(3))
+        story, killed_here = told(seed + number, tmp_path / f"{number}-killed", failpoint=at, chapter=rng.randrange(3))
         kills += killed_here
         assert files(story.archivist.archive) == files(whole.archivist.archive), at
         assert set(story.alerts) == set(whole.alerts), at
@@ -84,7 +84,7 @@ def test_a_snapshot_killed_anywhere(
     assert kills
 
 
-def imported(seed: int, folder: Path, *, kill_at: str = "") -> tuple[Path, int]:
+def imported(seed: int, folder: Path, *, failpoint: str = "") -> tuple[Path, int]:
     """An import of two disks of one cluster, the second killed at a point; the archive, and how often that was."""
     cluster, archive, kills = FakeCluster(seed), folder / "archive", 0
     for number in range(2):
@@ -98,8 +98,8 @@ def imported(seed: int, folder: Path, *, kill_at: str = "") -> tuple[Path, int]:
             taken_at_ms=START_MS + number * 3_600_000,
             topics_file=topics_of(cluster, folder),
         )
-        if kill_at:
-            kills += killed(lambda request=request: import_log.run(request), kill_at)
+        if failpoint:
+            kills += killed(lambda request=request: import_log.run(request), failpoint)
         import_log.run(request)
     return archive, kills
 
@@ -109,24 +109,24 @@ def test_an_import_killed_anywhere(name: str, full: bool, seed: int, tmp_path: P
     kills = 0
     for number in range(20 if full else 2):
         whole, _ = imported(seed + number, tmp_path / f"{number}-whole")
-        archive, killed_here = imported(seed + number, tmp_path / f"{number}-killed", kill_at=name)
+        archive, killed_here = imported(seed + number, tmp_path / f"{number}-killed", failpoint=name)
         kills += killed_here
         assert files(archive) == files(whole)
     assert kills
 
 
 def test_every_point_is_in_the_code_and_no_other() -> None:
-    text = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if path.name != "kill_points.py")
+    text = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if path.name != "failpoints.py")
     reached = set(re.findall(r'\breach\("([^"]+)"\)', text))
     for what in re.findall(r'what="(\w+)"\)', text):
         reached |= {f"{what}.half", f"{what}.after"}
-    assert reached == set(KILL_POINTS)
-    assert all(re.fullmatch(r"[a-z]+\.[a-z]+", name) for name in KILL_POINTS)
+    assert reached == set(FAILPOINTS)
+    assert all(re.fullmatch(r"[a-z]+\.[a-z]+", name) for name in FAILPOINTS)
 
 
 def test_a_point_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match="no such kill point"):
-        kill_points.reach("nowhere")
+    with pytest.raises(ValueError, match="no such failpoint"):
+        failpoints.failpoint("nowhere")
 
 
 def test_the_setting_kills_a_command(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_setting_kills_a_command(tmp_path: Path) -> None:
     disk_of(cluster, tmp_path / "disk")
     command = [str(Path(sys.executable).with_name("sexton")), "archive", "import", str(tmp_path / "disk")]
     command += ["--archive", str(tmp_path / "archive")]
-    environment = {**os.environ, "SEXTON_KILL_AT": "segment.after:2"}
+    environment = {**os.environ, "SEXTON_FAILPOINT": "segment.after:2"}
     died = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert (died.returncode, died.stdout) == (-signal.SIGKILL, b"")
     assert len(list((tmp_path / "archive").rglob("*.log"))) == 2
@@ -146,6 +146,6 @@ def test_the_setting_kills_a_command(tmp_path: Path) -> None:
 def test_the_points_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     from sexton import cli
 
-    assert cli.main(["doctor", "--kill-points"]) == 0
+    assert cli.main(["doctor", "--failpoints"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in KILL_POINTS)
+    assert all(name in listed for name in FAILPOINTS)

@@ -309,7 +309,7 @@ def test_it_dies_in_the_middle_and_goes_on(world: World) -> None:
     with ClusterSession(world.clients) as session:
         commit_when_ready(session, "changed", {("kept", 1): (99, -1, "newer")})
     options = ("--sink=coordinator", "--approved-by=ann", f"--plan-sha256={world.plan.sha256}")
-    assert world.apply(*options, SEXTON_KILL_AT="apply.called:3")[0] == -signal.SIGKILL
+    assert world.apply(*options, SEXTON_FAILPOINT="apply.called:3")[0] == -signal.SIGKILL
     code, told = world.apply(*options)
     counts = told["counts"]
     assert code == 1  # the orphan

@@ -73,7 +73,7 @@ SPARK_DEFAULTS = {
 
 pytestmark = pytest.mark.timeout(1_500)
 
-Place = tuple[str, str, int]
+OffsetKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Ran:
     states: dict[str, str]
     run_id: str
     pythons: "Pythons"
-    committed: dict[Place, tuple[int, str]]
+    committed: dict[OffsetKey, tuple[int, str]]
     lake: Lake
     run: PublishedRun
 
@@ -201,7 +201,7 @@ def commit_widely(admin: AdminClient) -> None:
         assert all(place.error is None for place in answer.result(60).topic_partitions)
 
 
-def committed(clients: ClientConfig) -> dict[Place, tuple[int, str]]:
+def committed(clients: ClientConfig) -> dict[OffsetKey, tuple[int, str]]:
     """What the broker says of every group."""
     with ClusterSession(clients) as session:
         return {

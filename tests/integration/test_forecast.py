@@ -87,19 +87,19 @@ class Clients(Script):
             consumer.poll(0.2)
         return consumer
 
-    def _pin(self, group_id: str, place: tuple[str, int]) -> None:
+    def _pin(self, group_id: str, where: tuple[str, int]) -> None:
         own = {"transactional.id": "open", "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         producer = Producer({**self._settings, **own})
         producer.init_transactions(TIMEOUT_S)
         consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
         producer.begin_transaction()
-        producer.send_offsets_to_transaction([_at(place, 99)], consumer.consumer_group_metadata(), TIMEOUT_S)
+        producer.send_offsets_to_transaction([_at(where, 99)], consumer.consumer_group_metadata(), TIMEOUT_S)
         consumer.close()
         self._producer = producer  # it must not be collected, which would end the transaction
 
 
-def _at(place: tuple[str, int], offset: int = 5) -> TopicPartition:
-    return TopicPartition(*place, offset)
+def _at(where: tuple[str, int], offset: int = 5) -> TopicPartition:
+    return TopicPartition(*where, offset)
 
 
 @dataclass

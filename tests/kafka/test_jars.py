@@ -109,7 +109,7 @@ def test_failure_names_the_coordinate_and_leaves_nothing_wrong(
     asked = serve(served)
     with pytest.raises(DownloadError) as caught:
         jars.ensure(tmp_path, "kafka", lock=lock)
-    assert caught.value.place == "org.two:beta:2.0"
+    assert caught.value.where == "org.two:beta:2.0"
     assert said in str(caught.value)
     assert "make install" in str(caught.value)
     assert asked.count("org.two:beta:2.0") == jars.ATTEMPTS

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.errors import NoCoverage, SextonError
-from sexton.kill_points import KILL_POINTS
+from sexton.failpoints import FAILPOINTS
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import load, published_runs, read_published
@@ -46,13 +46,13 @@ print("ready", flush=True)
 for line in sys.stdin:
     what, cluster_id, as_of_ms, run_id = line.split()
     if what != "publish":
-        publishing.reach = lambda point: point == what and os.kill(os.getpid(), signal.SIGKILL)
+        publishing.failpoint = lambda point: point == what and os.kill(os.getpid(), signal.SIGKILL)
     key = RunKey(cluster_id=cluster_id, as_of_ms=int(as_of_ms), run_id=run_id)
     publishing.publish(spark, lake, key, NAMES, FACTS)
     print("done", flush=True)
 """
-"""Publishes what it is told to: a process with a JVM of its own, as another task has. Or dies at a kill point."""
-POINTS = sorted(name for name in KILL_POINTS if name.startswith("publish.") and name != "publish.named")
+"""Publishes what it is told to: a process with a JVM of its own, as another task has. Or dies at a failpoint."""
+POINTS = sorted(name for name in FAILPOINTS if name.startswith("publish.") and name != "publish.named")
 """That one is the stage's."""
 
 
@@ -201,5 +201,5 @@ def test_errors_and_plans_show_no_password(
         spark.sql("SHOW TABLES IN wrong.sexton")
     plan = spark.sql(f"EXPLAIN EXTENDED SELECT * FROM {lake.identifier('runs')}").collect()[0][0]
     options = "\n".join(str(row) for row in spark.sql("SET").collect())
-    for told in (str(error.value), str(raised.value), plan, options, caplog.text, repr(wrong), wrong.place):
+    for told in (str(error.value), str(raised.value), plan, options, caplog.text, repr(wrong), wrong.where):
         assert postgres.password not in told

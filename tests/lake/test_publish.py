@@ -274,7 +274,7 @@ def test_other_clusters_are_left_alone(runs: Runs) -> None:
 STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")
 
 
-def kill_at(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
+def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
     """Die before or after one step of publishing."""
     name, _, table = step.partition(" ")
     real: Callable[..., Any] = getattr(publishing, name)
@@ -296,7 +296,7 @@ def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch,
     """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
     runs.both("old", groups=1, tombstones=0)
     key = runs.write("new", groups=4, tombstones=3)
-    kill_at(monkeypatch, step, after=after)
+    failpoint(monkeypatch, step, after=after)
     with pytest.raises(Killed):
         runs.publish(key)
     is_named = step == "drop_branch" or (step == "_write_row" and after)
@@ -310,7 +310,7 @@ def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch,
 
 def test_a_crash_and_then_another_attempt(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     key = runs.write("dead", groups=4, tombstones=3)
-    kill_at(monkeypatch, "_publish_table tombstones", after=False)
+    failpoint(monkeypatch, "_publish_table tombstones", after=False)
     with pytest.raises(Killed):
         runs.publish(key)
     monkeypatch.undo()

@@ -45,8 +45,8 @@ def test_what_a_new_broker_does_not_answer_is_asked_again(first: tuple[str, int]
     assert broker.answers == []
 
 
-@pytest.mark.parametrize("place", ["request", "partition"])
-def test_what_is_refused_is_told(place: str) -> None:
-    broker: Any = NewBroker((place, KafkaError.GROUP_AUTHORIZATION_FAILED), None)
+@pytest.mark.parametrize("where", ["request", "partition"])
+def test_what_is_refused_is_told(where: str) -> None:
+    broker: Any = NewBroker((where, KafkaError.GROUP_AUTHORIZATION_FAILED), None)
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
         commit_offsets(broker, "g", OFFSETS)

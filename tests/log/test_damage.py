@@ -217,9 +217,9 @@ def test_false_beginnings_do_not_make_the_search_quadratic() -> None:
 
 
 def rows(log: bytes, start: int, end: int) -> list[tuple[int, ...]]:
-    """What `first_place` and `scan` find of a piece."""
+    """What `first_frame` and `scan` find of a piece."""
     data = as_u8(log)
-    place = framing.first_place(data, start, floor_offset=BASE_OFFSET)
+    place = framing.first_frame(data, start, floor_offset=BASE_OFFSET)
     return [tuple(row) for block in framing.frames(data, start=place, end=end) for row in block.tolist()]
 
 

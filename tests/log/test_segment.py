@@ -74,7 +74,7 @@ def test_nothing_to_read_is_a_usage_error_with_its_place(
     make(root)
     with pytest.raises(UsageError, match=said) as failure:
         list_segments(LOCAL, str(root))
-    assert failure.value.place == str(root)
+    assert failure.value.where == str(root)
 
 
 def segments(*sizes: int) -> list[Segment]:
@@ -123,11 +123,11 @@ def test_a_log_of_no_segment_has_no_chunk() -> None:
     assert plan_chunks([], target_bytes=10) == []
 
 
-@pytest.mark.parametrize("place", ["data", "."], ids=["in the folder", "above it"])
-def test_identity_of_a_brokers_disk(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("where", ["data", "."], ids=["in the folder", "above it"])
+def test_identity_of_a_brokers_disk(tmp_path: Path, where: str) -> None:
     root = tmp_path / "data"
     put(root, "__consumer_offsets-0/00000000000000000000.log", "__consumer_offsets-1/00000000000000000000.log")
-    (tmp_path / place / "meta.properties").write_text(
+    (tmp_path / where / "meta.properties").write_text(
         "#\n#Sat\nnode.id=1\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n"
     )
     (root / "__consumer_offsets-1" / "partition.metadata").write_text("version: 0\ntopic_id: bd6ns0y1R6qT-0MZ1sXF5Q\n")

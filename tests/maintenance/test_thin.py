@@ -8,8 +8,8 @@ import pytest
 
 from sexton.archive import files as store
 from sexton.errors import NoCoverage
+from sexton.failpoints import FAILPOINTS
 from sexton.history.published import published_story
-from sexton.kill_points import KILL_POINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import thin
@@ -27,7 +27,7 @@ OLD = [NOW_MS - 5 * HOUR_MS + minutes * MINUTE_MS for minutes in (10, 20, 30)]
 NEW = [NOW_MS - HOUR_MS, NOW_MS]
 ALL = [*OLD, *NEW]
 STAYS = [OLD[-1], *NEW]
-POINTS = sorted(name for name in KILL_POINTS if name.startswith(("thin.", "note.")))
+POINTS = sorted(name for name in FAILPOINTS if name.startswith(("thin.", "note.")))
 TOLD = "zz"  # the last of all clusters is the one that a lake tells stories of
 CLUSTERS = (TOLD, "says", "takes", "holds", "applied", "another", "anew", *(f"dies-{name}" for name in POINTS))
 WHOLE = (2, 1)
@@ -147,13 +147,13 @@ def test_killed_anywhere(iceberg: Engine, runs_of: Cluster, monkeypatch: pytest.
     came_by = []
 
     def die(point: str) -> None:
-        assert point in KILL_POINTS
+        assert point in FAILPOINTS
         came_by.append(point)
         if point == name:
             raise Killed
 
     for module in (thin, store):
-        monkeypatch.setattr(module, "reach", die)
+        monkeypatch.setattr(module, "failpoint", die)
     with pytest.raises(Killed):
         thinned(iceberg, runs, deletes=True)
     assert came_by[-1] == name or "thin.between" in came_by  # tables go side by side
@@ -178,7 +178,7 @@ def test_what_was_published_anew_since_is_judged_anew(
         if point == "thin.unnamed":
             raise Killed
 
-    monkeypatch.setattr(thin, "reach", die)
+    monkeypatch.setattr(thin, "failpoint", die)
     with pytest.raises(Killed):
         thinned(iceberg, runs, deletes=True)
     monkeypatch.undo()

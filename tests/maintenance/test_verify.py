@@ -164,7 +164,7 @@ def test_each_cluster_has_its_turn(archive: Archive) -> None:
 def test_many_findings_are_few_alerts(
     monkeypatch: pytest.MonkeyPatch, archive: Archive, count: int, alerts: int
 ) -> None:
-    findings = [Finding(kind="damaged", place=str(number), what="bad") for number in range(count)]
+    findings = [Finding(kind="damaged", where=str(number), what="bad") for number in range(count)]
     told = Verified(segments=1, read=1, read_bytes=1, unlinked=0, findings=findings)
     monkeypatch.setattr(verify, "look", lambda *_, **__: told)
     found = verified(archive)

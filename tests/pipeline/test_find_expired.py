@@ -34,7 +34,7 @@ rules:
   - {{name: orphans, match: {{orphan: [topic_gone, topic_recreated, partition_gone]}}, retention: 1m, owner: lost, reason: r}}
   - {{name: ci, match: {{prefix: ci-}}, retention: 30m, owner: build, reason: builds are short}}
 """,  # noqa: E501
-        place="policy",
+        where="policy",
     )
 
 

@@ -206,20 +206,20 @@ def flip(folder: Path) -> None:
 
 
 def other_lineage(folder: Path) -> None:
-    places = json.loads((folder / "checkpoint.json").read_text())["places"]
-    places["1"]["lineage"] = "000004-00000000000000000000"
-    change(folder, places=places)
+    positions = json.loads((folder / "checkpoint.json").read_text())["positions"]
+    positions["1"]["lineage"] = "000004-00000000000000000000"
+    change(folder, positions=positions)
 
 
 def beyond(folder: Path) -> None:
-    places = json.loads((folder / "checkpoint.json").read_text())["places"]
-    places["0"] |= {"cut": 99, "segment": 99}
-    change(folder, places=places)
+    positions = json.loads((folder / "checkpoint.json").read_text())["positions"]
+    positions["0"] |= {"cut": 99, "segment": 99}
+    change(folder, positions=positions)
 
 
 def more_parts(folder: Path) -> None:
-    places = json.loads((folder / "checkpoint.json").read_text())["places"]
-    change(folder, places={**places, "7": places["0"]})
+    positions = json.loads((folder / "checkpoint.json").read_text())["positions"]
+    change(folder, positions={**positions, "7": positions["0"]})
 
 
 def escape(folder: Path) -> None:
@@ -398,8 +398,8 @@ def test_the_check_finds_a_checkpoint_that_is_not_what_the_log_says(
 
     wrong = run(small, tmp_path / "wrong", archive, instant(1))  # a mistake that is written down with its right hash
     shutil.rmtree(published)
-    places = run(small, tmp_path / "p2", archive, instant(2)).places
-    publish(tmp_path / "wrong", wrong.model_copy(update={"as_of_ms": instant(2), "places": places}), archive)
+    positions = run(small, tmp_path / "p2", archive, instant(2)).positions
+    publish(tmp_path / "wrong", wrong.model_copy(update={"as_of_ms": instant(2), "positions": positions}), archive)
     with pytest.raises(DataQualityFailure, match="a full replay differs from it in 0/"):
         check_checkpoint(small, out, archive=archive.root)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sexton.kill_points import KILL_POINTS
+from sexton.failpoints import FAILPOINTS
 from sexton.pipeline.replay_groups import STATE_TABLES
 from sexton.settings import environment
 from tests.pipeline.archive_runs import instant, three_minutes
 
-POINTS = sorted(name for name in KILL_POINTS if name.startswith(("replay.", "cuts.", "checkpoint.")))
+POINTS = sorted(name for name in FAILPOINTS if name.startswith(("replay.", "cuts.", "checkpoint.")))
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -29,10 +29,10 @@ with Engine("tests", quiet=True) as engine:
 """
 
 
-def story(archive: Path, out: Path, *, kill_at: str = "") -> int:
+def story(archive: Path, out: Path, *, failpoint: str = "") -> int:
     """Two runs, one after the other, in a process of its own; how that ended."""
     command = [sys.executable, "-c", PROGRAM, str(archive), str(out)]
-    return subprocess.run(command, env=environment(SEXTON_KILL_AT=kill_at), check=False).returncode
+    return subprocess.run(command, env=environment(SEXTON_FAILPOINT=failpoint), check=False).returncode
 
 
 def files(*folders: Path) -> dict[str, bytes]:
@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_killed_anywhere(name: str, whole: Path, tmp_path: Path) -> None:
     three_minutes(tmp_path / "archive")
     for times in (1, 2):
-        assert story(tmp_path / "archive", tmp_path / "out", kill_at=f"{name}:{times}") in (-signal.SIGKILL, 0)
+        assert story(tmp_path / "archive", tmp_path / "out", failpoint=f"{name}:{times}") in (-signal.SIGKILL, 0)
     assert story(tmp_path / "archive", tmp_path / "out") == 0
     left = {name: data for name, data in files(tmp_path / "archive").items() if not name.endswith(".part")}
     assert left == files(whole / "archive")

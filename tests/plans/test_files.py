@@ -157,7 +157,7 @@ def test_every_byte_counts(copy: tuple[Path, str]) -> None:
                 continue
             with pytest.raises(Refused, match="SHA-256") as refused:
                 read(root_of(folder), plan_id)
-            assert refused.value.place == str(file)
+            assert refused.value.where == str(file)
         file.write_bytes(whole)
     assert read(root_of(folder), plan_id).sha256 == approved
 
@@ -219,8 +219,8 @@ def test_a_forger_who_hashes_anew_is_refused(
     forge(folder, name, change)
     with pytest.raises(Refused, match=complaint) as refused:
         read(root_of(folder), plan_id)
-    assert refused.value.place is not None
-    assert str(folder) in refused.value.place
+    assert refused.value.where is not None
+    assert str(folder) in refused.value.where
 
 
 @pytest.mark.parametrize(

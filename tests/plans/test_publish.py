@@ -13,7 +13,7 @@ from pyarrow import fs as pafs
 from sexton.analysis.outlook import offsets_of_folder, offsets_of_lake, outlook_of_folder, outlook_of_lake
 from sexton.analysis.what_if import Rules, published_folder, what_if
 from sexton.errors import Refused, SextonError
-from sexton.kill_points import KILL_POINTS
+from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs
 from sexton.pipeline import publish_tables, validate_tables
@@ -29,7 +29,7 @@ from tests.plans.plan_runs import archive_of_commits, planned
 from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
-POINTS = sorted(name for name in KILL_POINTS if name.startswith("plan."))
+POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -92,12 +92,12 @@ def test_a_run_that_is_in_runs_and_nowhere_else_is_completed(
     planned(iceberg, tmp_path / "run", archive)
 
     def die(point: str) -> None:
-        assert point in KILL_POINTS
+        assert point in FAILPOINTS
         if point == "publish.named":
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(publish_tables, "reach", die)
+        patch.setattr(publish_tables, "failpoint", die)
         with pytest.raises(Killed):
             published(iceberg, lake, tmp_path / "run")
     assert (plans_of(LOCAL, archive.root, CLUSTER), list(archive.folder.rglob("checkpoint.json"))) == ([], [])
@@ -156,9 +156,9 @@ def test_a_plan_that_is_not_the_runs_is_not_published(
         publish_tables.run(small, RunFolder(tmp_path / "run"))
 
 
-def story(archive: Path, out: Path, *, kill_at: str = "") -> int:
+def story(archive: Path, out: Path, *, failpoint: str = "") -> int:
     command = [sys.executable, "-c", PROGRAM, str(archive), str(out)]
-    return subprocess.run(command, env=environment(SEXTON_KILL_AT=kill_at), check=False).returncode
+    return subprocess.run(command, env=environment(SEXTON_FAILPOINT=failpoint), check=False).returncode
 
 
 def files(*folders: Path) -> dict[str, bytes]:
@@ -182,7 +182,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 @pytest.mark.parametrize("name", POINTS)
 def test_killed_anywhere(name: str, whole: Archive, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")
-    assert story(archive.folder, tmp_path / "run", kill_at=name) == -signal.SIGKILL
+    assert story(archive.folder, tmp_path / "run", failpoint=name) == -signal.SIGKILL
     (plan_id,) = plans_of(LOCAL, whole.root, CLUSTER)
     for plan in plans_of(LOCAL, archive.root, CLUSTER):
         assert read_plan(LOCAL, archive.root, None, plan).record.plan_id == plan_id

@@ -24,7 +24,7 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
         ]
     if rules:
         lines += ["rules:", *(f"  - {{name: r{n}, owner: o, reason: r, {r}}}" for n, r in enumerate(rules))]
-    document = read_document("\n".join(lines), place="p")
+    document = read_document("\n".join(lines), where="p")
     return [str(one) for one in advise(policy_of(document), document, retention_ms=retention_ms, now_ms=NOW_MS)]
 
 

@@ -18,19 +18,19 @@ EXAMPLE, TESTS = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def test_the_example_is_a_policy_whose_tests_pass():
-    policy = parse_policy(EXAMPLE, place="docs/policy.md")
+    policy = parse_policy(EXAMPLE, where="docs/policy.md")
     trials = run_tests(policy, policy.tests, now_ms=NOW_MS)
     assert [trial.complaints for trial in trials] == [[]] * 3
 
 
 def test_the_tests_of_a_file_pass():
-    policy = parse_policy(EXAMPLE, place="docs/policy.md")
-    more = parse_policy(f"version: 1\n{TESTS}", place="docs/policy.md").tests
+    policy = parse_policy(EXAMPLE, where="docs/policy.md")
+    more = parse_policy(f"version: 1\n{TESTS}", where="docs/policy.md").tests
     assert [trial.complaints for trial in run_tests(policy, more, now_ms=NOW_MS)] == [[]]
 
 
 def test_the_defaults_are_those_that_are_told():
-    assert parse_policy(EXAMPLE, place="").limits == Limits()
+    assert parse_policy(EXAMPLE, where="").limits == Limits()
     for _, field in Limits.model_fields.items():
         assert re.search(rf"\b{field.default}\b", PAGE)
 

@@ -64,7 +64,7 @@ def test_what_exceeds_no_limit_is_within_all(limits, offset_count, group_count, 
 
 
 def test_a_policy_without_limits_has_them():
-    assert parse_policy("version: 1\n", place="").limits == Limits(
+    assert parse_policy("version: 1\n", where="").limits == Limits(
         max_offsets=10_000, max_groups=500, max_share_of_groups=0.05, max_share_of_owner=0.5
     )
-    assert parse_policy("version: 1\nlimits: {max_groups: 7}\n", place="").limits == Limits(max_groups=7)
+    assert parse_policy("version: 1\nlimits: {max_groups: 7}\n", where="").limits == Limits(max_groups=7)

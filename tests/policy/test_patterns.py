@@ -93,7 +93,7 @@ def test_a_file_of_patterns_is_quick():
         f"  - {{name: r{number}, match: {{regex: '{pattern}'}}, retention: 1d, owner: o, reason: r}}\n"
         for number, pattern in enumerate(patterns)
     )
-    policy = parse_policy(text, place="p.yaml")
+    policy = parse_policy(text, where="p.yaml")
     started_s = time.perf_counter()
     assert decide(policy, group("ab" * 100), offset(), now_ms=NOW_MS).verdict == "keep"
     assert time.perf_counter() - started_s < 1
@@ -106,9 +106,9 @@ def test_a_pattern_that_matches_all_meets_the_limits(pattern):
     text = f"version: 1\nrules: [{entry.format(0, pattern)}, {entry.format(1, '.*')}, {entry.format(2, pattern)}]\n"
     if not pattern:
         with pytest.raises(PolicyError, match="an empty pattern matches only"):
-            parse_policy(text, place="p.yaml")
+            parse_policy(text, where="p.yaml")
         return
-    policy = parse_policy(text, place="p.yaml")
+    policy = parse_policy(text, where="p.yaml")
     names = [f"group-{number}" for number in range(100)]
     taken = [name for name in names if decide(policy, group(name), offset(), now_ms=NOW_MS).verdict == "expire"]
     assert taken == names

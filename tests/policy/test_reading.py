@@ -26,7 +26,7 @@ HOLD = "{name: h, match: {group: g}, kind: legal, owner: o, reason: r}"
 
 def mistakes(text):
     with pytest.raises(PolicyError) as caught:
-        parse_policy(text, place="p.yaml")
+        parse_policy(text, where="p.yaml")
     return [str(mistake) for mistake in caught.value.mistakes]
 
 
@@ -136,7 +136,7 @@ def in_hold(old, new):
 )
 def test_mistakes(text, said):
     if said is None:
-        parse_policy(text, place="p.yaml")
+        parse_policy(text, where="p.yaml")
         return
     told = mistakes(text)
     assert any(said in line for line in told), told
@@ -174,7 +174,7 @@ rules:
 
 def test_the_error_says_it_all_in_one_line():
     with pytest.raises(PolicyError) as caught:
-        parse_policy("versio: 1\n", place="p.yaml")
+        parse_policy("versio: 1\n", where="p.yaml")
     assert caught.value.exit_code == 2
     assert str(caught.value) == (
         "p.yaml: 2 mistakes: p.yaml:1: version is missing (write `version: 1`); "
@@ -196,20 +196,20 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(PolicyError, match="large:1: the file has"):
         read_policy(tmp_path / "large")
     (tmp_path / "bom").write_bytes(b"\xef\xbb\xbfversion: 1\n")
-    assert read_policy(tmp_path / "bom") == parse_policy("version: 1\n", place="")
+    assert read_policy(tmp_path / "bom") == parse_policy("version: 1\n", where="")
 
 
 def test_text_stays_what_stands_there():
     """YAML would make a number, a date, a boolean of these."""
     words = ["123", "no", "2026-11-21", "1e3", "0x1f", "12:30", "yes", "1_000"]
-    policy = parse_policy(in_rule("group: g", f"group: [{', '.join(words)}]"), place="")
+    policy = parse_policy(in_rule("group: g", f"group: [{', '.join(words)}]"), where="")
     assert set(policy.rules[0].match.group) == set(words)
-    quoted = parse_policy(in_rule("group: g", "group: ['', 'null', \"~\"]"), place="")
+    quoted = parse_policy(in_rule("group: g", "group: ['', 'null', \"~\"]"), where="")
     assert set(quoted.rules[0].match.group) == {"", "null", "~"}
 
 
 def test_what_json_escapes_is_one_character():
-    policy = parse_policy(in_rule("group: g", r'group: "\ud83d\ude00"'), place="")
+    policy = parse_policy(in_rule("group: g", r'group: "\ud83d\ude00"'), where="")
     assert policy.rules[0].match.group == ("\U0001f600",)
 
 
@@ -239,7 +239,7 @@ HASH = "37d1f5da97a47e362b73c71d2be49ca6fbd859f404140f6368d869b627480444"
 
 
 def test_the_hash_is_of_what_is_meant():
-    one, same = (parse_policy(text, place="") for text in (ONE, SAME))
+    one, same = (parse_policy(text, where="") for text in (ONE, SAME))
     assert one.canonical == same.canonical
     assert one.sha256 == same.sha256 == HASH
     assert Policy.from_canonical(one.canonical) == one
@@ -250,7 +250,7 @@ def test_the_hash_is_of_what_is_meant():
         ONE.replace("owner: o", "owner: p", 1),
         ONE + "limits: {max_groups: 1}\n",
     ):
-        assert parse_policy(text, place="").sha256 != one.sha256
+        assert parse_policy(text, where="").sha256 != one.sha256
 
 
 @SOME

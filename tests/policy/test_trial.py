@@ -15,7 +15,7 @@ rules: [{name: ci, match: {prefix: [c, h], idle: 7d}, retention: 2d, owner: o, r
 
 
 def complaints(test):
-    policy = parse_policy(f"{POLICY}tests: [{{name: t, {test}}}]\n", place="p")
+    policy = parse_policy(f"{POLICY}tests: [{{name: t, {test}}}]\n", where="p")
     (trial,) = run_tests(policy, policy.tests, now_ms=NOW_MS)
     assert trial.holds == (not trial.complaints)
     assert [one.rule for one in trial.considered] == ["held", "ci"]

@@ -28,7 +28,7 @@ from tests.quality.world import (
 )
 
 POLICY = parse_policy(
-    "{version: 1, holds: [{name: h, match: {prefix: dying}, kind: legal, owner: o, reason: r}]}", place="policy"
+    "{version: 1, holds: [{name: h, match: {prefix: dying}, kind: legal, owner: o, reason: r}]}", where="policy"
 )
 HOLDING = replace(RUN, policy=POLICY.canonical)
 """The same run, by a policy that holds the group that goes."""

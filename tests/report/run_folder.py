@@ -102,7 +102,7 @@ version: 1
 holds: [{name: litigation, match: {prefix: bill}, kind: legal, owner: legal, reason: LEG-17}]
 rules: [{name: ci, match: {prefix: ci-}, retention: 2d, owner: build, reason: builds are short, ticket: OPS-1}]
 """,
-    place="policy",
+    where="policy",
 )
 
 

@@ -45,7 +45,7 @@ def test_results_come_in_the_order_of_the_items(processes: ProcessEngine) -> Non
 
 
 def _refuse(number: int) -> int:
-    raise UsageError(f"not {number}", place="here", fix="try another")
+    raise UsageError(f"not {number}", where="here", fix="try another")
 
 
 def test_an_error_of_ours_comes_back_as_it_is(processes: ProcessEngine) -> None:

@@ -82,7 +82,7 @@ def test_an_archive_that_may_only_be_read_is_read(archive: str, monkeypatch: pyt
     monkeypatch.setattr(cuts, "write_whole", refuse)
     source = open_archive(archive, as_of_ms=FIRST_MS, topics_file=None, settle_ms=0)
     assert source.warnings == ["the cuts could not be stored in the archive: read-only"]
-    assert source.places[0].cut == 1
+    assert source.positions[0].cut == 1
 
 
 def test_nothing_archived_is_no_coverage(tmp_path: Path) -> None:

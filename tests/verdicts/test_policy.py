@@ -110,7 +110,7 @@ rules:
   - {name: orphans, match: {orphan: topic_gone}, retention: 1d, owner: platform, reason: nobody reads them}
   - {name: idle, match: {prefix: ci-, idle: 3d}, retention: 2d, owner: build, reason: builds are short}
 """,
-    place="policy",
+    where="policy",
 )
 OFFSET = OffsetFacts(
     topic="t",

@@ -52,12 +52,12 @@ def lineage_of(step: str, dag_id: str, *, broker: str | None, tables: Iterable[s
 
     known = {
         TOPIC: [],
-        ARCHIVE: [place_of(settings().archive_uri)],
-        RUNS: [place_of(f"{settings().runs_uri}/{dag_id}")],
+        ARCHIVE: [dataset_of(settings().archive_uri)],
+        RUNS: [dataset_of(f"{settings().runs_uri}/{dag_id}")],
     }
     if broker is not None:
         known[TOPIC] = [(kafka_namespace(broker), OFFSETS_TOPIC)]
-    known[TABLES] = [place_of(f"{settings().warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
+    known[TABLES] = [dataset_of(f"{settings().warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
 
     def named(kinds: Iterable[str]) -> Iterator[NamedDataset]:
         return (NamedDataset(namespace=space, name=name) for kind in kinds for space, name in known[kind])
@@ -70,7 +70,7 @@ def kafka_namespace(bootstrap_servers: str) -> str:
     return f"kafka://{bootstrap_servers.partition(',')[0].strip().rpartition('://')[2]}"
 
 
-def place_of(uri: str) -> Dataset:
+def dataset_of(uri: str) -> Dataset:
     """A folder or URI, without a login or options that it may hold."""
     if "://" not in uri:
         return "file", str(Path(uri).absolute())

@@ -96,12 +96,12 @@ def _sink(entry: str) -> Sink:
     conn_id, _, to = rest.partition(":")
     addresses = tuple(address.strip() for address in to.split(",") if address.strip())
     if kind not in SINKS or not conn_id or (kind == "smtp") != bool(addresses):
-        raise UsageError(f"no notifier is named {entry!r}", place="SEXTON_NOTIFY", fix=f"write {FORMS}")
+        raise UsageError(f"no notifier is named {entry!r}", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
     if importlib.util.find_spec(f"airflow.providers.{kind}") is None:
         package = f"apache-airflow-providers-{kind}"
         raise SetupError(
             f"{entry!r} needs {package}, which is not installed",
-            place="SEXTON_NOTIFY",
+            where="SEXTON_NOTIFY",
             fix="pip install 'sexton[notify]' wherever Airflow runs, or leave it out",
         )
     return Sink(kind=kind, conn_id=conn_id, addresses=addresses)

@@ -131,7 +131,7 @@ def outlook_of_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     try:
         parts = [folder.read_table(TABLE, part, names) for part in record.log_partitions]
     except FileNotFoundError:
-        raise UsageError("no forecast here", place=folder.root, fix="run plan_tombstones on this folder") from None
+        raise UsageError("no forecast here", where=folder.root, fix="run plan_tombstones on this folder") from None
     schema = TABLES[TABLE].arrow_schema(with_run=False)
     return ForecastResult(
         cluster_id=record.cluster_id,

@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders, read_json, safe_name, write_whole
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 
 FACTS_FOLDER = "facts"
 _FACTS_FILE = re.compile(r"(\d{1,19})\.json")
@@ -81,7 +81,7 @@ def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[st
 def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
     """Write one record, whole or not at all; returns its path."""
     path = f"{_folder(root, record.cluster_id)}/{record.taken_at_ms}.json"
-    reach("facts.before")
+    failpoint("facts.before")
     write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), what="facts")
     return path
 
@@ -111,7 +111,7 @@ def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str |
         return safe_name(cluster_id, what="cluster id")
     clusters = child_folders(fs, root)
     if len(clusters) > 1:
-        raise UsageError(f"the archive holds several clusters: {', '.join(clusters)}", place=root, fix="name one")
+        raise UsageError(f"the archive holds several clusters: {', '.join(clusters)}", where=root, fix="name one")
     return clusters[0] if clusters else None
 
 
@@ -147,7 +147,7 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         if not isinstance(record.sees_all_topics, bool | None):
             raise ValueError(f"sees_all_topics is {record.sees_all_topics!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"not a record of facts: {error}", place=path) from None
+        raise UsageError(f"not a record of facts: {error}", where=path) from None
     return FactsRecord(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster_id,
@@ -187,9 +187,9 @@ def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", place=path) from None
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"not UTF-8 at byte {error.start}", place=path) from None
+        raise UsageError(f"not UTF-8 at byte {error.start}", where=path) from None
     rows: list[dict[str, Any]] = []
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
@@ -200,15 +200,15 @@ def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
             if not row["partitions"]:  # else every offset of it would look like an orphan
                 raise ValueError(f"topic {row['topic']!r} has no partitions")
         except (ValueError, RecursionError) as error:
-            raise UsageError(str(error), place=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None
+            raise UsageError(str(error), where=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None
         if row["topic"] in seen:
             raise UsageError(
-                f"topic {row['topic']!r} is on line {seen[row['topic']]} already", place=f"{path}: line {number}"
+                f"topic {row['topic']!r} is on line {seen[row['topic']]} already", where=f"{path}: line {number}"
             )
         seen[row["topic"]] = number
         rows.append(row)
     if not rows:
-        raise UsageError("no topics here", place=path, fix=f"a line is {_TOPIC_LINE}")
+        raise UsageError("no topics here", where=path, fix=f"a line is {_TOPIC_LINE}")
     return rows
 
 

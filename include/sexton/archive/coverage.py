@@ -82,14 +82,14 @@ class Evidence:
     @property
     def has_newer(self) -> bool:
         """Whether the snapshot archived something that could have replaced what stood at the instant."""
-        return self.settling.reaches[self.lineage.log_partition].end > self.cut
+        return self.settling.ends[self.lineage.log_partition].end > self.cut
 
     @property
     def has_broken(self) -> bool:
         """Whether the log broke between the two snapshots."""
         if self.before is None:
             return False
-        known = self.before.reaches.get(self.lineage.log_partition)
+        known = self.before.ends.get(self.lineage.log_partition)
         is_same = self.before.topic_id == self.settling.topic_id
         if known is None:
             return not is_same or self.before.partition_count != self.settling.partition_count

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pyarrow import fs as pafs
 
 from sexton.archive.files import make_folder, write_whole
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 
 _OPEN_FILES = Path("/proc/self/fd")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -29,13 +29,13 @@ _TAKEN = {"PreconditionFailed", "ConditionalRequestConflict"}
 def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> bool:
     """Write a file that is not there yet; False when it is there, as whoever was first has made it.
 
-    `what` names the kill points on the way.
+    `what` names the failpoints on the way.
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
     if fs.type_name == "s3":
         if what:
-            reach(f"{what}.half")
+            failpoint(f"{what}.half")
         is_mine = _put(fs, path, data)
     elif isinstance(fs, pafs.LocalFileSystem):
         is_mine = _link(folder or ".", name, data, what)
@@ -44,7 +44,7 @@ def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | Non
         if is_mine:
             write_whole(fs, path, data)
     if what:
-        reach(f"{what}.after")
+        failpoint(f"{what}.after")
     return is_mine
 
 
@@ -62,7 +62,7 @@ def _link(folder: str, name: str, data: bytes, what: str | None) -> bool:
             file.flush()
             os.fsync(descriptor)
             if what:
-                reach(f"{what}.half")
+                failpoint(f"{what}.half")
             is_mine = _named(home, draft or str(_OPEN_FILES / str(descriptor)), name)
         os.fsync(home)
         return is_mine

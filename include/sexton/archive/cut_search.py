@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_link
-from sexton.archive.place import Place
+from sexton.archive.log_position import LogPosition
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
 from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
@@ -22,13 +22,15 @@ FUTURE_MS = 3_600_000
 _MAGIC_AT = 16
 
 
-def start_of(history: ArchivedLineage) -> Place:
+def start_of(history: ArchivedLineage) -> LogPosition:
     """Where a lineage begins."""
     start = history.lineage.start_log_offset
-    return Place(lineage=history.lineage.name, cut=start, segment=start, position=0)
+    return LogPosition(lineage=history.lineage.name, cut=start, segment=start, position=0)
 
 
-def find_cut(fs: pafs.FileSystem, history: ArchivedLineage, start: Place, *, end: int, as_of_ms: int) -> Place:
+def find_cut(
+    fs: pafs.FileSystem, history: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
+) -> LogPosition:
     """The first batch of the lineage, from `start` on and below log_offset `end`, that reaches the instant."""
     for link in history.chain:
         if link.next_log_offset <= start.segment or link.first_log_offset >= end:
@@ -43,7 +45,7 @@ def find_cut(fs: pafs.FileSystem, history: ArchivedLineage, start: Place, *, end
             is_cut = (batches.max_timestamp_ms >= as_of_ms) & (batches.max_timestamp_ms <= future_ms)
             is_cut &= (batches.position >= from_byte) & (batches.base_offset < end)
             if len(hits := np.flatnonzero(is_cut)):
-                return Place(
+                return LogPosition(
                     lineage=history.lineage.name,
                     cut=int(batches.base_offset[hits[0]]),
                     segment=link.first_log_offset,
@@ -52,19 +54,19 @@ def find_cut(fs: pafs.FileSystem, history: ArchivedLineage, start: Place, *, end
     return end_of(fs, history, end)
 
 
-def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> Place:
+def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> LogPosition:
     """Behind the last batch below log_offset `end`: where a segment begins, but for snapshots that ran side by side."""
     lineage = history.lineage.name
     across = next((link for link in history.chain if link.first_log_offset < end < link.next_log_offset), None)
     if across is None:
-        return Place(lineage=lineage, cut=end, segment=end, position=0)
+        return LogPosition(lineage=lineage, cut=end, segment=end, position=0)
     position = across.size_bytes
     data = _bytes(fs, across)
     for batches in _batches(data, floor_offset=across.first_log_offset):
         if len(behind := np.flatnonzero(batches.base_offset >= end)):
             position = int(batches.position[behind[0]])
             break
-    return Place(lineage=lineage, cut=end, segment=across.first_log_offset, position=position)
+    return LogPosition(lineage=lineage, cut=end, segment=across.first_log_offset, position=position)
 
 
 def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int) -> bool:
@@ -83,12 +85,14 @@ def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int
     return reached == end
 
 
-def segments_between(history: ArchivedLineage, place: Place, *, after: Place | None = None) -> list[Segment]:
-    """The segments of a lineage that hold [`after`, `place`), the first and the last of them in part."""
+def segments_between(
+    history: ArchivedLineage, before: LogPosition, *, after: LogPosition | None = None
+) -> list[Segment]:
+    """The segments of a lineage that hold [`after`, `before`), the first and the last of them in part."""
     begin = after.order if after is not None else (history.lineage.start_log_offset, 0)
     found = []
     for link in history.chain:
-        if (link.next_log_offset, 0) <= begin or (link.first_log_offset, 0) >= place.order:
+        if (link.next_log_offset, 0) <= begin or (link.first_log_offset, 0) >= before.order:
             continue
         found.append(
             Segment(
@@ -97,7 +101,7 @@ def segments_between(history: ArchivedLineage, place: Place, *, after: Place | N
                 size_bytes=link.size_bytes,
                 base_offset=link.first_log_offset,
                 start_byte=begin[1] if link.first_log_offset == begin[0] else 0,
-                end_byte=place.position if link.first_log_offset == place.segment else None,
+                end_byte=before.position if link.first_log_offset == before.segment else None,
                 manifest_path=link.manifest_path,
             )
         )

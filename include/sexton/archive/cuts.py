@@ -22,7 +22,7 @@ from sexton.archive.coverage import NONE, PARTIAL, Coverage, Evidence, judge, wo
 from sexton.archive.cut_search import end_of, find_cut, is_whole, start_of
 from sexton.archive.files import read_json, safe_name, write_whole
 from sexton.archive.lineages import ArchivedLineage, lineages, topics_of
-from sexton.archive.place import Place
+from sexton.archive.log_position import LogPosition
 from sexton.archive.snapshots import Snapshot, SnapshotWindow, around
 from sexton.errors import NoCoverage, UsageError
 
@@ -40,7 +40,7 @@ class SettledCuts:
     taken_at_ms: int
     partition_count: int | None
     coverage: Coverage
-    cuts: dict[int, Place]
+    cuts: dict[int, LogPosition]
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), indent=1).encode()
@@ -49,21 +49,21 @@ class SettledCuts:
     def from_json(cls, found: Mapping[str, Any]) -> "SettledCuts":
         """The cuts in a JSON object; ValueError when it holds none."""
         try:
-            places = {int(part): _numbers(Place(**place)) for part, place in found["cuts"].items()}
+            positions = {int(part): _numbers(LogPosition(**position)) for part, position in found["cuts"].items()}
             told = {
                 **found,
                 "coverage": Coverage(**found["coverage"]),
-                "cuts": dict(sorted(places.items())),
+                "cuts": dict(sorted(positions.items())),
             }
             return cls(**{name: told[name] for name in cls.__slots__})
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
-def _numbers(place: Place) -> Place:
-    if not isinstance(place.lineage, str) or any(type(n) is not int for n in (place.cut, *place.order)):
-        raise ValueError(f"not a place: {place}")
-    return place
+def _numbers(position: LogPosition) -> LogPosition:
+    if not isinstance(position.lineage, str) or any(type(n) is not int for n in (position.cut, *position.order)):
+        raise ValueError(f"not a position: {position}")
+    return position
 
 
 def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int, settle_ms: int) -> SettledCuts:
@@ -75,10 +75,10 @@ def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: i
         return stored
     found = around(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if found.settling is None:
-        raise NoCoverage(_unsettled(found, as_of_ms, settle_ms), place=root, fix="run `sexton snapshot` then")
+        raise NoCoverage(_unsettled(found, as_of_ms, settle_ms), where=root, fix="run `sexton snapshot` then")
     settled = _settle(fs, root, cluster_id, found, found.settling, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if settled.coverage.value == NONE:
-        raise NoCoverage(f"no coverage for {as_of_ms} ms: {settled.coverage.reason}", place=root)
+        raise NoCoverage(f"no coverage for {as_of_ms} ms: {settled.coverage.reason}", where=root)
     return settled
 
 
@@ -97,10 +97,10 @@ def newest_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str) -> SettledCu
     """
     found = around(fs, root, cluster_id=cluster_id, as_of_ms=None, settle_ms=0)
     if found.settling is None:
-        raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
+        raise NoCoverage("the archive holds no segment", where=root, fix="run `sexton snapshot` first")
     newest = found.settling
     histories = _histories(fs, root, cluster_id, newest)
-    ends = {part: end_of(fs, history, newest.reaches[part].end) for part, history in histories.items()}
+    ends = {part: end_of(fs, history, newest.ends[part].end) for part, history in histories.items()}
     at_start = [
         (part, Coverage(value=PARTIAL, reason=f"its lineage begins at log_offset {one.lineage.start_log_offset}"))
         for part, one in histories.items()
@@ -142,25 +142,25 @@ def _settle(
     earlier = _earlier(fs, root, cluster_id, settling.topic_id, as_of_ms)
 
     def look(part: int) -> Evidence:
-        history, end = histories[part], settling.reaches[part].end
+        history, end = histories[part], settling.ends[part].end
         start = start_of(history)
         if (known := earlier.get(part)) is not None and known.lineage == start.lineage and known.cut <= end:
             start = known
-        place = places[part] = find_cut(fs, history, start, end=end, as_of_ms=as_of_ms)
+        position = positions[part] = find_cut(fs, history, start, end=end, as_of_ms=as_of_ms)
         evidence = Evidence(
             as_of_ms=as_of_ms,
             settle_ms=settle_ms,
             before=found.before,
             settling=settling,
             lineage=history,
-            cut=place.cut,
+            cut=position.cut,
             end_before=_end_before(found.before, settling, history),
         )
         if not evidence.depends_on_holes:
             return evidence
-        return replace(evidence, is_whole=is_whole(fs, history, evidence.end_before, place.cut))
+        return replace(evidence, is_whole=is_whole(fs, history, evidence.end_before, position.cut))
 
-    places: dict[int, Place] = {}
+    positions: dict[int, LogPosition] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         evidence = list(pool.map(look, histories))
     coverage = worst(judge(evidence).items())
@@ -171,7 +171,7 @@ def _settle(
         taken_at_ms=settling.taken_at_ms,
         partition_count=settling.partition_count,
         coverage=coverage,
-        cuts=dict(sorted(places.items())),
+        cuts=dict(sorted(positions.items())),
     )
 
 
@@ -179,17 +179,17 @@ def _histories(fs: pafs.FileSystem, root: str, cluster_id: str, snapshot: Snapsh
     """The lineages that a snapshot had something of; NoCoverage when the archive has lost some of it."""
     found = lineages(fs, root, cluster_id=cluster_id, topic_id=snapshot.topic_id)
     histories = {}
-    for part, reach in sorted(snapshot.reaches.items()):
-        history = next((one for one in found.get(part, []) if one.lineage.name == reach.lineage), None)
-        start = int(reach.lineage.rpartition("-")[2])
-        if reach.end <= start and (history is None or not history.chain):
+    for part, archived in sorted(snapshot.ends.items()):
+        history = next((one for one in found.get(part, []) if one.lineage.name == archived.lineage), None)
+        start = int(archived.lineage.rpartition("-")[2])
+        if archived.end <= start and (history is None or not history.chain):
             continue  # nothing was there to archive
-        if history is None or history.next_log_offset < reach.end:
+        if history is None or history.next_log_offset < archived.end:
             reached = start if history is None else history.next_log_offset
             raise NoCoverage(
-                f"log partition {part}: the snapshot at {snapshot.taken_at_ms} ms archived lineage {reach.lineage} up "
-                f"to log_offset {reach.end}, and it ends at {reached}",
-                place=root,
+                f"log partition {part}: the snapshot at {snapshot.taken_at_ms} ms archived lineage {archived.lineage} "
+                f"up to log_offset {archived.end}, and it ends at {reached}",
+                where=root,
                 fix="restore the archive's missing files",
             )
         histories[part] = history
@@ -198,7 +198,7 @@ def _histories(fs: pafs.FileSystem, root: str, cluster_id: str, snapshot: Snapsh
 
 def _end_before(before: Snapshot | None, settling: Snapshot, history: ArchivedLineage) -> int:
     """Where the archive of the lineage ended at the snapshot before the instant."""
-    known = before.reaches.get(history.log_partition) if before is not None else None
+    known = before.ends.get(history.log_partition) if before is not None else None
     is_same = before is not None and before.topic_id == settling.topic_id
     if known is None or not is_same or known.lineage != history.lineage.name:
         return history.lineage.start_log_offset
@@ -224,7 +224,7 @@ def _stored(fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int) -> S
     return _read(fs, there[0]) if there else None
 
 
-def _earlier(fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> dict[int, Place]:
+def _earlier(fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> dict[int, LogPosition]:
     """The cuts of the newest settled instant before this one: no later one's lie before them."""
     files = fs.get_file_info(pafs.FileSelector(_folder(root, cluster_id, topic_id), allow_not_found=True))
     settled = [int(stem) for file in files if (stem := file.base_name.removesuffix(".json")).isdecimal()]
@@ -236,4 +236,4 @@ def _read(fs: pafs.FileSystem, path: str) -> SettledCuts:
     try:
         return SettledCuts.from_json(read_json(fs, path))
     except ValueError as error:
-        raise UsageError(f"no settled cuts: {error}", place=path) from None
+        raise UsageError(f"no settled cuts: {error}", where=path) from None

@@ -7,7 +7,7 @@ from typing import Any
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 
 # Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
@@ -33,22 +33,22 @@ def make_folder(fs: pafs.FileSystem, path: str) -> None:
 
 
 def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> None:
-    """Write a file so that no reader ever sees half of it. `what` names the kill points on the way."""
+    """Write a file so that no reader ever sees half of it. `what` names the failpoints on the way."""
     make_folder(fs, path.rpartition("/")[0])
     target = path if fs.type_name in _APPEARS_WHOLE else f"{path}.part"
     with fs.open_output_stream(target) as file:
         file.write(data)
-    settle(fs, target)
+    fsync(fs, target)
     if what:
-        reach(f"{what}.half")
+        failpoint(f"{what}.half")
     if target != path:
         fs.move(target, path)
-        settle(fs, path.rpartition("/")[0])
+        fsync(fs, path.rpartition("/")[0])
     if what:
-        reach(f"{what}.after")
+        failpoint(f"{what}.after")
 
 
-def settle(fs: pafs.FileSystem, path: str) -> None:
+def fsync(fs: pafs.FileSystem, path: str) -> None:
     """Have a file, or the names in a folder, on the disk itself, so that a power cut takes neither. Elsewhere a file is
     safe once it is closed."""
     if isinstance(fs, pafs.LocalFileSystem):
@@ -65,9 +65,9 @@ def read_json(fs: pafs.FileSystem, path: str) -> dict[str, Any]:
         with fs.open_input_stream(path) as file:
             found = json.loads(file.read())
     except FileNotFoundError:
-        raise UsageError("no such file", place=path) from None
+        raise UsageError("no such file", where=path) from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON: {error}", place=path) from None
+        raise UsageError(f"not JSON: {error}", where=path) from None
     if not isinstance(found, dict):
-        raise UsageError("expected a JSON object", place=path)
+        raise UsageError("expected a JSON object", where=path)
     return found

@@ -21,7 +21,7 @@ from sexton.archive.create import create_whole
 from sexton.archive.files import child_folders, read_json, safe_name
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.log.segment import Segment
 
 ORIGIN_FILE = "origin.json"
@@ -206,7 +206,7 @@ def write_origin(
     """Note how a lineage begins, whole or not at all; what is noted already stays as it is."""
     path = f"{lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)}/{ORIGIN_FILE}"
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
-        reach("origin.before")
+        failpoint("origin.before")
         create_whole(fs, path, origin.to_json(), what="origin")
 
 
@@ -216,7 +216,7 @@ def clusters_of(fs: pafs.FileSystem, root: str, cluster_id: str | None = None) -
     if cluster_id is None:
         return found
     if cluster_id not in found:
-        raise UsageError(f"no cluster {cluster_id}", place=root, fix=f"there is {', '.join(found) or 'none'}")
+        raise UsageError(f"no cluster {cluster_id}", where=root, fix=f"there is {', '.join(found) or 'none'}")
     return [cluster_id]
 
 
@@ -249,10 +249,10 @@ def read_link(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest:
     try:
         manifest = Manifest.from_json(read_json(fs, link.manifest_path))
     except ValueError as error:
-        raise UsageError(f"not a manifest: {error}", place=link.manifest_path) from None
+        raise UsageError(f"not a manifest: {error}", where=link.manifest_path) from None
     told = (manifest.first_log_offset, manifest.next_log_offset, manifest.size_bytes)
     if told != (link.first_log_offset, link.next_log_offset, link.size_bytes):
-        raise UsageError(f"the manifest of another segment: {told}", place=link.manifest_path)
+        raise UsageError(f"the manifest of another segment: {told}", where=link.manifest_path)
     return manifest
 
 
@@ -260,7 +260,7 @@ def _read_origin(fs: pafs.FileSystem, path: str) -> Origin:
     try:
         return Origin.from_json(read_json(fs, path))
     except ValueError as error:
-        raise UsageError(f"not an origin: {error}", place=path) from None
+        raise UsageError(f"not an origin: {error}", where=path) from None
 
 
 def _has_origin(files: Iterable[pafs.FileInfo]) -> bool:

@@ -17,7 +17,7 @@ _FACTS_FILE = re.compile(r"(\d{1,19})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class ArchivedEnd:
     """A log partition at a snapshot: its lineage, and the log_offset up to which that was archived."""
 
     lineage: str
@@ -31,7 +31,7 @@ class Snapshot:
     taken_at_ms: int
     topic_id: str
     partition_count: int | None
-    reaches: dict[int, Reach]
+    ends: dict[int, ArchivedEnd]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,31 +79,31 @@ def snapshot_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[i
 def _snapshot_of(fs: pafs.FileSystem, root: str, facts: FactsRecord) -> Snapshot:
     topic_id = facts.offsets_topic["topic_id"]
     if facts.log_partitions is not None:
-        reaches = {
-            log_partition: Reach(lineage=one.lineage, end=one.high_watermark)
+        ends = {
+            log_partition: ArchivedEnd(lineage=one.lineage, end=one.high_watermark)
             for log_partition, one in facts.log_partitions.items()
         }
     else:
         found = lineages(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id)
-        reaches = _reaches(fs, found, until_ms=facts.taken_at_ms)
+        ends = _ends(fs, found, until_ms=facts.taken_at_ms)
     return Snapshot(
         taken_at_ms=facts.taken_at_ms,
         topic_id=topic_id,
         partition_count=facts.offsets_topic["partitions"],
-        reaches=reaches,
+        ends=ends,
     )
 
 
-def _reaches(fs: pafs.FileSystem, found: dict[int, list[ArchivedLineage]], *, until_ms: int) -> dict[int, Reach]:
+def _ends(fs: pafs.FileSystem, found: dict[int, list[ArchivedLineage]], *, until_ms: int) -> dict[int, ArchivedEnd]:
     """How far each log partition was archived at an instant, by the manifests: for archives of early releases."""
-    reaches = {}
+    ends = {}
     for log_partition, histories in found.items():
         for history in reversed(histories):
             taken = [manifest for manifest in history.manifests(fs) if manifest.taken_at_ms <= until_ms]
             if taken:
-                reaches[log_partition] = Reach(lineage=history.lineage.name, end=taken[-1].next_log_offset)
+                ends[log_partition] = ArchivedEnd(lineage=history.lineage.name, end=taken[-1].next_log_offset)
                 break
-    return reaches
+    return ends
 
 
 def _without_facts(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
@@ -120,5 +120,5 @@ def _without_facts(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot 
         taken_at_ms=newest[0],
         topic_id=newest[1],
         partition_count=None,
-        reaches=_reaches(fs, found, until_ms=newest[0]),
+        ends=_ends(fs, found, until_ms=newest[0]),
     )

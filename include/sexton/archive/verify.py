@@ -40,7 +40,7 @@ class Finding:
     just as the broker had it and that was not good: a batch whose CRC is wrong, bytes that are no batch."""
 
     kind: str
-    place: str
+    where: str
     what: str
 
 
@@ -76,7 +76,7 @@ def verify(
         findings += _missing(fs, history)
         chosen += [link for link in history.chain if is_in_subset(link, root, subset)]
     of_bytes, read_bytes = sum(link.size_bytes for link in chosen), 0
-    gone = {finding.place for finding in findings}
+    gone = {finding.where for finding in findings}
 
     def wrong_with(link: ArchivedSegment) -> list[Finding]:
         return [] if link.segment_path in gone else check(fs, link)
@@ -92,7 +92,7 @@ def verify(
         read=len(chosen),
         read_bytes=read_bytes,
         unlinked=sum(len(history.unlinked) for history in found),
-        findings=sorted(findings, key=lambda finding: (finding.place, finding.what)),
+        findings=sorted(findings, key=lambda finding: (finding.where, finding.what)),
     )
 
 
@@ -110,20 +110,20 @@ def check(fs: pafs.FileSystem, link: ArchivedSegment) -> list[Finding]:
     try:
         manifest = read_link(fs, link)
     except SextonError as error:
-        return [Finding(kind=ROTTEN, place=link.manifest_path, what=error.message)]
+        return [Finding(kind=ROTTEN, where=link.manifest_path, what=error.message)]
     place = f"{manifest.cluster_id}/{manifest.topic_id}/{manifest.log_partition}/{manifest.lineage}"
     if not link.folder.endswith(f"/{place}"):
-        return [Finding(kind=ROTTEN, place=link.manifest_path, what=f"the manifest of a segment in {place}")]
+        return [Finding(kind=ROTTEN, where=link.manifest_path, what=f"the manifest of a segment in {place}")]
     with fs.open_input_stream(link.segment_path) as file:
         data = file.read()
     if len(data) != manifest.size_bytes:
         what = f"{len(data)} bytes, its manifest says {manifest.size_bytes}"
-        return [Finding(kind=ROTTEN, place=link.segment_path, what=what)]
+        return [Finding(kind=ROTTEN, where=link.segment_path, what=what)]
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.sha256:
         what = f"SHA-256 is {digest}, its manifest says {manifest.sha256}"
-        return [Finding(kind=ROTTEN, place=link.segment_path, what=what)]
-    return [Finding(kind=DAMAGED, place=link.segment_path, what=what) for what in _batches(data, link)]
+        return [Finding(kind=ROTTEN, where=link.segment_path, what=what)]
+    return [Finding(kind=DAMAGED, where=link.segment_path, what=what) for what in _batches(data, link)]
 
 
 def _batches(data: bytes, link: ArchivedSegment) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _histories(
             try:
                 found[topic] = lineages(fs, root, cluster_id=cluster, topic_id=topic)
             except SextonError as error:
-                findings.append(Finding(kind=ROTTEN, place=error.place or topic, what=error.message))
+                findings.append(Finding(kind=ROTTEN, where=error.where or topic, what=error.message))
         for log_partitions in found.values():
             for histories in log_partitions.values():
                 findings += _succession(histories)
@@ -180,7 +180,7 @@ def _succession(histories: Sequence[ArchivedLineage]) -> list[Finding]:
             if (origin.previous, origin.previous_end) != (before.lineage.name, before.next_log_offset):
                 told = f"{origin.previous} up to {origin.previous_end}"
                 wrong.append(f"it follows {told}, but {before.lineage.name} ends at {before.next_log_offset}")
-    return [Finding(kind=ROTTEN, place=histories[0].folder.rpartition("/")[0], what=what) for what in wrong]
+    return [Finding(kind=ROTTEN, where=histories[0].folder.rpartition("/")[0], what=what) for what in wrong]
 
 
 def _against_facts(
@@ -190,7 +190,7 @@ def _against_facts(
     try:
         facts = newest_facts(fs, root, cluster_id=cluster_id)
     except SextonError as error:
-        return [Finding(kind=ROTTEN, place=error.place or cluster_id, what=error.message)]
+        return [Finding(kind=ROTTEN, where=error.where or cluster_id, what=error.message)]
     wrong = []
     topic_id = facts.offsets_topic["topic_id"] if facts else ""
     for log_partition, told in (facts.log_partitions or {} if facts else {}).items():
@@ -200,7 +200,7 @@ def _against_facts(
             place = lineage_folder(root, cluster_id, topic_id, log_partition, told.lineage)
             reached = f"it ends at {ends[told.lineage]}" if told.lineage in ends else "it is not here"
             what = f"a snapshot had this up to {told.high_watermark}, {reached}"
-            wrong.append(Finding(kind=ROTTEN, place=place, what=what))
+            wrong.append(Finding(kind=ROTTEN, where=place, what=what))
     return wrong
 
 
@@ -211,7 +211,7 @@ def _names(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
     odd = {twin.first_log_offset for twin in history.twins if not _is_same(fs, twin, chain[twin.first_log_offset])}
     twice = sorted(odd | {start for start, count in starts.items() if count > 1})
     what = f"several manifests of one segment: {', '.join(map(str, twice))}"
-    return [Finding(kind=ROTTEN, place=history.folder, what=what)] if twice else []
+    return [Finding(kind=ROTTEN, where=history.folder, what=what)] if twice else []
 
 
 def _is_same(fs: pafs.FileSystem, twin: ArchivedSegment, link: ArchivedSegment) -> bool:
@@ -232,5 +232,5 @@ def _missing(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
             what = f"{info.size} bytes, its manifest says {link.size_bytes}"
         else:
             continue
-        wrong.append(Finding(kind=ROTTEN, place=link.segment_path, what=what))
+        wrong.append(Finding(kind=ROTTEN, where=link.segment_path, what=what))
     return wrong

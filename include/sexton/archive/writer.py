@@ -46,7 +46,7 @@ from sexton.archive.lineages import (
 )
 from sexton.archive.manifest import Lineage, Manifest, ManifestBuilder
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import Segment
 
@@ -166,7 +166,7 @@ def write_batches(
     path = f"{folder}/{first_log_offset:020d}.log"
     data, contents = b"".join(chunks), ManifestBuilder()
     make_folder(fs, folder)
-    reach("segment.before")
+    failpoint("segment.before")
     while not create_whole(fs, path, data, what="segment"):
         if present := [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]:
             return read_link(fs, present[0])
@@ -264,9 +264,9 @@ def checked_segments(fs: pafs.FileSystem, lineage: ArchivedLineage) -> list[Segm
     infos = fs.get_file_info([link.segment_path for link in lineage.chain])
     for link, info in zip(lineage.chain, infos, strict=True):
         if info.type != pafs.FileType.File:
-            raise UsageError("the manifest is here, its segment is not", place=link.segment_path)
+            raise UsageError("the manifest is here, its segment is not", where=link.segment_path)
         if info.size != link.size_bytes:  # a shorter one would pass for a torn tail
-            raise UsageError(f"{info.size} bytes, its manifest says {link.size_bytes}", place=link.segment_path)
+            raise UsageError(f"{info.size} bytes, its manifest says {link.size_bytes}", where=link.segment_path)
     return lineage.segments()
 
 
@@ -308,7 +308,7 @@ def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:
     for link in links_in(fs, folder):
         if link.first_log_offset == segment.base_offset:
             return read_link(fs, link)
-    raise UsageError("this segment has no manifest", place=segment.path)
+    raise UsageError("this segment has no manifest", where=segment.path)
 
 
 def verify_segment(fs: pafs.FileSystem, segment: Segment) -> list[str]:

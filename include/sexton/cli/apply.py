@@ -109,11 +109,11 @@ def apply(
     both are read again. Without --sink it only looks.
     """
     if sink != "plan" and not (approved_by or "").strip():
-        raise UsageError("who approved it?", place=f"--sink {sink}", fix="--approved-by NAME")
+        raise UsageError("who approved it?", where=f"--sink {sink}", fix="--approved-by NAME")
     if sink == "log" and not allow_log_sink:
         raise UsageError(
             "writing into the log itself has to be asked for twice",
-            place="--sink log",
+            where="--sink log",
             fix="read docs/apply.md, then add --allow-log-sink",
         )
 

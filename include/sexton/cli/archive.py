@@ -192,7 +192,7 @@ def verify(
     for line in mended:
         tell_line(f"repaired  {line}")
     for finding in found.findings[:VERIFY_SHOWN]:
-        tell_line(f"{finding.kind}  {finding.place}: {finding.what}")
+        tell_line(f"{finding.kind}  {finding.where}: {finding.what}")
     if len(found.findings) > VERIFY_SHOWN:
         tell_line(f"... and {count(len(found.findings) - VERIFY_SHOWN)} more (--json lists all)")
     read = f"{count(found.read)} of {some(found.segments, 'segment')} read ({size(found.read_bytes)})"
@@ -204,7 +204,7 @@ def verify(
         )
     if code:
         tell_aside(f"error: {uri_without_login(uri)}: {some(len(found.findings), 'finding')}")
-    if not repair and any(finding.kind == ROTTEN and finding.place.endswith(".log") for finding in found.findings):
+    if not repair and any(finding.kind == ROTTEN and finding.where.endswith(".log") for finding in found.findings):
         tell_aside("! `sexton archive verify --repair` mends segments that their manifests do not describe")
     return code
 
@@ -214,7 +214,7 @@ def _part(subset: str | None) -> tuple[int, int]:
         return 1, 1
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", subset.strip())
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise UsageError(f"no part: {subset!r}", place="--subset", fix="n/t with 1 <= n <= t, such as 3/7")
+        raise UsageError(f"no part: {subset!r}", where="--subset", fix="n/t with 1 <= n <= t, such as 3/7")
     return int(found[1]), int(found[2])
 
 
@@ -246,7 +246,7 @@ def import_(
     one in the archive is refused (6) before anything is written.
     """
     if topics is not None and not topics.is_file():
-        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+        raise UsageError("no such file", where=topics, fix="--topics takes a file of JSON lines")
     taken_at_ms = time.time_ns() // 1_000_000 if taken_at is None else parse_instant(taken_at, "--taken-at")
 
     from sexton.pipeline import import_log

@@ -76,9 +76,9 @@ def view_of(
     if profile is not None:
         check_profile(profile)
     if run is not None and load_buffer_bytes is not None:
-        raise UsageError("a run has its own", place="--load-buffer-bytes", fix="ask the segments or the archive")
+        raise UsageError("a run has its own", where="--load-buffer-bytes", fix="ask the segments or the archive")
     if topics is not None and not topics.is_file():
-        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+        raise UsageError("no such file", where=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
     from sexton.views.opening import open_view

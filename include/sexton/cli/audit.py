@@ -216,16 +216,16 @@ def check_replay(
         raise UsageError("give --segments DIR or --archive URI, one of the two", fix=f"see `sexton {name} --help`")
     if archive is None and (cluster_id is not None or is_full):
         option = "--full" if is_full else "--cluster-id"
-        raise UsageError("only an archive has clusters and checkpoints", place=option, fix="give --archive URI")
+        raise UsageError("only an archive has clusters and checkpoints", where=option, fix="give --archive URI")
     if topics is not None and not topics.is_file():
-        raise UsageError("no such file", place=topics, fix="--topics takes a file of JSON lines")
+        raise UsageError("no such file", where=topics, fix="--topics takes a file of JSON lines")
     check_retention(retention_minutes, "--retention-minutes")
 
 
 def check_retention(minutes: int | None, option: str) -> None:
     """UsageError for a retention that Kafka's setting cannot hold."""
     if minutes is not None and minutes > MAX_RETENTION_MINUTES:
-        raise UsageError(f"too long: {minutes}", place=option, fix=f"at most {MAX_RETENTION_MINUTES}")
+        raise UsageError(f"too long: {minutes}", where=option, fix=f"at most {MAX_RETENTION_MINUTES}")
 
 
 def claim(out: Path, *, apart_from: Path | None) -> None:
@@ -236,14 +236,14 @@ def claim(out: Path, *, apart_from: Path | None) -> None:
     if apart_from is not None:
         one, other = out.resolve(), apart_from.resolve()
         if one == other or one in other.parents or other in one.parents:
-            raise UsageError("overlaps the input", place=out, fix="give --out a folder of its own")
+            raise UsageError("overlaps the input", where=out, fix="give --out a folder of its own")
     if out.exists() and not out.is_dir():
-        raise UsageError("is not a folder", place=out, fix="give --out a folder of its own")
+        raise UsageError("is not a folder", where=out, fix="give --out a folder of its own")
     found = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     foreign = [name for name in found if name not in _run_entries() or (out / name).is_symlink()]
     if foreign or (found and not _is_run(out)):
         what = f"holds {foreign[0]!r}" if foreign else "is not empty"
-        raise UsageError(f"{what} and is no earlier run", place=out, fix="give --out a new or empty folder")
+        raise UsageError(f"{what} and is no earlier run", where=out, fix="give --out a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     # Left at once, so that a run that was killed half way can be replaced too.
     (out / MARKER).write_text("A run folder of Sexton: the next run with this --out replaces it.\n", encoding="utf-8")

@@ -93,7 +93,7 @@ def _property(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(
-            f"not NAME=VALUE: {text!r}", place="--set", fix="for example --set offsets.retention.minutes=1"
+            f"not NAME=VALUE: {text!r}", where="--set", fix="for example --set offsets.retention.minutes=1"
         )
     return name.strip(), value.strip()
 

@@ -108,7 +108,7 @@ def unload(
         segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
     )
     if log_partition not in view.coordinator.shards:
-        raise UsageError(f"log partition {log_partition} is not here", place=view.place)
+        raise UsageError(f"log partition {log_partition} is not here", where=view.where)
     with working("Reading the log", is_quiet=json):
         gone = unloaded(view.coordinator, log_partition)
     view.check_read()

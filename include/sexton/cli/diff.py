@@ -78,7 +78,7 @@ def diff(
         found = difference(*sides)
     for text, side in zip((before, after), sides, strict=True):
         if not getattr(side, "is_covered", True):
-            raise NoCoverage("no record was written before that instant", place=text, fix="choose a later one")
+            raise NoCoverage("no record was written before that instant", where=text, fix="choose a later one")
     undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
     if json:
         told = {

@@ -28,8 +28,8 @@ def doctor(
     *,
     bootstrap_servers: BootstrapServers = None,
     client_config_file: ClientConfigFile = None,
-    kill_points: Annotated[
-        bool, typer.Option("--kill-points", help="List the places where tests kill a process, and check nothing.")
+    failpoints: Annotated[
+        bool, typer.Option("--failpoints", help="List the places where tests kill a process, and check nothing.")
     ] = False,
     json: Json = False,
     _debug: Debug = False,
@@ -38,8 +38,8 @@ def doctor(
 
     With a cluster given, also whether it answers. Exit code 0 when nothing has to be mended, else 2.
     """
-    if kill_points:
-        return _list_kill_points(json)
+    if failpoints:
+        return _list_failpoints(json)
 
     from sexton.doctor import examine
     from sexton.settings import settings
@@ -67,14 +67,14 @@ def doctor(
     return 0 if fit else 2
 
 
-def _list_kill_points(json: bool) -> int:
-    from sexton.kill_points import KILL_POINTS
+def _list_failpoints(json: bool) -> int:
+    from sexton.failpoints import FAILPOINTS
 
     if json:
-        sys.stdout.write(jsonlib.dumps(dict(KILL_POINTS), indent=2) + "\n")
+        sys.stdout.write(jsonlib.dumps(dict(FAILPOINTS), indent=2) + "\n")
         return 0
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for name, what in KILL_POINTS.items():
+    for name, what in FAILPOINTS.items():
         table.add_row(name, what)
     output().print(table)
     return 0

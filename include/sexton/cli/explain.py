@@ -131,7 +131,7 @@ def topic_partition(text: str | None) -> tuple[str | None, int | None]:
         return None, None
     topic, colon, partition = text.partition(":")
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):
-        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", place="explain", fix="such as orders or orders:0")
+        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", where="explain", fix="such as orders or orders:0")
     return topic, int(partition) if colon else None
 
 

@@ -104,7 +104,7 @@ def fetch(
     asked = [topic_partition(text) for text in topic or []]
     flying = dict(commit_in_flight(text) for text in in_flight or [])
     if topic_id is not None and len({name for name, _ in asked}) > 1:
-        raise UsageError("an id is of one topic", place="--topic-id", fix="ask for one --topic at a time")
+        raise UsageError("an id is of one topic", where="--topic-id", fix="ask for one --topic at a time")
 
     from sexton.coordinator.api import fetch as questions
     from sexton.coordinator.in_flight import Outcome
@@ -164,7 +164,7 @@ def topic_partition(text: str) -> tuple[str, int | None]:
     """A topic, and its partition where one is named; topics have no colon in their names."""
     topic, colon, partition = text.partition(":")
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):
-        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", place="--topic", fix="such as orders or orders:0")
+        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", where="--topic", fix="such as orders or orders:0")
     return topic, int(partition) if colon else None
 
 

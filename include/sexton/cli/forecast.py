@@ -91,7 +91,7 @@ def forecast(
         option = "--policy" if policy is not None else "--retention-minutes"
         raise UsageError(
             "a run was judged by its own rules",
-            place=option,
+            where=option,
             fix="give --archive or --segments, or ask `sexton what-if`",
         )
     rules = policy_from(policy)

@@ -133,7 +133,7 @@ def list_(
 
 def _refuse_log_options(*options: object) -> None:
     if any(option is not None for option in options):
-        raise UsageError("a cluster or a log, not both", place="--bootstrap-servers", fix="leave the log's options out")
+        raise UsageError("a cluster or a log, not both", where="--bootstrap-servers", fix="leave the log's options out")
 
 
 @app.command("describe", epilog=DESCRIBE_EXAMPLES)
@@ -160,9 +160,9 @@ def describe(
     0, as everything that a broker would answer.
     """
     if bool(groups) == all_groups:
-        raise UsageError("give the groups, or --all-groups", place="describe", fix="see `sexton groups list`")
+        raise UsageError("give the groups, or --all-groups", where="describe", fix="see `sexton groups list`")
     if members + state + offsets > 1:
-        raise UsageError("one of --offsets, --members and --state", place="describe")
+        raise UsageError("one of --offsets, --members and --state", where="describe")
 
     from sexton.coordinator.api.listing import describe_groups, list_groups
 

@@ -27,7 +27,7 @@ def commit_in_flight(text: str) -> tuple[tuple[str, int], int | None]:
     """A partition, and the offset that is committed for it where that is named."""
     place, equals, offset = text.partition("=")
     if equals and not (offset.isascii() and offset.isdigit()):
-        raise UsageError(f"not TOPIC:PARTITION=OFFSET: {text!r}", place="--in-flight", fix="such as orders:0=42")
+        raise UsageError(f"not TOPIC:PARTITION=OFFSET: {text!r}", where="--in-flight", fix="such as orders:0=42")
     return exact_partition(place), int(offset) if equals else None
 
 

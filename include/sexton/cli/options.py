@@ -95,7 +95,7 @@ def client_of(bootstrap_servers: str | None, client_config_file: Path | None) ->
     properties = read_properties(client_config_file) if client_config_file else {}
     if not bootstrap_servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
         bootstrap_servers = settings().bootstrap_servers
-    return client_config(properties, bootstrap_servers=bootstrap_servers, place=client_config_file)
+    return client_config(properties, bootstrap_servers=bootstrap_servers, where=client_config_file)
 
 
 def codec_number(name: str | None) -> int | None:
@@ -103,7 +103,7 @@ def codec_number(name: str | None) -> int | None:
     if name is None:
         return None
     if name not in CODECS:
-        raise UsageError(f"unknown codec {name!r}", place="--codec", fix=f"one of {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec {name!r}", where="--codec", fix=f"one of {', '.join(CODECS)}")
     return CODECS.index(name)
 
 
@@ -114,7 +114,7 @@ def check_profile(text: str) -> None:
     try:
         profiles.profile_of(text)
     except UsageError as error:
-        raise UsageError(error.message, place="--profile", fix=error.fix) from None
+        raise UsageError(error.message, where="--profile", fix=error.fix) from None
 
 
 def complete_profile(incomplete: str) -> list[str]:
@@ -131,11 +131,11 @@ def parse_instant(text: str, option: str) -> int:
             moment = datetime.fromisoformat(text.strip())
         except ValueError:
             raise UsageError(
-                f"no instant: {text!r}", place=option, fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds"
+                f"no instant: {text!r}", where=option, fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds"
             ) from None
         at_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     if not 0 <= at_ms < _END_MS:
-        raise UsageError(f"out of range: {text!r}", place=option, fix="an instant of the years 1970 to 9999")
+        raise UsageError(f"out of range: {text!r}", where=option, fix="an instant of the years 1970 to 9999")
     return at_ms
 
 

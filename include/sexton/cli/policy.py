@@ -150,7 +150,7 @@ def put_to_test(
     policy = read_policy(file)
     expectations = [*policy.tests, *(read_expectations(tests).tests if tests is not None else ())]
     if not expectations:
-        raise UsageError("no tests", place=file, fix="add `tests:` to the policy, or give --tests FILE")
+        raise UsageError("no tests", where=file, fix="add `tests:` to the policy, or give --tests FILE")
     trials = run_tests(policy, expectations, now_ms=time.time_ns() // 1_000_000)
     failed = [trial for trial in trials if not trial.holds]
     if json:
@@ -223,7 +223,7 @@ def _policy_file(given: Path | None) -> Path:
     if given is not None:
         return given
     if not settings().policy:
-        raise UsageError("no policy", place="--policy", fix="give --policy FILE, or set SEXTON_POLICY")
+        raise UsageError("no policy", where="--policy", fix="give --policy FILE, or set SEXTON_POLICY")
     return Path(settings().policy)
 
 

@@ -41,7 +41,7 @@ def judged_group(
 
     if run is not None:
         if retention_minutes is not None:
-            raise UsageError("a run has its own", place="--retention-minutes", fix="ask the segments or the archive")
+            raise UsageError("a run has its own", where="--retention-minutes", fix="ask the segments or the archive")
         return judged_in_run(view, str(run), group)
     topics_file = None if topics is None else str(topics)
     if segments is not None:

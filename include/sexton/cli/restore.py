@@ -144,12 +144,12 @@ def restore(
     been committed anew since is kept unless --overwrite asks for it.
     """
     if apply and not (approved_by or "").strip():
-        raise UsageError("who approved it?", place="--apply", fix="--approved-by NAME")
+        raise UsageError("who approved it?", where="--apply", fix="--approved-by NAME")
     if restore_id is not None and (
         group or pattern or topic or overwrite or clamp or from_plan or from_ledger or as_of
     ):
         raise UsageError(
-            "a kept restore is done as it was shown, or not at all", place="--id", fix="leave out the rest"
+            "a kept restore is done as it was shown, or not at all", where="--id", fix="leave out the rest"
         )
 
     from sexton.execution.cluster import connected

@@ -42,9 +42,9 @@ class Asked:
         given = {"--topics": self.topics, "--profile": self.profile, "--load-buffer-bytes": self.load_buffer_bytes}
         option = next((option for option, value in given.items() if value is not None), None)
         if not self.is_log and option is not None:
-            raise UsageError("only of a log that is replayed", place=option, fix="give --segments or --archive")
+            raise UsageError("only of a log that is replayed", where=option, fix="give --segments or --archive")
         if self.run is not None and self.as_of is not None:
-            raise UsageError("a run folder is of one instant", place="--as-of", fix="leave it out")
+            raise UsageError("a run folder is of one instant", where="--as-of", fix="leave it out")
 
     @property
     def is_log(self) -> bool:
@@ -90,5 +90,5 @@ def published(asked: Asked) -> "tuple[Lake, PublishedRun]":
         return lake, published_at(lake, parse_instant(asked.as_of, "--as-of"), cluster_id=asked.cluster_id)
     runs = published_runs(lake, asked.cluster_id)
     if not runs:
-        raise NoCoverage("no run is published", place=lake.place, fix="publish one, or give --archive or --segments")
+        raise NoCoverage("no run is published", where=lake.place, fix="publish one, or give --archive or --segments")
     return lake, runs[-1]

@@ -277,7 +277,7 @@ def registration(
             end=end,
         )
     except ValueError as refused:
-        raise UsageError(str(refused), place=view.place, fix="only classic groups, from 0.9 on") from None
+        raise UsageError(str(refused), where=view.where, fix="only classic groups, from 0.9 on") from None
     if out is not None:
         _write(out, end, dry_run.batch)
     key, value = dry_run.record

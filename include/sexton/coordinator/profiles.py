@@ -30,14 +30,14 @@ def profile_of(text: str) -> Profile:
     """
     name, colon, release_text = text.partition(":")
     if name not in _MODULES:
-        raise UsageError(f"unknown profile {name!r}", place=text, fix=f"one of {', '.join(NAMES)}")
+        raise UsageError(f"unknown profile {name!r}", where=text, fix=f"one of {', '.join(NAMES)}")
     changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
     release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
     if not reaches(release, changes[0][0], last=last) or is_beyond(release, last):
         first = ".".join(map(str, changes[0][0]))
         raise UsageError(
             f"{name} is not the coordinator of Kafka {release_text}",
-            place=text,
+            where=text,
             fix=f"it served Kafka {first} to {'.'.join(map(str, last))}",
         )
     rules = _rules(changes, release, last)
@@ -59,7 +59,7 @@ def _rules(changes: Changes, release: Release, last: Release) -> dict[str, Any]:
 def _release(text: str, release: str) -> Release:
     parts = release.split(".")
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"not a release: {release!r}", place=text, fix="such as 2.8 or 4.0.0")
+        raise UsageError(f"not a release: {release!r}", where=text, fix="such as 2.8 or 4.0.0")
     return tuple(map(int, parts))
 
 

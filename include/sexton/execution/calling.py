@@ -14,9 +14,9 @@ from sexton.execution.freshness import Against, Look, named, still_so
 from sexton.execution.guards import check_stamp
 from sexton.execution.restore_raced import put_back
 from sexton.execution.steps import Call, GroupWork, Planned, Step
+from sexton.failpoints import failpoint
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed, TransientError
-from sexton.kill_points import reach
 from sexton.ledger.entries import Intent, Item, Result
 
 
@@ -30,7 +30,7 @@ def take(attempt: ApplyContext, work: GroupWork, step: Step, found: Look) -> Non
     begun_ms = attempt.clocks.now_ms()
     checks = {**found.checks, "call": step.call}
     attempt.intend(Intent(step=number, action="tombstone", items=[row.item for row in step.rows], checks=checks))
-    reach("apply.intended")
+    failpoint("apply.intended")
     window_ms: float | None = None
     taken: list[Taken] = []
     looked_ms, against = last_look(attempt, work, step.rows, since=found.end)
@@ -38,15 +38,15 @@ def take(attempt: ApplyContext, work: GroupWork, step: Step, found: Look) -> Non
         results = left(step.rows, against)
     else:
         since = attempt.watch(work.log_partition).end
-        reach("apply.relooked")
+        failpoint("apply.relooked")
         answer = _call(attempt.port, work, step)
         window_ms = attempt.clocks.ticks_ms() - looked_ms
-        reach("apply.called")
+        failpoint("apply.called")
         results, taken = settle(attempt, work, step.rows, answer, since=since, call=step.call)
-    reach("apply.seen")
+    failpoint("apply.seen")
     extras, more = beyond_plan(attempt, work, taken)
     attempt.conclude([*results, *more], step=number, window_ms=window_ms, beyond=extras)
-    reach("apply.recorded")
+    failpoint("apply.recorded")
     put_back(attempt, work)
     for stamp_ms in (result.written_timestamp_ms for result in results):
         if stamp_ms is not None and window_ms is not None:

@@ -22,7 +22,7 @@ from sexton.execution.resume import recheck, settle_open, wait_for_late_ones
 from sexton.execution.status import PlanStatus
 from sexton.execution.steps import GroupWork, batch_limit, work_of
 from sexton.execution.summary import ApplySummary, summarize
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.ledger.ledger import Ledger
 from sexton.plans.record import Plan
 
@@ -64,7 +64,7 @@ def apply_plan(
         raise refusal
     if sink == "plan":
         return preview(port, plan, work, status, warnings=_doubts(plan, rules, identity), tell=tell)
-    reach("apply.checked")
+    failpoint("apply.checked")
     entries = ledger.claim(
         at_ms=clocks.now_ms(),
         lease_ms=rules.lease_ms,
@@ -87,7 +87,7 @@ def apply_plan(
     )
     try:
         settle_open(attempt)
-        reach("apply.settled")
+        failpoint("apply.settled")
         for group in attempt.work:
             put_back(attempt, group)
         if refusal is not None:  # what was begun is known now; nothing more is done
@@ -97,10 +97,10 @@ def apply_plan(
         with suppress(Refused):
             ledger.close(attempt.status.counts(), at_ms=clocks.now_ms())
         raise
-    reach("apply.ended")
+    failpoint("apply.ended")
     summary = summarize(plan, attempt.status, sink=sink, attempt=ledger.attempt)
     ledger.close(summary.counts, at_ms=clocks.now_ms())
-    reach("apply.closed")
+    failpoint("apply.closed")
     return summary
 
 
@@ -141,7 +141,7 @@ def _go_on(attempt: ApplyContext, *, sink: Sink, tell: Tell | None) -> None:
         _remove(attempt, group)
         if sink == "log":
             append_orphans(attempt, group)
-        reach("apply.between")
+        failpoint("apply.between")
     wait_for_late_ones(attempt)
 
 
@@ -164,7 +164,7 @@ def _remove(attempt: ApplyContext, group: GroupWork) -> None:
         if found.results:
             told = {result.place for result in found.results}
             attempt.conclude(found.results, beyond=[row.item for row in rows if row.place in told])
-        reach("apply.looked")
+        failpoint("apply.looked")
         for step in group.steps(found.fresh, max_batch_bytes=attempt.max_batch_bytes):
             take(attempt, group, step, found)
         if not any(_may_be_tried(attempt, group, row.place) for row in found.fresh):
@@ -172,9 +172,9 @@ def _remove(attempt: ApplyContext, group: GroupWork) -> None:
         attempt.clocks.sleep(RETRY_WAIT_S * 2**number)
 
 
-def _may_be_tried(attempt: ApplyContext, group: GroupWork, place: tuple[int, int]) -> bool:
+def _may_be_tried(attempt: ApplyContext, group: GroupWork, where: tuple[int, int]) -> bool:
     """Whether another look may help: surely not done, or refused alone and then gone with its group."""
-    result = attempt.status.results.get(place)
+    result = attempt.status.results.get(where)
     if result is None:
         return False
     return result.outcome == "not_done" or (group.is_whole and result.error == TOPIC_GONE)

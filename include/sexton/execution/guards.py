@@ -45,10 +45,10 @@ def check_approval(plan: Plan, rules: Rules) -> None:
     """Refused unless somebody has approved this very plan."""
     place = f"plan {plan.record.plan_id}"
     if not rules.approved_by.strip():
-        raise Refused("nobody has approved it", place=place, fix="name who did")
+        raise Refused("nobody has approved it", where=place, fix="name who did")
     if plan.sha256 != rules.plan_sha256:
         told = f"approved was {rules.plan_sha256}, this is {plan.sha256}"
-        raise Refused(f"the plan was changed since it was approved: {told}", place=place, fix="approve it anew")
+        raise Refused(f"the plan was changed since it was approved: {told}", where=place, fix="approve it anew")
 
 
 def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
@@ -57,18 +57,18 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
     place = f"plan {record.plan_id}"
     age_ms = now_ms - record.as_of_ms
     if age_ms < 0:
-        raise Refused(f"it is of an instant {-age_ms} ms ahead of this clock", place=place, fix="is the clock right?")
+        raise Refused(f"it is of an instant {-age_ms} ms ahead of this clock", where=place, fix="is the clock right?")
     if age_ms > rules.max_age_ms:
         told = f"it is of {age_ms / 3_600_000:.1f} h ago, allowed are {rules.max_age_ms / 3_600_000:.1f} h"
-        raise Refused(told, place=place, fix=_NEW_PLAN)
+        raise Refused(told, where=place, fix=_NEW_PLAN)
     if record.code_version != __version__:
-        raise Refused(f"version {record.code_version} made it, this is {__version__}", place=place, fix=_NEW_PLAN)
+        raise Refused(f"version {record.code_version} made it, this is {__version__}", where=place, fix=_NEW_PLAN)
     if record.policy_sha256 != rules.policy_sha256:
         told = f"it was made by policy {_named(record.policy_sha256)}, in force is {_named(rules.policy_sha256)}"
-        raise Refused(told, place=place, fix=f"{_NEW_PLAN}, or name the policy that it was made by")
+        raise Refused(told, where=place, fix=f"{_NEW_PLAN}, or name the policy that it was made by")
     if over_limits := record.over_limits or rules.limits.exceeded(_taken(plan)):
         fix = f"raise the limit if that is meant, then {_NEW_PLAN}"
-        raise Refused(f"it is over its limits: {'; '.join(over_limits)}", place=place, fix=fix)
+        raise Refused(f"it is over its limits: {'; '.join(over_limits)}", where=place, fix=fix)
 
 
 def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
@@ -89,13 +89,13 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
             told = f"it is a what-if: it was made by a retention of {duration_text(record.retention_ms)}"
             raise Refused(
                 f"{told}, the broker keeps offsets for {duration_text(broker_ms)}, {source}",
-                place=place,
+                where=place,
                 fix=f"{_NEW_PLAN} without a retention of your own; a policy is what expires offsets earlier",
             )
     if rules.recorded_retention_ms is None and live_ms is None:
         raise Refused(
             "nobody knows the broker's retention: no snapshot recorded it, and the broker does not say it now",
-            place=place,
+            where=place,
             fix="allow this principal DESCRIBE_CONFIGS on the cluster",
         )
 
@@ -105,14 +105,14 @@ def check_cluster(plan: Plan, work: list[GroupWork], identity: Identity) -> None
     record = plan.record
     place = f"plan {record.plan_id}"
     if identity.cluster_id != record.cluster_id:
-        raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", place=place)
+        raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=place)
     if identity.topic_id != record.topic_id:
         told = f"__consumer_offsets was made anew: topic id {record.topic_id} then, {identity.topic_id} now"
-        raise Refused(told, place=place, fix=_NEW_PLAN)
+        raise Refused(told, where=place, fix=_NEW_PLAN)
     for group in work:
         if (home := partition_of(group.group_id, identity.partition_count)) != group.log_partition:
             told = f"with {identity.partition_count} log partitions a group of the plan belongs to {home}"
-            raise Refused(f"{told}, the plan has it in {group.log_partition}", place=place, fix=_NEW_PLAN)
+            raise Refused(f"{told}, the plan has it in {group.log_partition}", where=place, fix=_NEW_PLAN)
 
 
 def check_clock(plan: Plan, rules: Rules, time: BrokerTime, *, now_ms: int) -> None:

@@ -18,9 +18,9 @@ from sexton.execution.guards import check_stamp
 from sexton.execution.restore_raced import put_back
 from sexton.execution.resume import recheck
 from sexton.execution.steps import GroupWork, Planned, chunks_for_log
+from sexton.failpoints import failpoint
 from sexton.kafka.admin import Unsettled
 from sexton.kafka.failures import TransientError
-from sexton.kill_points import reach
 from sexton.ledger.entries import Intent, Result
 
 TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -57,7 +57,7 @@ def _append(attempt: ApplyContext, group: GroupWork, rows: list[Planned]) -> Non
     begun_ms = attempt.clocks.now_ms()
     checks = {**found.checks, "call": "append"}
     attempt.intend(Intent(step=number, action="tombstone", items=[row.item for row in fresh], checks=checks))
-    reach("apply.appending")
+    failpoint("apply.appending")
     looked_ms, against = last_look(attempt, group, fresh, since=found.end)
     window_ms: float | None = None
     if against is not None:
@@ -66,7 +66,7 @@ def _append(attempt: ApplyContext, group: GroupWork, rows: list[Planned]) -> Non
         since = watch.end
         answer = _produce(attempt, group, fresh, stamp_ms=begun_ms)
         window_ms = attempt.clocks.ticks_ms() - looked_ms
-        reach("apply.appended")
+        failpoint("apply.appended")
         results, _ = settle(attempt, group, fresh, answer, since=since, call="delete_offsets")
     attempt.conclude(results, step=number, window_ms=window_ms)
     put_back(attempt, group)

@@ -11,8 +11,8 @@ from sexton.errors import BrokerError, UsageError
 from sexton.execution.context import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, ApplyContext
 from sexton.execution.steps import GroupWork
 from sexton.execution.watch import NO_PRODUCER_ID, Seen
+from sexton.failpoints import failpoint
 from sexton.kafka.failures import TransientError
-from sexton.kill_points import reach
 from sexton.ledger.entries import Intent, Item, Result, Value
 
 
@@ -61,9 +61,9 @@ def _return(attempt: ApplyContext, work: GroupWork, taken: Item, value: Value, *
         )
         number = attempt.next_step()
         attempt.intend(Intent(step=number, action="restore", items=[item], checks={"log_offset": since}))
-        reach("apply.returning")
+        failpoint("apply.returning")
         result = _checked(attempt, work, item, value, since=since)
-        reach("apply.returned")
+        failpoint("apply.returned")
         attempt.conclude([result], step=number)
         overwritten = _overwritten(watch.seen(work.group_id, since=since), item, result)
         if overwritten is None:

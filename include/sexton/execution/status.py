@@ -9,7 +9,7 @@ from sexton.execution.steps import Call
 from sexton.ledger.entries import FINAL, WRITTEN, Entry, Intent, Item, Result, StepOutcome
 from sexton.ledger.ledger import Told, told_of
 
-Place = tuple[int, int]
+PlanPosition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class PlanStatus:
     which log_offset on nothing needs to be.
     """
 
-    items: dict[Place, Item] = field(default_factory=dict)
-    results: dict[Place, Result] = field(default_factory=dict)
-    intended: dict[Place, Intended] = field(default_factory=dict)
-    restored: set[Place] = field(default_factory=set)
+    items: dict[PlanPosition, Item] = field(default_factory=dict)
+    results: dict[PlanPosition, Result] = field(default_factory=dict)
+    intended: dict[PlanPosition, Intended] = field(default_factory=dict)
+    restored: set[PlanPosition] = field(default_factory=set)
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
     open: list[Told] = field(default_factory=list)
-    doubtful: set[Place] = field(default_factory=set)
-    _raced: set[Place] = field(default_factory=set)
+    doubtful: set[PlanPosition] = field(default_factory=set)
+    _raced: set[PlanPosition] = field(default_factory=set)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "PlanStatus":
@@ -85,14 +85,14 @@ class PlanStatus:
         elif result.outcome in ("refused", "changed_since") and result.place not in self.doubtful:
             self.intended.pop(result.place, None)
 
-    def is_final(self, place: Place) -> bool:
+    def is_final(self, where: PlanPosition) -> bool:
         """Whether nothing is to be done about an item any more."""
-        result = self.results.get(place)
+        result = self.results.get(where)
         return result is not None and result.outcome in FINAL
 
-    def is_written(self, place: Place) -> bool:
+    def is_written(self, where: PlanPosition) -> bool:
         """Whether it is known that a call of ours took effect."""
-        result = self.results.get(place)
+        result = self.results.get(where)
         return result is not None and result.outcome in WRITTEN
 
     @property

@@ -62,7 +62,7 @@ class LogWatch:
             records = self._tail.records()
         except LogChangedError as error:
             told = f"the log is not the one that the plan was made from: {error.message}"
-            raise Refused(told, place=f"log partition {self._log_partition}", fix="make a new plan") from None
+            raise Refused(told, where=f"log partition {self._log_partition}", fix="make a new plan") from None
         for record in records:
             if not record.is_control:
                 self._take(record)
@@ -82,7 +82,7 @@ class LogWatch:
             return  # a coordinator skips it, too
         except LogError as error:
             place = f"log partition {self._log_partition}, log_offset {record.log_offset}"
-            raise Refused(f"a record that cannot be read, which may be a commit: {error}", place=place) from None
+            raise Refused(f"a record that cannot be read, which may be a commit: {error}", where=place) from None
 
 
 def _seen(record: TailRecord, record_type: int, key: dict[str, Any]) -> Seen:

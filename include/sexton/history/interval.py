@@ -77,7 +77,7 @@ def open_interval(
     `damaged` as of `checkpoint.nearest`. DamagedCheckpoint when the fold that it begins with is none.
     """
     if since_ms >= as_of_ms:
-        raise UsageError(f"the interval would begin at {since_ms} ms, and end at {as_of_ms} ms", place="--since")
+        raise UsageError(f"the interval would begin at {since_ms} ms, and end at {as_of_ms} ms", where="--since")
     try:
         begin = open_archive(
             source.uri, as_of_ms=since_ms, topics_file=None, cluster_id=source.cluster_id, settle_ms=settle_ms
@@ -91,10 +91,10 @@ def open_interval(
     base, warnings = (
         (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER), damaged)
     )
-    if base is None or base.places != begin.places:
+    if base is None or base.positions != begin.positions:
         own = RunFolder(folder.root.joinpath(*_FOLDER, "own"))
         fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
-        base = Base(as_of_ms=since_ms, name="own", places=begin.places, folder=own.root / "fold")
+        base = Base(as_of_ms=since_ms, name="own", positions=begin.positions, folder=own.root / "fold")
     return Interval(since_ms=since_ms, start=base, broken=broken), [*told, *warnings]
 
 
@@ -119,9 +119,9 @@ def write_changes(
     work = []
     for part in record.log_partitions:
         own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
-        after = interval.start.places.get(part)
-        is_told = part in source.places and part not in interval.broken  # one without a place is empty
-        segments = segments_between(source.histories[part], source.places[part], after=after) if is_told else []
+        after = interval.start.positions.get(part)
+        is_told = part in source.positions and part not in interval.broken  # one without a position is empty
+        segments = segments_between(source.histories[part], source.positions[part], after=after) if is_told else []
         work.append(
             _ChangesWork(
                 folder=folder,
@@ -157,12 +157,12 @@ def _nearest(
 
 
 def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
-    for part, place in end.places.items():
-        before = begin.places.get(part)
+    for part, position in end.positions.items():
+        before = begin.positions.get(part)
         if before is None:
             if end.histories[part].lineage.start_log_offset > 0:
                 yield part
-        elif before.lineage != place.lineage or before.order > place.order:
+        elif before.lineage != position.lineage or before.order > position.order:
             yield part
 
 

@@ -15,7 +15,7 @@ from sexton.log import codec as codecs
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
 from sexton.log.entry import CODEC_MASK
-from sexton.log.framing import BAD_CRC, KIND, POSITION, SIZE, first_place, frames
+from sexton.log.framing import BAD_CRC, KIND, POSITION, SIZE, first_frame, frames
 from sexton.log.segment import Piece
 
 _HEADER_BYTES = 61
@@ -34,7 +34,7 @@ def batches_about(
     """
     name = group_id.encode()
     needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
-    place = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    place = first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
     for rows in frames(data, start=place, end=piece.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         if stop_offset is not None:
@@ -52,7 +52,7 @@ def cut_of(data: U8Array, piece: Piece, *, as_of_ms: int, future_ms: int) -> int
 
     Batches stamped later than `future_ms` are passed over, as by `coordinator.loading`.
     """
-    place = first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    place = first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
     for rows in frames(data, start=place, end=piece.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         stamps = np.full(len(rows), -1, np.int64)

@@ -57,13 +57,13 @@ class GroupError(BrokerError):
     """The coordinator refuses a whole request about a group; `error_name` is Kafka's name for why."""
 
     def __init__(
-        self, message: str, *, place: object = None, fix: str | None = None, error_name: ErrorName = ""
+        self, message: str, *, where: object = None, fix: str | None = None, error_name: ErrorName = ""
     ) -> None:
         self.error_name = error_name
-        super().__init__(message, place=place, fix=fix)
+        super().__init__(message, where=where, fix=fix)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message,), {"place": self.place, "fix": self.fix, "error_name": self.error_name}
+        return type(self), (self.message,), {"where": self.where, "fix": self.fix, "error_name": self.error_name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
         (group,) = session.call(request, node_id=node_id).groups
         error = _name_or_none(group.error_code)
         if error in (NOT_DONE, *AMBIGUOUS):
-            raise TransientError(f"{error}", place=f"group {group_id}")
+            raise TransientError(f"{error}", where=f"group {group_id}")
         if error is not None and error != "GROUP_ID_NOT_FOUND":
             raise _refusal(session, group_id, error, "DescribeGroups")
         if error is None and group.group_state != DEAD:
@@ -191,10 +191,10 @@ def _ask_once(session: ClusterSession, group_id: str, request: Any, errors_of: E
         answer = session.call_once(request, node_id=_coordinator(session, group_id, call))
         errors = errors_of(answer)
         if NOT_DONE in errors:
-            raise TransientError("the coordinator loads", place=f"group {group_id}")
+            raise TransientError("the coordinator loads", where=f"group {group_id}")
         if unclear := sorted(error for error in errors & AMBIGUOUS if error):
             told = f"{call} was answered {', '.join(unclear)}, which does not tell whether it was done"
-            raise Unsettled(told, place=f"group {group_id}", fix="look at what is there before trying again")
+            raise Unsettled(told, where=f"group {group_id}", fix="look at what is there before trying again")
         return answer
 
     return session.retrying(ask)
@@ -210,7 +210,7 @@ def _coordinator(session: ClusterSession, group_id: str, call: str) -> int:
 
 def _refusal(session: ClusterSession, group_id: str, error: ErrorName, call: str) -> GroupError:
     fix = session.missing_acl(error, call, group_id=group_id)
-    return GroupError(f"{call} was refused: {error}", place=f"group {group_id}", fix=fix, error_name=error)
+    return GroupError(f"{call} was refused: {error}", where=f"group {group_id}", fix=fix, error_name=error)
 
 
 def _whole_error(answer: Any) -> set[ErrorName | None]:

@@ -72,10 +72,10 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
         name = error_name(found.error_code)
         if name in AMBIGUOUS:
             told = f"the broker answered {name}: whether the batch was appended is not known{told_before}"
-            raise Unsettled(told, place=place, fix="read the log's tail before trying again")
+            raise Unsettled(told, where=place, fix="read the log's tail before trying again")
         if name == "TOPIC_AUTHORIZATION_FAILED":
-            session.check(found.error_code, "Produce", place=place, topic=topic.name)
-        raise BrokerError(f"refused: {name} {found.error_message or ''}{told_before}", place=place)
+            session.check(found.error_code, "Produce", where=place, topic=topic.name)
+        raise BrokerError(f"refused: {name} {found.error_message or ''}{told_before}", where=place)
 
     return session.retrying(ask)
 
@@ -83,7 +83,7 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
 def _leader(session: ClusterSession, log_partition: int) -> PartitionLeader:
     leader = describe_topic(session, OFFSETS_TOPIC, call="Produce").leaders[log_partition]
     if leader.node_id == NO_LEADER:
-        raise TransientError(f"log partition {log_partition} has no leader", place=session.config.bootstrap_servers)
+        raise TransientError(f"log partition {log_partition} has no leader", where=session.config.bootstrap_servers)
     return leader
 
 
@@ -105,18 +105,18 @@ def _offset_tombstones(
     """The batches as they may be sent; Refused when one must not be."""
     place = f"log partition {log_partition}"
     if log_partition not in range(partition_count):
-        raise Refused(f"there are {partition_count} log partitions", place=place)
+        raise Refused(f"there are {partition_count} log partitions", where=place)
     if not framed:
-        raise Refused("no record batch to append", place=place)
+        raise Refused("no record batch to append", where=place)
     sound = []
     for batch in framed:
         if not isinstance(batch, Batch) or not batch.crc_ok or batch.magic != 2:
-            raise Refused(f"bytes that are no record batch of format 2 at {batch.position}", place=place)
+            raise Refused(f"bytes that are no record batch of format 2 at {batch.position}", where=place)
         if batch.producer_id != NO_PRODUCER or batch.is_transactional or batch.is_control:
-            raise Refused("a batch of a producer: its values would stay pending for ever", place=place)
+            raise Refused("a batch of a producer: its values would stay pending for ever", where=place)
         for record in records_of(bytes(batch.data)):
             if why := _why_not(record, log_partition=log_partition, partition_count=partition_count):
-                raise Refused(f"record {record.log_offset} {why}", place=place)
+                raise Refused(f"record {record.log_offset} {why}", where=place)
         sound.append(BASE_OFFSET_ZERO + bytes(batch.data[len(BASE_OFFSET_ZERO) :]))
     return sound
 

@@ -122,7 +122,7 @@ class EmbeddedBroker:
         meta = (self.data / "meta.properties").read_text(encoding="utf-8")
         found = re.search(r"^cluster\.id=(\S+)", meta, flags=re.MULTILINE)
         if not found:
-            raise BrokerError("no cluster.id in meta.properties", place=self.data)
+            raise BrokerError("no cluster.id in meta.properties", where=self.data)
         return found[1]
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ class EmbeddedBroker:
         if running := running_broker(self.directory):
             raise SetupError(
                 f"a broker already runs here (pid {running.pid}, port {running.port})",
-                place=self.directory,
+                where=self.directory,
                 fix="stop it with `sexton broker down`",
             )
         _require_free(self.port)
@@ -217,10 +217,10 @@ class EmbeddedBroker:
         while READY not in self.log_file.read_text(encoding="utf-8", errors="replace"):
             if self._process.poll() is not None:
                 code = self._process.returncode
-                raise BrokerError(f"the broker ended with code {code}: {self._tail()}", place=self.log_file)
+                raise BrokerError(f"the broker ended with code {code}: {self._tail()}", where=self.log_file)
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"the broker is not ready after {START_TIMEOUT_S} s: {self._tail()}", place=self.log_file
+                    f"the broker is not ready after {START_TIMEOUT_S} s: {self._tail()}", where=self.log_file
                 )
             time.sleep(0.1)
 
@@ -272,7 +272,7 @@ def _require_free(port: int) -> None:
     except OSError as error:
         raise SetupError(
             f"port {port} cannot be used: {os.strerror(error.errno or 0)}",
-            place=HOST,
+            where=HOST,
             fix="stop what listens there, or choose another port",
         ) from None
 
@@ -290,7 +290,7 @@ def run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments: 
             command, capture_output=True, text=True, errors="replace", timeout=TOOL_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BrokerError(f"{main_class} could not be run: {error}", place=java.home) from None
+        raise BrokerError(f"{main_class} could not be run: {error}", where=java.home) from None
     if done.returncode:
         raise BrokerError(f"{main_class} ended with code {done.returncode}: {_telling(done.stderr + done.stdout)}")
     return done.stdout

@@ -145,31 +145,31 @@ class ClientConfig:
 
 
 def client_config(
-    properties: Mapping[str, str], *, bootstrap_servers: str | None = None, place: object = None
+    properties: Mapping[str, str], *, bootstrap_servers: str | None = None, where: object = None
 ) -> ClientConfig:
-    """The settings that `properties` tell; `bootstrap_servers`, when given, wins. Errors name their origin, `place`."""
+    """The settings that `properties` tell; `bootstrap_servers`, when given, wins. Errors name their origin, `where`."""
     plain = {name.removeprefix("kafka."): value.strip() for name, value in properties.items()}
     names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
     if unknown := sorted(name for name in plain if name not in names):
         known = ", ".join(names)
         told = ", ".join(dict.fromkeys(map(_quotable, unknown)))
-        raise UsageError(f"not a setting that is known here: {told}", place=place, fix=f"known: {known}")
-    _refuse_java_stores(plain, place)
+        raise UsageError(f"not a setting that is known here: {told}", where=where, fix=f"known: {known}")
+    _refuse_java_stores(plain, where)
     for name, allowed in ALLOWED_VALUES.items():
         if name in plain:
             _require_one_of(name, plain[name], allowed)
     values: dict[str, Any] = {FIELDS[name]: value for name, value in plain.items() if name in FIELDS}
     if plain.get("sasl.mechanism", plain.get("sasl.mechanisms")) == OAUTHBEARER:
-        values["oauth"] = client_credentials(plain, place)
+        values["oauth"] = client_credentials(plain, where)
     elif JAAS in plain:
-        values["username"], values["password"] = name_and_password(plain[JAAS], place)
+        values["username"], values["password"] = name_and_password(plain[JAAS], where)
     if "ssl.endpoint.identification.algorithm" in plain:
         # Java switches the check off with an empty value, librdkafka with "none".
         values["check_hostname"] = plain["ssl.endpoint.identification.algorithm"].lower() not in ("", "none")
     if bootstrap_servers:
         values["bootstrap_servers"] = bootstrap_servers
     if "bootstrap_servers" not in values:
-        raise UsageError("no bootstrap.servers", place=place, fix="give --bootstrap-servers host:port")
+        raise UsageError("no bootstrap.servers", where=where, fix="give --bootstrap-servers host:port")
     return ClientConfig(**values)
 
 
@@ -179,7 +179,7 @@ def read_properties(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise UsageError(f"cannot be read: {reason}", place=path) from None
+        raise UsageError(f"cannot be read: {reason}", where=path) from None
     entries = {}
     for line in _logical_lines(text):
         found = re.match(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]?\s*(.*)", line, flags=re.DOTALL)
@@ -217,14 +217,14 @@ def _oauth_for_confluent(credentials: ClientCredentials) -> dict[str, str | None
     }
 
 
-def _refuse_java_stores(plain: Mapping[str, str], place: object) -> None:
+def _refuse_java_stores(plain: Mapping[str, str], where: object) -> None:
     for store in ("truststore", "keystore"):
         location = plain.get(f"ssl.{store}.location")
         kind = plain.get(f"ssl.{store}.type", "PEM" if location and location.endswith(".pem") else "JKS").upper()
         if location and kind != "PEM":
             raise UsageError(
                 f"ssl.{store}.location is a {kind} store, which only Java reads",
-                place=place,
+                where=where,
                 fix=f"export it as PEM and set ssl.{store}.type=PEM",
             )
 

@@ -47,12 +47,12 @@ class Unsettled(BrokerError):
 class NotAllowed(UsageError):
     """This principal lacks an ACL; the error's `fix` names it. `error_name` is Kafka's name of the refusal."""
 
-    def __init__(self, message: str, *, place: object = None, fix: str | None = None, error_name: str = "") -> None:
+    def __init__(self, message: str, *, where: object = None, fix: str | None = None, error_name: str = "") -> None:
         self.error_name = error_name
-        super().__init__(message, place=place, fix=fix)
+        super().__init__(message, where=where, fix=fix)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message,), {"place": self.place, "fix": self.fix, "error_name": self.error_name}
+        return type(self), (self.message,), {"where": self.where, "fix": self.fix, "error_name": self.error_name}
 
 
 def error_name(error_code: int) -> str:
@@ -69,7 +69,7 @@ def failure(
     error_code: int,
     call: str,
     *,
-    place: object,
+    where: object,
     principal: str | None,
     topic: str | None = None,
     group_id: str | None = None,
@@ -78,21 +78,21 @@ def failure(
     name = error_name(error_code)
     acl = missing_acl(name, call, principal=principal, topic=topic, group_id=group_id)
     if acl is not None:
-        return NotAllowed(f"{call} is not allowed: {name}", place=place, fix=str(acl), error_name=name)
+        return NotAllowed(f"{call} is not allowed: {name}", where=where, fix=str(acl), error_name=name)
     error = kafka_errors.for_code(error_code)()
     if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
         fix = "the cluster makes __consumer_offsets with its first group" if topic == "__consumer_offsets" else None
-        return UsageError(f"topic {topic} does not exist", place=place, fix=fix)
-    return explain(error, place=place) or TransientError(f"{call}: {name}", place=place)
+        return UsageError(f"topic {topic} does not exist", where=where, fix=fix)
+    return explain(error, where=where) or TransientError(f"{call}: {name}", where=where)
 
 
-def explain(error: kafka_errors.KafkaError, *, place: object) -> SextonError | None:
+def explain(error: kafka_errors.KafkaError, *, where: object) -> SextonError | None:
     """What an error of kafka-python means, None when it is about the connection and says nothing by itself."""
     if isinstance(error, REFUSED_LOGINS):
         return UsageError(
-            "the cluster refuses these credentials", place=place, fix="check user name, password, mechanism"
+            "the cluster refuses these credentials", where=where, fix="check user name, password, mechanism"
         )
     if isinstance(error, UNREACHABLE):
         return None
     kind = TransientError if error.retriable else BrokerError
-    return kind(f"{type(error).__name__.removesuffix('Error')}: {error}", place=place)
+    return kind(f"{type(error).__name__.removesuffix('Error')}: {error}", where=where)

@@ -152,7 +152,7 @@ class LogReader:
         response_bytes: int = RESPONSE_BYTES,
         pace: Pace | None = None,
     ) -> None:
-        self.place = f"{topic}-{partition} on {session.config.bootstrap_servers}"
+        self.where = f"{topic}-{partition} on {session.config.bootstrap_servers}"
         self._session, self._topic, self._partition = session, topic, partition
         self._topic_id = topic_id
         self._response_bytes = min(response_bytes, pace.bytes_per_second) if pace else response_bytes
@@ -193,7 +193,7 @@ class LogReader:
             if frames.next_offset is not None and frames.next_offset > position:
                 position, empty_answers = frames.next_offset, 0
             elif data:
-                raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", place=self.place)
+                raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", where=self.where)
             else:
                 # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
                 empty_answers += 1
@@ -207,22 +207,22 @@ class LogReader:
             self._leader = self._find(position)
         leader, self._is_sure = self._leader, False  # until this has worked
         answer = self._session.call(self._request(leader, position), node_id=leader.node_id)
-        self._session.check(answer.error_code, "Fetch", place=self.place, topic=self._topic)
+        self._session.check(answer.error_code, "Fetch", where=self.where, topic=self._topic)
         if not answer.responses and answer.throttle_time_ms > 0:
             # Over its quota a client gets no partition at all (FetchContext.getThrottledResponse); the call has waited.
             self._is_sure = True
             return None
         found = answer.responses[0].partitions[0]
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
-            raise OutOfRangeError(f"the log does not hold offset {position}", place=self.place)
+            raise OutOfRangeError(f"the log does not hold offset {position}", where=self.where)
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
             # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
-            raise TransientError("the broker does not know the partition", place=self.place)
-        self._session.check(found.error_code, "Fetch", place=self.place, topic=self._topic)
+            raise TransientError("the broker does not know the partition", where=self.where)
+        self._session.check(found.error_code, "Fetch", where=self.where, topic=self._topic)
         if not found.records and found.high_watermark < end:
             # What is missing was cut off, or the new leader has to learn that it is committed: no empty range at all.
             told = f"the log was committed up to {end}, now to {found.high_watermark}"
-            raise LogChangedError(told, place=self.place)
+            raise LogChangedError(told, where=self.where)
         self._is_sure = True
         return found
 
@@ -231,25 +231,25 @@ class LogReader:
         topic = describe_topic(self._session, self._topic, call="Fetch")
         if self._topic_id not in (None, topic.topic_id):
             told = f"its id was {self._topic_id} and is {topic.topic_id}"
-            raise LogChangedError(f"the topic was made anew: {told}", place=self.place)
+            raise LogChangedError(f"the topic was made anew: {told}", where=self.where)
         if self._partition not in topic.leaders:
-            raise BrokerError(f"there is no such partition: the topic has {len(topic.leaders)}", place=self.place)
+            raise BrokerError(f"there is no such partition: the topic has {len(topic.leaders)}", where=self.where)
         leader = topic.leaders[self._partition]
         if leader.node_id == NO_LEADER:
-            raise TransientError("the partition has no leader", place=self.place)
+            raise TransientError("the partition has no leader", where=self.where)
         if self._leader and (leader.epoch != self._leader.epoch or leader.epoch == NO_EPOCH):
             self._vouch(topic, position)
         return leader
 
     def _vouch(self, topic: Topic, position: int) -> None:
         if self._after_epoch is None:
-            raise LeaderMovedError("another leader was elected while its log was read side by side", place=self.place)
+            raise LeaderMovedError("another leader was elected while its log was read side by side", where=self.where)
         if self._after_epoch == NO_EPOCH:
             return
         epoch, end_offset = end_of_epoch(self._session, topic, {self._partition: self._after_epoch})[self._partition]
         if epoch != self._after_epoch or end_offset < position:
             told = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
-            raise DivergedError(f"an election cut the log off: {told}", place=self.place)
+            raise DivergedError(f"an election cut the log off: {told}", where=self.where)
 
     def _request(self, leader: PartitionLeader, position: int) -> FetchRequest:
         wanted = FetchRequest.FetchTopic.FetchPartition(

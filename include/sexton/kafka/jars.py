@@ -105,7 +105,7 @@ def read_lock(lock: Path = LOCK_FILE) -> list[Jar]:
             jars.append(Jar(jar_set=jar_set, coordinate=coordinate, size_bytes=int(size), sha256=digest))
         except ValueError:
             raise UsageError(
-                f"expected `set group:artifact:version bytes sha256`, got `{line}`", place=f"{lock} line {number}"
+                f"expected `set group:artifact:version bytes sha256`, got `{line}`", where=f"{lock} line {number}"
             ) from None
     return jars
 
@@ -165,7 +165,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
     except RetryError as error:
         cause = error.last_attempt.exception()
         said = str(cause).split(" in remote repositories")[0].split(" (Caused by")[0]
-        raise DownloadError(f"could not be fetched: {said}", place=jar.coordinate, fix=FIX) from None
+        raise DownloadError(f"could not be fetched: {said}", where=jar.coordinate, fix=FIX) from None
     part = folder / f".{jar.file_name}.part"
     shutil.copyfile(path, part)
     part.replace(folder / jar.file_name)

@@ -24,19 +24,19 @@ _JAAS_EXTENSION = "extension_"
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')""")
 
 
-def name_and_password(jaas: str, place: object) -> tuple[str, str]:
+def name_and_password(jaas: str, where: object) -> tuple[str, str]:
     """Name and password of a PLAIN or SCRAM login module's options."""
     options = _options(jaas)
     if not re.search(r"\b(Plain|Scram)LoginModule\b", jaas) or not {"username", "password"} <= set(options):
         raise UsageError(
             "sasl.jaas.config is not understood: expected PlainLoginModule or ScramLoginModule with a quoted username "
             "and password",
-            place=place,
+            where=where,
         )
     return options["username"], options["password"]
 
 
-def client_credentials(plain: Mapping[str, str], place: object) -> ClientCredentials | None:
+def client_credentials(plain: Mapping[str, str], where: object) -> ClientCredentials | None:
     """What the settings tell of OAUTHBEARER, and a jaas line where they do not; None when something is missing."""
     options = _options(plain[JAAS]) if JAAS in plain else {}
     own = {name: value for name, value in options.items() if not name.startswith(_JAAS_EXTENSION)}
@@ -46,7 +46,7 @@ def client_credentials(plain: Mapping[str, str], place: object) -> ClientCredent
         raise UsageError(
             f"sasl.jaas.config is not understood: expected OAuthBearerLoginModule with {', '.join(_JAAS_OAUTH)} and "
             f"{_JAAS_EXTENSION}NAME",
-            place=place,
+            where=where,
         )
     values: dict[str, Any] = {_JAAS_OAUTH[name]: value for name, value in own.items()}
     values |= {field: plain[name] for name, field in OAUTH_FIELDS.items() if name in plain}

@@ -55,7 +55,7 @@ class ClientCredentials:
         if url.scheme == "http" and url.hostname not in HERE:
             raise UsageError(
                 "sasl.oauthbearer.token.endpoint.url is http: the client's secret would be sent in the clear",
-                place=url.hostname,
+                where=url.hostname,
                 fix="give an https address",
             )
 
@@ -104,16 +104,16 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
     except (httpx.HTTPError, OSError) as error:
         # Its own text may quote what was sent; the kind of failure is enough.
         told = f"the token endpoint cannot be reached ({type(error).__name__})"
-        raise TransientError(told, place=place, fix="see sasl.oauthbearer.token.endpoint.url") from None
+        raise TransientError(told, where=place, fix="see sasl.oauthbearer.token.endpoint.url") from None
     if status != httpx.codes.OK:
-        raise _refusal(status, body, place=place)
+        raise _refusal(status, body, where=place)
     try:
         said = json.loads(body)
         token, lifetime_s = said["access_token"], float(said.get("expires_in") or 0)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise UsageError("the token endpoint answers with something that is no token", place=place) from None
+        raise UsageError("the token endpoint answers with something that is no token", where=place) from None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        raise UsageError("the token endpoint gives a token that cannot be sent", place=place)
+        raise UsageError("the token endpoint gives a token that cannot be sent", where=place)
     return token, lifetime_s
 
 
@@ -130,7 +130,7 @@ def _post(credentials: ClientCredentials, *, clock: Callable[[], float], deadlin
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > ANSWER_BYTES:
-                raise UsageError("the token endpoint answers with more than a token", place=response.url.host)
+                raise UsageError("the token endpoint answers with more than a token", where=response.url.host)
             if clock() > until:
                 raise httpx.ReadTimeout("the answer takes too long")
         return response.status_code, body
@@ -143,11 +143,11 @@ def _authorities(credentials: ClientCredentials) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=credentials.ca_file)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"not a file of authorities: {error.strerror or 'no PEM'}", place=credentials.ca_file
+            f"not a file of authorities: {error.strerror or 'no PEM'}", where=credentials.ca_file
         ) from None
 
 
-def _refusal(status: int, body: bytes, *, place: object) -> SextonError:
+def _refusal(status: int, body: bytes, *, where: object) -> SextonError:
     """By the code of RFC 6749 (invalid_client, invalid_scope, ...) where there is one, never by the answer's text."""
     try:
         said: Any = json.loads(body)
@@ -156,7 +156,7 @@ def _refusal(status: int, body: bytes, *, place: object) -> SextonError:
         code = None
     named = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
     if status in TRY_AGAIN:
-        return TransientError(f"the token endpoint answers {status}{named}", place=place)
+        return TransientError(f"the token endpoint answers {status}{named}", where=where)
     return UsageError(
-        f"the token endpoint refuses with {status}{named}", place=place, fix="check client id, secret and scope"
+        f"the token endpoint refuses with {status}{named}", where=where, fix="check client id, secret and scope"
     )

@@ -108,7 +108,7 @@ class ClusterSession:
         if throttle_ms > THROTTLE_LIMIT_MS:
             raise BrokerError(
                 f"a quota holds this client back for {throttle_ms / 1000:.0f} s",
-                place=self.config.bootstrap_servers,
+                where=self.config.bootstrap_servers,
                 fix=f"raise the quota of client id {self.config.client_id}, or read more slowly",
             )
         if throttle_ms:
@@ -138,19 +138,19 @@ class ClusterSession:
             if not is_sent:
                 raise
             told = f"{type(request).__name__} was sent, and whether it was done is not known: {error.message}"
-            raise Unsettled(told, place=error.place, fix="look at what is there before trying again") from None
+            raise Unsettled(told, where=error.where, fix="look at what is there before trying again") from None
         if throttle_ms := min(getattr(answer, "throttle_time_ms", None) or 0, THROTTLE_LIMIT_MS):
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
 
     def check(
-        self, error_code: int, call: str, *, place: object = None, topic: str | None = None, group_id: str | None = None
+        self, error_code: int, call: str, *, where: object = None, topic: str | None = None, group_id: str | None = None
     ) -> None:
         """Raise what the error code of an answer to `call` (Fetch, FindCoordinator, ...) means; nothing for 0."""
         if error_code:
-            place = place or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
+            where = where or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
             raise failure(
-                error_code, call, place=place, principal=self.config.principal, topic=topic, group_id=group_id
+                error_code, call, where=where, principal=self.config.principal, topic=topic, group_id=group_id
             )
 
     def missing_acl(
@@ -205,7 +205,7 @@ class ClusterSession:
         try:
             return self._manager.run(awaited)
         except kafka_errors.KafkaError as error:
-            raise explain(error, place=self.config.bootstrap_servers) or self._unreachable(error) from None
+            raise explain(error, where=self.config.bootstrap_servers) or self._unreachable(error) from None
 
     def _unreachable(self, error: kafka_errors.KafkaError) -> SextonError:
         """Tell a host where nobody listens from one that listens and does not talk Kafka as we do."""
@@ -215,9 +215,9 @@ class ClusterSession:
         except (OSError, ValueError) as reason:
             said = getattr(reason, "strerror", None) or str(reason)
             fix = "is the broker running, and is this its address?"
-            return TransientError(f"no broker answers: {said}", place=self.config.bootstrap_servers, fix=fix)
+            return TransientError(f"no broker answers: {said}", where=self.config.bootstrap_servers, fix=fix)
         return TransientError(
             f"the broker gives no answer in time ({error})",
-            place=self.config.bootstrap_servers,
+            where=self.config.bootstrap_servers,
             fix=f"is security.protocol {self.config.security_protocol} right? is the broker overloaded?",
         )

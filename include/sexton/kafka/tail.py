@@ -64,7 +64,7 @@ class TailReader:
         end = self._session.retrying(self._high_watermark)
         if end < self.log_offset:
             told = f"the log was committed up to {self.log_offset}, now to {end}"
-            raise LogChangedError(told, place=self._reader.place)
+            raise LogChangedError(told, where=self._reader.where)
         data = b"".join(batches.data for batches in self._reader.read(start=self.log_offset, end=end))
         self.log_offset = end
         return data
@@ -78,7 +78,7 @@ class TailReader:
         leaders = {number: leader for number, leader in topic.leaders.items() if number == self._log_partition}
         ends = list_offsets(self._session, [replace(topic, leaders=leaders)], timestamp=LATEST)
         if (self._topic, self._log_partition) not in ends:
-            raise TransientError("nobody leads the partition", place=self._reader.place)
+            raise TransientError("nobody leads the partition", where=self._reader.where)
         return ends[self._topic, self._log_partition]
 
 
@@ -97,7 +97,7 @@ def _records(data: bytes) -> Iterator[TailRecord]:
         for record in read_records(batch, cap_bytes=INFLATED_BYTES):
             if isinstance(record, BadRecord):
                 place = f"log_offset {record.log_offset if record.log_offset is not None else batch.base_offset}"
-                raise BrokerError(f"a record that cannot be read: {record.reason}: {record.detail}", place=place)
+                raise BrokerError(f"a record that cannot be read: {record.reason}: {record.detail}", where=place)
             yield TailRecord(
                 log_offset=record.log_offset,
                 key=record.key,

@@ -117,10 +117,10 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
         )
         for answer in session.call(request, node_id=node_id).topics[0].partitions if asked else []:
             where = f"{topic.name}-{answer.partition} on {place}"
-            session.check(answer.error_code, "OffsetForLeaderEpoch", place=where, topic=topic.name)
+            session.check(answer.error_code, "OffsetForLeaderEpoch", where=where, topic=topic.name)
             ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
     if missing := sorted(set(epochs) - set(ends)):
-        raise TransientError(f"log partitions {missing} have no leader", place=place)
+        raise TransientError(f"log partitions {missing} have no leader", where=place)
     return ends
 
 

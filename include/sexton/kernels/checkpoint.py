@@ -357,14 +357,14 @@ def from_tables(
 def _refuse(table: str, row: int, what: str) -> None:
     """DamagedFold for the row of a table that compiled code has refused; none where it is -1."""
     if row >= 0:
-        raise DamagedFold(f"row {row}: {what}", place=table)
+        raise DamagedFold(f"row {row}: {what}", where=table)
 
 
 def _profile_in(table: pa.Table) -> Profile:
     try:
         return profile_of(table["profile"][0].as_py())
     except UsageError as error:
-        raise DamagedFold(error.message[:80], place="profile") from None
+        raise DamagedFold(error.message[:80], where="profile") from None
 
 
 def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
@@ -378,10 +378,10 @@ def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int
             for name in [name for name in counters if re.fullmatch(r"unknown_type_\d{1,5}", name)]
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFold(f"no counters of a fold: {error}", place="counters") from None
+        raise DamagedFold(f"no counters of a fold: {error}", where="counters") from None
     is_in_order = tally[T_FIRST] >= -1 and tally[T_NEXT] >= tally[T_FIRST] and tally[T_COUNTS].min() >= 0
     if not is_in_order or any(number >> 16 for number in unknown_types):
-        raise DamagedFold("no counters of a fold", place="counters")
+        raise DamagedFold("no counters of a fold", where="counters")
     return tally, numbers, unknown_types, counters
 
 
@@ -617,7 +617,7 @@ def read_parquet(folder: Path) -> Tables:
         try:
             found[path.stem] = pq.ParquetFile(path, memory_map=True).read(use_threads=False)
         except _UNREADABLE as error:
-            raise DamagedFold(f"not to be read as Parquet: {error}", place=path.stem) from None
+            raise DamagedFold(f"not to be read as Parquet: {error}", where=path.stem) from None
     return _no_rows() | found
 
 

@@ -23,7 +23,7 @@ from sexton.kernels.layout import KEYS, NEED, SEEN_CONTROL, SEEN_RECORDS, Bytes,
 from sexton.kernels.merge import absorb_state, without_the_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
-from sexton.kernels.reread import UNKNOWN_PLACE, Found, keep, place_before, reread
+from sexton.kernels.reread import UNKNOWN_ORDER, Found, keep, log_order_before, reread
 from sexton.kernels.rules import roles_of
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
@@ -98,11 +98,11 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
-    start = place_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
+    start = log_order_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
     if left.tally[scan.T_TORN] and (right.tally[scan.T_BATCHES] or right.undecodable or right.cut is not None):
         tell(left.undecodable, left.tally, [(start, decoding.torn_segment(int(left.tally[scan.T_TORN])))])
         left.tally[scan.T_TORN] = 0
-    after = [(start if place == UNKNOWN_PLACE else place, row) for place, row in right.undecodable]
+    after = [(start if place == UNKNOWN_ORDER else place, row) for place, row in right.undecodable]
     tell(left.undecodable, left.tally, after)
     scan.add_tally(left.tally, right.tally)
     return PartialFold(
@@ -210,7 +210,7 @@ class Folder:
             self.tally[scan.T_TORN] = 0
 
     def _tell(self, log_offset: int, row: Undecodable) -> None:
-        tell(self.undecodable, self.tally, [(place_before(log_offset), row)])
+        tell(self.undecodable, self.tally, [(log_order_before(log_offset), row)])
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
@@ -295,7 +295,7 @@ class Folder:
 
 def frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
     """Frames of all that begins in the piece, a block at a time."""
-    place = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    place = framing.first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
     end = min(piece.end_byte, len(data))
     count = 64

@@ -60,7 +60,7 @@ _NAMES = {"keys": ("group_id", "topic"), "groups": ("group_id",)}
 def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]) -> None:
     """DamagedFold, with the name of the table, unless `tables` are of these schemas and can be those of a fold."""
     if unknown := sorted(tables.keys() ^ schemas.keys()):
-        raise DamagedFold("no table of a fold, or one too few", place=unknown[0])
+        raise DamagedFold("no table of a fold, or one too few", where=unknown[0])
     for name, table in tables.items():
         _check_shape(name, table, schemas[name])
         for column, (low, high) in _RANGES.get(name, {}).items():
@@ -91,16 +91,16 @@ def _check_shape(name: str, table: pa.Table, schema: pa.Schema) -> None:
     if not table.schema.equals(schema):
         here, wanted = ({(field.name, str(field.type)) for field in of} for of in (table.schema, schema))
         differing = {column for column, _ in here ^ wanted}
-        raise DamagedFold(f"its columns are not those of a fold: {', '.join(sorted(differing)) or 'order'}", place=name)
+        raise DamagedFold(f"its columns are not those of a fold: {', '.join(sorted(differing)) or 'order'}", where=name)
     if table.num_rows > _MOST_ROWS:
-        raise DamagedFold(f"{table.num_rows} rows", place=name)
+        raise DamagedFold(f"{table.num_rows} rows", where=name)
     try:
         table.validate(full=True)  # lengths, ends of texts, UTF-8
     except pa.ArrowInvalid as error:
-        raise DamagedFold(str(error), place=name) from None
+        raise DamagedFold(str(error), where=name) from None
     for column in _NEVER_NULL[name]:
         if nulls := table[column].null_count:
-            raise DamagedFold(f"{column} is NULL in {nulls} rows", place=name)
+            raise DamagedFold(f"{column} is NULL in {nulls} rows", where=name)
 
 
 def _check_range(name: str, table: pa.Table, column: str, low: int, high: int) -> None:
@@ -110,7 +110,7 @@ def _check_range(name: str, table: pa.Table, column: str, low: int, high: int) -
     least, most = found["min"].as_py(), found["max"].as_py()
     if least is not None and not low <= least <= most <= high:
         wrong = least if least < low else most
-        raise DamagedFold(f"{column} is {wrong}, not within {low} and {high}", place=name)
+        raise DamagedFold(f"{column} is {wrong}, not within {low} and {high}", where=name)
 
 
 def _check_sizes(name: str, table: pa.Table, column: str, low: int, high: int) -> None:
@@ -118,7 +118,7 @@ def _check_sizes(name: str, table: pa.Table, column: str, low: int, high: int) -
         return
     found = pc.min_max(pc.binary_length(table[column]))
     if not low <= found["min"].as_py() <= found["max"].as_py() <= high:
-        raise DamagedFold(f"{column} has from {found['min']} to {found['max']} bytes", place=name)
+        raise DamagedFold(f"{column} has from {found['min']} to {found['max']} bytes", where=name)
 
 
 def _check_values(tables: Mapping[str, pa.Table]) -> None:
@@ -127,10 +127,10 @@ def _check_values(tables: Mapping[str, pa.Table]) -> None:
     if keys.num_rows:
         empty = pc.is_null(keys["log_offset"])
         if pc.any(pc.and_(empty, pc.greater(pc.binary_length(keys["metadata"]), 0))).as_py():
-            raise DamagedFold("a key without a value has metadata", place="keys")
+            raise DamagedFold("a key without a value has metadata", where="keys")
     if undecided.num_rows and pc.any(pc.equal(undecided["value_count"], 0)).as_py():
-        raise DamagedFold("value_count is 0", place="undecided")
+        raise DamagedFold("value_count is 0", where="undecided")
     if profile.num_rows != 1:
-        raise DamagedFold(f"{profile.num_rows} rows, expected one", place="profile")
+        raise DamagedFold(f"{profile.num_rows} rows, expected one", where="profile")
     if pc.count_distinct(tables["counters"]["name"]).as_py() != tables["counters"].num_rows:
-        raise DamagedFold("a counter is there twice", place="counters")
+        raise DamagedFold("a counter is there twice", where="counters")

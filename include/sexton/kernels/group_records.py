@@ -27,7 +27,7 @@ from sexton.kernels.layout import (
     RECORDS,
     State,
 )
-from sexton.kernels.reread import Found, keep, place_of
+from sexton.kernels.reread import Found, keep, log_order
 from sexton.log.batch import Record
 from sexton.records import decode_key
 
@@ -103,7 +103,7 @@ def _replay_record(replay: GroupRecords, state: State, row: list[int]) -> None:
         replay.groups.replay(judged.record_type, judged.key, judged.value, log_offset=log_offset)
     except TransitionError as error:
         if len(replay.failures) < decoding.MOST_UNDECODABLE:
-            replay.failures.append((place_of(log_offset), f"log_offset {log_offset}: {error}"))
+            replay.failures.append((log_order(log_offset), f"log_offset {log_offset}: {error}"))
     except LogError as error:
         (record_type,) = struct.unpack_from(">h", key)
         refused = decoding.undecodable(
@@ -116,4 +116,4 @@ def _replay_record(replay: GroupRecords, state: State, row: list[int]) -> None:
 
 def _tell(replay: GroupRecords, log_offset: int, row: Undecodable) -> None:
     replay.undecodable_count += 1
-    keep(replay.undecodable, place_of(log_offset), row)
+    keep(replay.undecodable, log_order(log_offset), row)

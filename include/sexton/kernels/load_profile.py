@@ -31,7 +31,7 @@ from sexton.kernels.layout import (
     State,
 )
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.reread import place_before
+from sexton.kernels.reread import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
 
 _BEHIND_ALL = 1 << 80
@@ -54,7 +54,7 @@ def load_profile(
     at_the_end = [(_BEHIND_ALL, reason) for reason in replay.groups.loading_failures()]
     failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
     failure = min(failures, key=lambda failure: failure[0], default=None)
-    if endless is not None and failure is not None and failure[0] < place_before(endless.log_offset):
+    if endless is not None and failure is not None and failure[0] < log_order_before(endless.log_offset):
         endless = None
     counters: Mapping[str, int] = fold.counters
     stray = found.group_is_stray

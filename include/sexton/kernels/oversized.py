@@ -31,7 +31,7 @@ def endless_of(pieces: Iterable[tuple[U8Array, Piece]], *, buffer_bytes: int, cu
 
 
 def _first(data: U8Array, piece: Piece, buffer_bytes: int) -> Batch | None:
-    place = framing.first_place(data, piece.start_byte, floor_offset=piece.base_offset)
+    place = framing.first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
     end = min(piece.end_byte, len(data))
     frames = np.empty((_FRAMES, 4), np.int64)

@@ -52,7 +52,7 @@ class PartialFold:
     tally: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
-    """Each with its place in the order of the log (`reread.place_of`); those without a row are in the tally."""
+    """Each with its place in the order of the log (`reread.log_order`); those without a row are in the tally."""
     cut: int | None = None
     is_prefix: bool = False
 
@@ -194,7 +194,7 @@ class PartialFold:
         room = None if beside is None else beside.state
         state, tally, profile, undecodable, marks = store.from_tables(tables, beside=room)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
-            raise DamagedFold(f"marks that no fold has: {marks}", place="counters")
+            raise DamagedFold(f"marks that no fold has: {marks}", where="counters")
         return cls(
             state=state,
             tally=tally,

@@ -25,28 +25,28 @@ _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 
 MOST_RECORDS = 4096
 """So many good records are handed back at a time: a small batch may inflate to millions of them."""
-UNKNOWN_PLACE = -1
+UNKNOWN_ORDER = -1
 NOWHERE = -1
 Found = list[tuple[int, Undecodable]]
-"""What could not be decoded, each with its place in the log, as `place_of` counts."""
+"""What could not be decoded, each with its place in the log, as `log_order` counts."""
 
 
-def keep(found: Found, place: int, row: Undecodable) -> bool:
+def keep(found: Found, where: int, row: Undecodable) -> bool:
     """Add a row behind those found before it; False where it is one too many, and only counted."""
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
-    found.append((place, decoding.shortened(row, len(found))))
+    found.append((where, decoding.shortened(row, len(found))))
     return True
 
 
-def place_of(log_offset: int) -> int:
+def log_order(log_offset: int) -> int:
     """Where a finding about a record stands in the log."""
     return 2 * log_offset
 
 
-def place_before(log_offset: int) -> int:
+def log_order_before(log_offset: int) -> int:
     """Where a finding stands that is no record's; UNKNOWN_PLACE, which is before all others, for a negative offset."""
-    return UNKNOWN_PLACE if log_offset < 0 else 2 * log_offset - 1
+    return UNKNOWN_ORDER if log_offset < 0 else 2 * log_offset - 1
 
 
 @dataclass(slots=True)
@@ -95,15 +95,15 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> It
     found = Reread(profile)
     after = batch.base_offset
     if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:
-        found.undecodable.append((place_before(after), decoding.empty_control_batch(batch)))
+        found.undecodable.append((log_order_before(after), decoding.empty_control_batch(batch)))
     bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if bad == MOST_BAD_RECORDS:
             is_unread = decoding.is_unread(batch, index, profile)
             rest = decoding.rest_of_batch(batch, index=index, is_unread=is_unread)
-            found.undecodable.append((place_before(after), rest))
+            found.undecodable.append((log_order_before(after), rest))
             break
-        place = place_before(after) if record.log_offset is None else place_of(record.log_offset)
+        place = log_order_before(after) if record.log_offset is None else log_order(record.log_offset)
         after = found.reached = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
             is_unread = decoding.is_unread(batch, index, profile)
@@ -131,7 +131,7 @@ def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool
         marker = marker_of(record)
     except LogError as error:
         row = decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset)
-        found.undecodable.append((place_of(record.log_offset), row))
+        found.undecodable.append((log_order(record.log_offset), row))
         found.unfolded_records += 1
         return True
     if marker is None and found.profile.waits is Waits.FOR_TRANSACTION:
@@ -147,7 +147,7 @@ def _judge(found: Reread, batch: Batch, record: Record) -> bool:
     """Take a record or tell of it; whether it is a bad one that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
-        found.undecodable.append((place_of(record.log_offset), judged))
+        found.undecodable.append((log_order(record.log_offset), judged))
         found.unfolded_records += 1
         return decoding.counts_in_batch(judged, found.profile)
     if isinstance(judged, UnknownType):

@@ -72,7 +72,7 @@ class Lake:
         from pyiceberg.exceptions import NotInstalledError
 
         if (file := _sqlite_file(self.properties)) is not None and not file.exists():
-            raise NoCoverage(_NOTHING, place=file)
+            raise NoCoverage(_NOTHING, where=file)
         try:
             catalog = load_catalog(self.name, **reader_properties(self.properties))
         except NotInstalledError as error:
@@ -130,10 +130,10 @@ def _require_tables(catalog: Any, uri: str) -> None:
         is_there = inspect(catalog.engine).has_table("iceberg_tables")
     except OperationalError as error:
         catalog.close()
-        raise SextonError(f"the catalog does not answer: {error.orig}", place=uri) from None
+        raise SextonError(f"the catalog does not answer: {error.orig}", where=uri) from None
     if not is_there:
         catalog.close()
-        raise NoCoverage(_NOTHING, place=uri)
+        raise NoCoverage(_NOTHING, where=uri)
 
 
 def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
@@ -162,7 +162,7 @@ def _sqlalchemy_url(properties: Mapping[str, str]) -> str:
     if (file := _sqlite_file(properties)) is not None:
         return f"sqlite:///{file}"
     if not uri.startswith(_JDBC):
-        raise UsageError("a JDBC catalog's uri begins with jdbc:", place=uri or "uri", fix="jdbc:sqlite:FILE")
+        raise UsageError("a JDBC catalog's uri begins with jdbc:", where=uri or "uri", fix="jdbc:sqlite:FILE")
     apart = _login_apart(properties)
     url = apart["uri"].removeprefix(_JDBC)
     bare = _postgres_url(url, apart) if url.startswith("postgresql:") else make_url(url)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, published_runs
@@ -51,11 +51,11 @@ def publish(
 
     def publish_one(name: str) -> int:
         snapshot_id = retried(lambda: _publish_table(spark, lake, run, name))
-        reach("publish.between")
+        failpoint("publish.between")
         return snapshot_id
 
     found = side_by_side(publish_one, tables)
-    reach("publish.unnamed")
+    failpoint("publish.unnamed")
     snapshots = [{"table": name, "snapshot_id": snapshot_id} for name, snapshot_id in zip(tables, found, strict=True)]
     row = {
         "cluster_id": run.cluster_id,
@@ -65,7 +65,7 @@ def publish(
         "snapshots": snapshots,
     }
     retried(lambda: _write_row(spark, lake, run, row))
-    reach("publish.branched")
+    failpoint("publish.branched")
     drop_branch(spark, lake, run, tables)
     return PublishedRun(key=run, facts=row)
 
@@ -86,7 +86,7 @@ def _publish_table(spark: "SparkSession", lake: Lake, run: RunKey, name: str) ->
     table = load(lake, name)
     head = table.snapshot_by_name(run.branch)
     if head is None:
-        raise UsageError(f"no branch {run.branch}", place=name, fix="run validate_tables on this run first")
+        raise UsageError(f"no branch {run.branch}", where=name, fix="run validate_tables on this run first")
     wanted = owner(table, run, snapshot_id=head.snapshot_id)
     if table.current_snapshot() is None:  # the first run of all: main begins as its branch
         if (first := _call(spark, lake, "fast_forward", name, f"'main', '{run.branch}'", "updated_ref")) is not None:

@@ -55,7 +55,7 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
     """The newest published run at or before an instant; NoCoverage when there is none."""
     runs = [run for run in published_runs(lake, cluster_id) if run.key.as_of_ms <= at_ms]
     if not runs:
-        raise NoCoverage(f"no run is published at or before {at_ms} ms", place=cluster_id)
+        raise NoCoverage(f"no run is published at or before {at_ms} ms", where=cluster_id)
     return runs[-1]
 
 
@@ -69,7 +69,7 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
     if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
         snapshot_id = None
         if owner(found, run.key) not in (run.key.run_id, None):
-            raise SextonError("its snapshot has expired, and another run has taken its place", place=table)
+            raise SextonError("its snapshot has expired, and another run has taken its place", where=table)
     return _rows(found, table, run.key, snapshot_id=snapshot_id, columns=columns)
 
 

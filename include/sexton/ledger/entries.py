@@ -170,7 +170,7 @@ class Entry(_Told):
         return _line({**told, _DIGEST: _digest(told)})
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, place: str) -> "Entry":
+    def from_bytes(cls, data: bytes, *, where: str) -> "Entry":
         """The entry in a file; Refused when it is not, byte for byte, what was written."""
         try:
             told = json.loads(data)
@@ -178,9 +178,9 @@ class Entry(_Told):
             body = _BODIES[told["kind"]].model_validate(told["body"])
             entry = cls(**{**told, "body": body})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
-            raise Refused(f"not an entry of a ledger: {type(error).__name__}", place=place, fix=_TAMPERED) from None
+            raise Refused(f"not an entry of a ledger: {type(error).__name__}", where=where, fix=_TAMPERED) from None
         if entry.format != FORMAT or sealed != _digest(told) or entry.to_bytes() != data:
-            raise Refused("an entry of the ledger was changed after it was written", place=place, fix=_TAMPERED)
+            raise Refused("an entry of the ledger was changed after it was written", where=where, fix=_TAMPERED)
         return entry
 
 

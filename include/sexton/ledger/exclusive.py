@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import make_folder, settle, write_whole
+from sexton.archive.files import fsync, make_folder, write_whole
 from sexton.errors import Refused
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 
 _TICKETS = "tickets"
 
@@ -43,7 +43,7 @@ def create_contended(fs: pafs.FileSystem, path: str, data: bytes, *, at_ms: int,
     folder, _, name = path.rpartition("/")
     mine = f"{folder}/{_TICKETS}/{name.removesuffix('.json')}-{uuid4().hex}.json"
     write_whole(fs, mine, json.dumps({"at_ms": at_ms}).encode())
-    reach("ledger.ticket")
+    failpoint("ledger.ticket")
     try:
         if _others(fs, mine, name.removesuffix(".json"), newer_than_ms=at_ms - ticket_ms):
             raise _taken(path)
@@ -67,15 +67,15 @@ def _link(fs: pafs.FileSystem, path: str, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    reach("ledger.half")
+    failpoint("ledger.half")
     try:
         os.link(draft, path)
     except FileExistsError:
         raise _taken(path) from None
     finally:
         os.unlink(draft)  # noqa: PTH108
-    settle(fs, folder)
-    reach("ledger.after")
+    fsync(fs, folder)
+    failpoint("ledger.after")
 
 
 def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) -> bool:
@@ -94,4 +94,4 @@ def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) ->
 
 
 def _taken(path: str) -> Refused:
-    return Refused("somebody else has written this entry of the ledger", place=path, fix="another attempt is at work")
+    return Refused("somebody else has written this entry of the ledger", where=path, fix="another attempt is at work")

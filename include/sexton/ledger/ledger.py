@@ -25,7 +25,7 @@ from sexton.archive.lineages import LEDGER_FOLDER
 from sexton.coordinator.changes.change import Act
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.ledger.entries import (
     WRITTEN,
     Action,
@@ -71,7 +71,7 @@ class Ledger:
         names = self._names()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = list(pool.map(self._read, names))
-        _check_chain([entry for entry, _ in found], [digest for _, digest in found], place=self.folder)
+        _check_chain([entry for entry, _ in found], [digest for _, digest in found], where=self.folder)
         return [entry for entry, _ in found]
 
     def is_over(self, *, before_ms: int) -> bool:
@@ -99,7 +99,7 @@ class Ledger:
         """
         before = self.entries()
         if before:
-            _require_over(before, at_ms=at_ms, lease_ms=lease_ms, place=self.folder)
+            _require_over(before, at_ms=at_ms, lease_ms=lease_ms, where=self.folder)
         body = Claim(
             owner=self._owner, approved_by=approved_by, sink=sink, plan_sha256=plan_sha256, about=dict(about or {})
         )
@@ -114,7 +114,7 @@ class Ledger:
         path = f"{self.folder}/{entry.name}"
         create_contended(self._fs, path, entry.to_bytes(), at_ms=at_ms, ticket_ms=lease_ms)
         self._last = entry
-        reach("ledger.claimed")
+        failpoint("ledger.claimed")
         return before
 
     def intent(self, body: Intent, *, at_ms: int) -> None:
@@ -138,7 +138,7 @@ class Ledger:
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
             raise Refused(
                 f"attempt {after} has taken over from attempt {self._held.attempt}",
-                place=self.folder,
+                where=self.folder,
                 fix="this process was taken for dead; the other one goes on",
             )
 
@@ -173,9 +173,9 @@ class Ledger:
     def _read(self, name: str) -> tuple[Entry, str]:
         path = f"{self.folder}/{name}"
         data = read(self._fs, path)
-        entry = Entry.from_bytes(data, place=path)
+        entry = Entry.from_bytes(data, where=path)
         if (entry.name, entry.cluster_id, entry.plan_id) != (name, self._cluster_id, self._plan_id):
-            raise Refused("an entry of another place in the ledger", place=path, fix=_LOOK_INTO)
+            raise Refused("an entry of another place in the ledger", where=path, fix=_LOOK_INTO)
         return entry, sha256(data).hexdigest()
 
 
@@ -273,7 +273,7 @@ def _place_in(name: str) -> tuple[int, int]:
     return int(attempt), int(seq)
 
 
-def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, place: str) -> None:
+def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where: str) -> None:
     """Refused unless the newest attempt is closed, dead, or silent for longer than the lease."""
     last = entries[-1]
     claim = next(entry for entry in entries if entry.attempt == last.attempt)
@@ -284,12 +284,12 @@ def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, place:
     raise Refused(
         f"attempt {last.attempt} is at work: process {claim.body.owner.pid} of host {claim.body.owner.host}, last "
         f"heard of {silent_ms / 1000:.0f} s ago",
-        place=place,
+        where=where,
         fix=f"wait for it; {lease_ms / 1000:.0f} s after its last sign of life another may go on",
     )
 
 
-def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, place: str) -> None:
+def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, where: str) -> None:
     """Refused unless every attempt is whole from its claim on, and each claim goes on from one of the one before."""
     attempt: int = 0
     own: list[str] = []
@@ -301,6 +301,6 @@ def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, place: str
             is_next = (entry.attempt, entry.seq, entry.kind) == (attempt + 1, 0, "claim") and goes_on
             attempt, own = entry.attempt, []
         if not is_next:
-            place = f"{place}/{entry.name}"
-            raise Refused("an entry of the ledger is missing or was changed", place=place, fix=_LOOK_INTO)
+            where = f"{where}/{entry.name}"
+            raise Refused("an entry of the ledger is missing or was changed", where=where, fix=_LOOK_INTO)
         own.append(digest)

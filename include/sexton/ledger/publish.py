@@ -12,7 +12,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sexton.errors import NoCoverage
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.lake.catalog import Lake
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
 from sexton.ledger.ledger import told_of
@@ -27,7 +27,7 @@ _BEFORE = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms"
 _RETRIED = ("CommitFailedException", "OperationalError")
 
 Row = dict[str, Any]
-Place = tuple[int, int, int]
+AttemptPosition = tuple[int, int, int]
 """Log partition, position, attempt."""
 
 
@@ -51,7 +51,7 @@ def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> in
         retrying(lambda: _replace(lake, rows, plan_id=entries[0].plan_id))
     except (NoCoverage, NoSuchTableError):
         return None
-    reach("ledger.published")
+    failpoint("ledger.published")
     return len(rows)
 
 
@@ -61,7 +61,7 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
     An item that no call was made for has the instant of its outcome as that of its intent.
     """
     claims = {entry.attempt: entry.body for entry in entries if isinstance(entry.body, Claim)}
-    found: dict[Place, Row] = {}
+    found: dict[AttemptPosition, Row] = {}
     for told in told_of(entries):
         for item in told.intent.items:
             result, entry = told.results.get(item.place, (None, None))
@@ -75,10 +75,10 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
                 _keep(found, row, entry, claims)
     for row in found.values():
         row["as_of_ms"] = as_of_ms
-    return [found[place] for place in sorted(found, key=lambda place: (place[2], place[0], place[1]))]
+    return [found[place] for place in sorted(found, key=lambda where: (where[2], where[0], where[1]))]
 
 
-def _keep(found: dict[Place, Row], row: Row, entry: Entry, claims: Mapping[int, Claim]) -> None:
+def _keep(found: dict[AttemptPosition, Row], row: Row, entry: Entry, claims: Mapping[int, Claim]) -> None:
     """The row of an item and attempt: of several the one that says that something was written, else the last."""
     place = row["log_partition"], row["position"], entry.attempt
     if place in found and found[place]["outcome"] in WRITTEN:
@@ -121,7 +121,7 @@ def _replace(lake: Lake, rows: Sequence[Row], *, plan_id: str) -> None:
             if is_there:
                 transaction.delete(ours)
             transaction.append(pa.Table.from_pylist(list(rows), schema=schema))
-            reach("ledger.replaced")
+            failpoint("ledger.replaced")
 
 
 def _require_columns(table: "IcebergTable") -> None:

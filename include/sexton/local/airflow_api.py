@@ -143,9 +143,9 @@ class AirflowApi:
         except urllib.error.HTTPError as error:
             told = error.read().decode("utf-8", "replace")[:300]
             kind = NotFoundError if error.code == 404 else SextonError
-            raise kind(f"Airflow answers {error.code} to {method} {path}: {told}", place=self._url) from None
+            raise kind(f"Airflow answers {error.code} to {method} {path}: {told}", where=self._url) from None
         except (OSError, ValueError) as error:
-            raise SextonError(f"Airflow does not answer: {error}", place=self._url) from None
+            raise SextonError(f"Airflow does not answer: {error}", where=self._url) from None
 
 
 class NotFoundError(SextonError):

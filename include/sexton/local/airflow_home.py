@@ -87,7 +87,7 @@ class AirflowHome:
         """The password of a user."""
         found = self._passwords().get(user)
         if found is None:
-            raise UsageError(f"no password of {user} here", place=self.password_file, fix="run `make up` first")
+            raise UsageError(f"no password of {user} here", where=self.password_file, fix="run `make up` first")
         return found
 
     def environment(self, spark: Mapping[str, str], **changes: str) -> dict[str, str]:

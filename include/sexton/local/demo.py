@@ -40,7 +40,7 @@ DONE = ("success", "failed")
 def require_nothing_running(system: System) -> None:
     """SetupError when the system runs: the demo stops what it finds in the end, and that would be somebody's."""
     if system.is_anything_running():
-        raise SetupError("the system is running already", place=system.config.var, fix="`make down` stops it")
+        raise SetupError("the system is running already", where=system.config.var, fix="`make down` stops it")
 
 
 def run_demo(system: System, console: Console) -> int:
@@ -140,7 +140,7 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
                 break
             time.sleep(POLL_S)
         else:
-            raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", place=run_id)
+            raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", where=run_id)
     console.print(f"  [dim]the whole run: {time.monotonic() - start:.1f} s[/dim]", highlight=False)
     by_start = sorted(tasks, key=lambda task_id: str(tasks[task_id]["start_date"] or "~"))
     return {task_id: str(tasks[task_id]["state"]) for task_id in by_start}

@@ -55,7 +55,7 @@ def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.s
                 number += 1
                 pause(ROUND_S)
     except KafkaException as error:
-        raise BrokerError(f"the clients stopped: {error.args[0].str()}", place=config.bootstrap_servers) from None
+        raise BrokerError(f"the clients stopped: {error.args[0].str()}", where=config.bootstrap_servers) from None
 
 
 @contextmanager

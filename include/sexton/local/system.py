@@ -181,7 +181,7 @@ class System:
                 check=False,
             )
         if done.returncode:
-            raise SetupError(f"airflow db migrate failed: {_tail(done.stderr or done.stdout)}", place=self.home.root)
+            raise SetupError(f"airflow db migrate failed: {_tail(done.stderr or done.stdout)}", where=self.home.root)
         stamp.write_text(release, encoding="utf-8")
 
     def _wait_until_ready(self) -> None:
@@ -195,9 +195,9 @@ class System:
                     api.ensure_pool(pool, slots=1, description=description)
                 return
             if waiting_for == [f"the DAG {MAIN_DAG}"] and (errors := api.import_errors()):
-                raise SextonError(f"a DAG file cannot be imported: {errors[0]}", place=self.config.home / "dags")
+                raise SextonError(f"a DAG file cannot be imported: {errors[0]}", where=self.config.home / "dags")
             time.sleep(POLL_S)
-        raise SextonError(f"not ready after {READY_TIMEOUT_S} s: {', '.join(waiting_for)}", place=self.home.log_folder)
+        raise SextonError(f"not ready after {READY_TIMEOUT_S} s: {', '.join(waiting_for)}", where=self.home.log_folder)
 
     def _log_of(self, component: str) -> Path:
         return self.config.var / "log" / f"airflow-{component}.log"
@@ -207,7 +207,7 @@ class System:
         gone = sorted(set(COMPONENTS) - set(self._processes.running()))
         if gone:
             log = self._log_of(gone[0])
-            raise SextonError(f"airflow {gone[0]} ended: {_tail(log.read_text('utf-8', 'replace'))}", place=log)
+            raise SextonError(f"airflow {gone[0]} ended: {_tail(log.read_text('utf-8', 'replace'))}", where=log)
 
 
 def _airflow() -> list[str]:
@@ -223,7 +223,7 @@ def _require_free(port: int, *, fix: str) -> None:
         except OSError as error:
             raise SetupError(
                 f"port {port} cannot be used: {error.strerror}",
-                place=HOST,
+                where=HOST,
                 fix=f"stop what listens there, or choose another with {fix}",
             ) from None
 

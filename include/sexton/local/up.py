@@ -90,7 +90,7 @@ def alone(var: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SetupError("another `make up` is at work", place=var, fix="wait for it, or end it there") from None
+            raise SetupError("another `make up` is at work", where=var, fix="wait for it, or end it there") from None
         yield
 
 
@@ -117,4 +117,4 @@ def _end_of(api: AirflowApi, run_id: str) -> str:
             if (state := api.run_state(MAIN_DAG, run_id)) in ("success", "failed"):
                 return state
         time.sleep(POLL_S)
-    raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", place=run_id)
+    raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", where=run_id)

@@ -101,7 +101,7 @@ def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = l
             clients.remove_topics()
             say(f"one transaction open over {PINNED_GROUP}; topic doomed deleted, topic reborn made anew")
         except KafkaException as error:
-            raise BrokerError(f"the workload stopped: {error.args[0].str()}", place=config.bootstrap_servers) from None
+            raise BrokerError(f"the workload stopped: {error.args[0].str()}", where=config.bootstrap_servers) from None
         groups = {
             "simple": SIMPLE_GROUPS,
             "orphaned": ("orphaned-by-deletion",),

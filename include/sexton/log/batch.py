@@ -76,7 +76,7 @@ def read_batches(
 ) -> Iterator[Batch | Damage | TornTail]:
     """All that begins in bytes [start, end) of a segment, in order and without a gap; never raises on what it reads.
 
-    `start` must be where a batch or damage begins (`framing.first_place` finds it). `floor_offset` is the smallest
+    `start` must be where a batch or damage begins (`framing.first_frame` finds it). `floor_offset` is the smallest
     log_offset that may come, as a segment's name tells. Batches with a bad CRC come with `crc_ok` False.
     """
     view = as_u8(data)

@@ -204,7 +204,7 @@ def scan(data, start, end, floor, budget, rows):
     """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end) of the array `data`.
 
     Returns (rows filled, where to go on, floor, budget); all is told when that place is at or past `end`.
-    `start` must be a place where a batch or damage begins, with the floor and the budget left there (`first_place`).
+    `start` must be a place where a batch or damage begins, with the floor and the budget left there (`first_frame`).
     """
     bytes_at, size_bytes = pointer(data), len(data)
     at, filled = start, 0
@@ -220,7 +220,7 @@ def scan(data, start, end, floor, budget, rows):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FramePosition:
     """A byte of a segment where a batch or damage begins, and how to scan on from there.
 
     `floor_offset` is the smallest log_offset that may come, `budget` what may still be spent on false beginnings.
@@ -232,11 +232,11 @@ class Place:
 
 
 def frames(
-    data: U8Array, *, start: Place | None = None, end: int | None = None, floor_offset: int = 0
+    data: U8Array, *, start: FramePosition | None = None, end: int | None = None, floor_offset: int = 0
 ) -> Iterator[FrameRows]:
     """Blocks of rows (KIND, POSITION, SIZE, WHY) for all that begins in [start, end), in order, without a gap.
 
-    `start` is what `first_place` gives, by default the beginning, where `floor_offset` is the smallest log_offset that
+    `start` is what `first_frame` gives, by default the beginning, where `floor_offset` is the smallest log_offset that
     may come: a segment's base offset, or 0 when unknown.
     """
     place = start or beginning(data, floor_offset=floor_offset)
@@ -248,12 +248,12 @@ def frames(
         yield rows[:filled]
 
 
-def beginning(data: U8Array, *, floor_offset: int = 0) -> Place:
+def beginning(data: U8Array, *, floor_offset: int = 0) -> FramePosition:
     """The first byte of a segment."""
-    return Place(0, floor_offset, _RESYNC_EFFORT * len(data) + (1 << 20))
+    return FramePosition(0, floor_offset, _RESYNC_EFFORT * len(data) + (1 << 20))
 
 
-def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> Place:
+def first_frame(data: U8Array, start: int, *, floor_offset: int = 0) -> FramePosition:
     """Where the first batch (or damage) begins at or after `start`.
 
     The same for every reader of the segment, so that readers of neighbouring pieces miss nothing and share nothing. All
@@ -265,4 +265,4 @@ def first_place(data: U8Array, start: int, *, floor_offset: int = 0) -> Place:
     rows = np.empty((_BLOCK_ROWS, 4), dtype=np.int64)
     while at < stop:
         _, at, floor, budget = scan(data, at, stop, floor, budget, rows)
-    return Place(int(at), int(floor), int(budget))
+    return FramePosition(int(at), int(floor), int(budget))

@@ -52,7 +52,7 @@ class Segment:
 class Piece:
     """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
 
-    The borders are arbitrary; `framing.first_place` finds where the part begins. `size_bytes` is the whole file's.
+    The borders are arbitrary; `framing.first_frame` finds where the part begins. `size_bytes` is the whole file's.
     `taken_at_ms` is when its bytes were copied, where each file has an instant of its own.
     """
 
@@ -83,7 +83,7 @@ def list_segments(fs: pafs.FileSystem, root: str) -> dict[int, list[Segment]]:
     info = fs.get_file_info(root)
     if info.type != pafs.FileType.Directory:
         wrong = "no such folder" if info.type == pafs.FileType.NotFound else "not a folder"
-        raise UsageError(wrong, place=root, fix=f"give {_WANTED}")
+        raise UsageError(wrong, where=root, fix=f"give {_WANTED}")
     found: dict[int, list[Segment]] = {}
     for entry in fs.get_file_info(pafs.FileSelector(root)):
         folder = _LOG_FOLDER.fullmatch(entry.base_name)
@@ -93,7 +93,7 @@ def list_segments(fs: pafs.FileSystem, root: str) -> dict[int, list[Segment]]:
         if segments:
             found[int(folder[1])] = segments
     if not found:
-        raise UsageError("no segment of __consumer_offsets here", place=root, fix=f"give {_WANTED}")
+        raise UsageError("no segment of __consumer_offsets here", where=root, fix=f"give {_WANTED}")
     return dict(sorted(found.items()))
 
 
@@ -214,10 +214,10 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
                 data = np.empty(size_bytes, np.uint8)
                 read = _read_into(file, data)
     except FileNotFoundError:
-        raise UsageError("the file was deleted before it was read", place=path, fix=_WHILE_READ) from None
+        raise UsageError("the file was deleted before it was read", where=path, fix=_WHILE_READ) from None
     if read < size_bytes:
         what = f"the file has become shorter while it was read: {read} of {size_bytes} bytes are left"
-        raise UsageError(what, place=path, fix=_WHILE_READ)
+        raise UsageError(what, where=path, fix=_WHILE_READ)
     return data
 
 

@@ -183,7 +183,7 @@ def _end(session: ClusterSession, offsets_topic: str, log_partition: int) -> int
         alone = replace(topic, leaders={log_partition: topic.leaders[log_partition]})
         ends = list_offsets(session, [alone], timestamp=LATEST)
         if (offsets_topic, log_partition) not in ends:
-            raise TransientError(f"log partition {log_partition} has no leader", place=session.config.bootstrap_servers)
+            raise TransientError(f"log partition {log_partition} has no leader", where=session.config.bootstrap_servers)
         return ends[offsets_topic, log_partition]
 
     return session.retrying(look)

@@ -61,14 +61,14 @@ def check_checkpoint(
         cluster_id=manifest.cluster_id,
         settle_ms=settle_ms,
     )
-    if source.places != manifest.places:
-        raise DataQualityFailure("its cuts are not those that are settled for its instant", place=place)
+    if source.positions != manifest.positions:
+        raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
     folder.reset()
     published = folder.root / "internal" / "published"
     try:
         copy_files(fs, place, manifest, published)
     except UsageError as error:
-        raise DataQualityFailure(error.message, place=error.place) from None
+        raise DataQualityFailure(error.message, where=error.where) from None
     merged = fold_log(
         engine,
         folder,
@@ -83,7 +83,7 @@ def check_checkpoint(
         more = f" and {len(differing) - _TOLD_FILES} more" if len(differing) > _TOLD_FILES else ""
         raise DataQualityFailure(
             f"a full replay differs from it in {', '.join(differing[:_TOLD_FILES])}{more}",
-            place=place,
+            where=place,
             fix="remove the checkpoint and those after it, and replay their runs with --full",
         )
     return Checked(
@@ -112,7 +112,7 @@ def _published(
         except UsageError:  # its writer died
             continue
     asked = "" if as_of_ms is None else f" of {as_of_ms} ms"
-    raise NoCoverage(f"no checkpoint{asked} is published", place=root)
+    raise NoCoverage(f"no checkpoint{asked} is published", where=root)
 
 
 def _differing(own: Path, published: Path) -> list[str]:

@@ -150,14 +150,14 @@ def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordi
     partition when it is asked, from the first byte on."""
     source = open_archive(archive, as_of_ms=None, topics_file=None, cluster_id=snapshot.cluster_id)
     fs, _ = filesystem(archive)
-    places = {
-        part: end_of(fs, history, ends[part]) if part in ends else source.places[part]
+    positions = {
+        part: end_of(fs, history, ends[part]) if part in ends else source.positions[part]
         for part, history in source.histories.items()
     }
     source = replace(
         source,
-        places=places,
-        segments={part: segments_between(source.histories[part], place) for part, place in places.items()},
+        positions=positions,
+        segments={part: segments_between(source.histories[part], place) for part, place in positions.items()},
     )
     version = source.broker_version
     profile = of_version(version).profile if version is not None else NEWEST

@@ -25,7 +25,7 @@ def read_note(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, kind: 
     try:
         return kind.model_validate(read_json(fs, path))
     except ValidationError as error:
-        raise UsageError(f"no note of what was {name}: {error.errors()[0]['msg']}", place=path) from None
+        raise UsageError(f"no note of what was {name}: {error.errors()[0]['msg']}", where=path) from None
 
 
 def write_note(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, note: BaseModel) -> None:

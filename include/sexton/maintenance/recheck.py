@@ -50,7 +50,7 @@ def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, 
     UsageError where a note is none.
     """
     fs, root = filesystem(archive)
-    checked, untold = {}, NoCoverage("the archive holds no cluster", place=archive)
+    checked, untold = {}, NoCoverage("the archive holds no cluster", where=archive)
     waits = []
     for cluster_id in clusters_of(fs, root, only):
         since = _days_since(read_note(fs, root, cluster_id, _NOTE, Note), now_ms)

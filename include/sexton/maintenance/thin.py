@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sexton.archive.files import read_json, safe_name, write_whole
 from sexton.archive.lineages import HOUSE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import retried
@@ -120,7 +120,7 @@ class _Notes:
         try:
             return Note.model_validate(read_json(self._fs, path))
         except ValidationError as error:
-            raise UsageError(f"no note of a thinning: {error.errors()[0]['msg']}", place=path) from None
+            raise UsageError(f"no note of a thinning: {error.errors()[0]['msg']}", where=path) from None
 
     def add(self, note: Note) -> str:
         """Write a note under a name of its own, and say which."""
@@ -145,9 +145,9 @@ def _take(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, note: Note
         return
     path = notes.add(note)
     _delete(engine, lake, "runs", cluster_id, [run["as_of_ms"] for run in note.runs])
-    reach("thin.unnamed")
+    failpoint("thin.unnamed")
     _complete(engine, lake, cluster_id, notes, path)
-    reach("thin.emptied")
+    failpoint("thin.emptied")
 
 
 def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: str) -> int:
@@ -162,7 +162,7 @@ def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: 
 
         def delete(table: str) -> None:
             _delete(engine, lake, table, cluster_id, instants)
-            reach("thin.between")
+            failpoint("thin.between")
 
         side_by_side(delete, [table.name for table in known_tables(lake) if table in SNAPSHOT_TABLES])
     notes.write(path, note.model_copy(update={"runs": gone, "is_done": True}))
@@ -206,5 +206,5 @@ def _remove_checkpoints(fs: pafs.FileSystem, folders: Sequence[str]) -> None:
     for folder in folders:
         if fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File:
             fs.delete_file(f"{folder}/{MANIFEST}")
-        reach("thin.unmade")
+        failpoint("thin.unmade")
         fs.delete_dir(folder)

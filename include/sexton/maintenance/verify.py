@@ -109,9 +109,9 @@ def _checkpoints(
     """What is wrong with the checkpoints of a part and with those that were `noted`; and which to note now."""
     folder = f"{root.rstrip('/')}/{cluster_id}/"
     _, found = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=subset)
-    again = {f"{folder}{path}" for path in noted} - {finding.place for finding in found}
+    again = {f"{folder}{path}" for path in noted} - {finding.where for finding in found}
     found += [finding for place in sorted(again) if is_there(fs, place) for finding in check_checkpoint(fs, place)]
-    return found, sorted({finding.place.removeprefix(folder) for finding in found})
+    return found, sorted({finding.where.removeprefix(folder) for finding in found})
 
 
 def _with_noted(
@@ -123,9 +123,9 @@ def _with_noted(
     folder = f"{root.rstrip('/')}/{cluster_id}/"
     links = _links(fs, root, cluster_id)
     before = {f"{folder}{path}" for path in noted}
-    told = {finding.place for finding in findings}
-    found = sorted({*findings, *_still_wrong(fs, before, links, told)}, key=lambda one: (one.place, one.what))
-    rotten = {links[one.place].segment_path for one in found if one.kind == ROTTEN and one.place in links}
+    told = {finding.where for finding in findings}
+    found = sorted({*findings, *_still_wrong(fs, before, links, told)}, key=lambda one: (one.where, one.what))
+    rotten = {links[one.where].segment_path for one in found if one.kind == ROTTEN and one.where in links}
     return found, sorted(path.removeprefix(folder) for path in rotten | (before - links.keys()))
 
 
@@ -136,7 +136,7 @@ def _still_wrong(
     for path in paths:
         if path not in links:  # what is away is not mended: who took it says so by taking it out of the note
             what = "it was rotten when it was last read, and no unbroken history leads to it now"
-            yield Finding(kind=ROTTEN, place=path, what=what)
+            yield Finding(kind=ROTTEN, where=path, what=what)
         elif told.isdisjoint((path, links[path].manifest_path)):
             yield from check(fs, links[path])
 
@@ -153,4 +153,4 @@ def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Archive
 
 
 def _line(finding: Finding) -> str:
-    return f"the archive is {finding.kind} at {finding.place}: {finding.what}"
+    return f"the archive is {finding.kind} at {finding.where}: {finding.what}"

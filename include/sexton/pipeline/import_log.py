@@ -33,7 +33,7 @@ from sexton.archive.writer import (
     write_segment,
 )
 from sexton.errors import Refused, UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.log.segment import disk_identity, odd_files
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.pipeline.snapshot_log import SEGMENT_BYTES
@@ -102,17 +102,17 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
     count = len(own["partitions"]) if own else None
     if count is not None and max(logs) >= count:
         wrong = f"{count} log partitions here, on the disk there is a folder for {max(logs)}"
-        raise UsageError(wrong, place=request.topics_file)
+        raise UsageError(wrong, where=request.topics_file)
     work = _plan(disk, fs, root, request, logs, cluster_id=cluster_id, topic_id=topic_id, count=count)
-    reach("import.checked")
+    failpoint("import.checked")
     manifests: list[Manifest] = []
     for number, item in enumerate(work):
         if number:
-            reach("import.between")
+            failpoint("import.between")
         manifests += _copy(disk, fs, root, item, request.taken_at_ms, cluster_id=cluster_id, topic_id=topic_id)
         if progress:
             progress(number + 1, len(work))
-    reach("import.copied")
+    failpoint("import.copied")
     if topics is not None and count is not None:
         _note(fs, root, request, work, topics, count, cluster_id=cluster_id, topic_id=topic_id)
     return Imported(
@@ -135,7 +135,7 @@ def _checked(topic_id: str | None) -> str | None:
     """The topic id that was asked for; UsageError when it is none as Kafka writes them."""
     if topic_id is not None and not _TOPIC_ID.fullmatch(topic_id):
         fix = "as Kafka writes it: letters, digits, - and _"
-        raise UsageError(f"no topic id: {topic_id!r}", place="--topic-id", fix=fix)
+        raise UsageError(f"no topic id: {topic_id!r}", where="--topic-id", fix=fix)
     return topic_id
 
 
@@ -169,7 +169,7 @@ def _plan(
     if refused and not request.new_lineage:
         more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         fix = "--new-lineage takes it in as a history of its own"
-        raise Refused(f"not the same log: {'; '.join(refused[:_SHOWN])}{more}", place=request.source, fix=fix)
+        raise Refused(f"not the same log: {'; '.join(refused[:_SHOWN])}{more}", where=request.source, fix=fix)
     return work
 
 
@@ -329,12 +329,12 @@ def _note(
     write_facts(fs, root, facts)
 
 
-def _own_row(topics: list[dict[str, Any]] | None, place: str | None) -> dict[str, Any] | None:
+def _own_row(topics: list[dict[str, Any]] | None, where: str | None) -> dict[str, Any] | None:
     if topics is None:
         return None
     own = next((topic for topic in topics if topic["topic"] == TOPIC), None)
     if own is None:
-        raise UsageError(f"no line for {TOPIC}", place=place)
+        raise UsageError(f"no line for {TOPIC}", where=where)
     return own
 
 

@@ -19,7 +19,7 @@ from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.pipeline.find_expired import read_held
 from sexton.plans.files import Page, write_plan
 from sexton.plans.keys import encode_keys
@@ -64,7 +64,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     counts = {**record.counts, TABLE: count, FORECAST: sum(forecast)}
     record = record.model_copy(update={"plan_id": identity, "counts": counts})
     write_plan(folder, record, page=page)
-    reach("plan.made")
+    failpoint("plan.made")
     folder.write_run(record)
     return record
 

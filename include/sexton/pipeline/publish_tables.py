@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from sexton.errors import DataQualityFailure, SextonError, UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.lake.catalog import open_lake
 from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
@@ -40,8 +40,8 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
     if record.changes_since_ms is not None:
         names += [table.name for table in INTERVAL_TABLES]
     published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
-    reach("publish.named")
-    if record.places:
+    failpoint("publish.named")
+    if record.positions:
         publish_checkpoint(folder, record, archive or record.source)
     if plan is not None:
         keep_plan(folder, plan.record, archive or record.source)
@@ -53,11 +53,11 @@ def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
 
     None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
     """
-    if not record.places or record.profile_source == AMBIGUOUS:
+    if not record.positions or record.profile_source == AMBIGUOUS:
         return None
     plan = own_plan(folder)
     if plan.record.plan_id != record.plan_id:
-        raise SextonError(f"not the plan of this run, {record.plan_id}", place=plan.folder)
+        raise SextonError(f"not the plan of this run, {record.plan_id}", where=plan.folder)
     return None if plan.record.is_empty else plan
 
 
@@ -75,10 +75,10 @@ def _require_pass(folder: RunFolder, record: RunRecord) -> None:
     """Whoever runs this stage by hand cannot leave the checks out."""
     file = folder.table_file(DQ_RESULTS)
     if not file.exists():
-        raise UsageError("this run was not checked", place=folder.root, fix="run validate_tables first")
+        raise UsageError("this run was not checked", where=folder.root, fix="run validate_tables first")
     results = folder.read_table(DQ_RESULTS, 0, ["run_id", "severity", "success"])
     if results["run_id"].unique().to_pylist() != [record.run_id]:
-        raise UsageError("its checks are those of another run", place=file, fix="run validate_tables first")
+        raise UsageError("its checks are those of another run", where=file, fix="run validate_tables first")
     failed = pc.and_(pc.equal(results["severity"], "critical"), pc.invert(results["success"]))
     if count := pc.sum(failed).as_py():
-        raise DataQualityFailure(f"{count} critical expectations failed, nothing is published", place=file)
+        raise DataQualityFailure(f"{count} critical expectations failed, nothing is published", where=file)

@@ -17,10 +17,10 @@ from sexton.coordinator.endless import NEVER_ENDS, Endless
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
+from sexton.failpoints import failpoint
 from sexton.history.interval import open_interval, write_changes
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
-from sexton.kill_points import reach
 from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
 from sexton.pipeline.replay_record import (
     Finished,
@@ -65,7 +65,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     if request.profile == AUTO and source.broker_version is not None:
         choice = of_version(source.broker_version)
     folder.reset()
-    reach("replay.settled")
+    failpoint("replay.settled")
     merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
     evidence = [part.evidence for part in merged]
     if request.profile == AUTO and source.broker_version is None:
@@ -85,7 +85,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         }
     )
     folder.write_run(record)
-    reach("replay.folded")
+    failpoint("replay.folded")
     folds = {part.log_partition: part.fold for part in merged}
     fold_bytes = UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet"))
     if not engine.works_here(fold_bytes):
@@ -137,7 +137,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         }
     )
     folder.write_run(record)
-    reach("replay.done")
+    failpoint("replay.done")
     return record
 
 

@@ -87,7 +87,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
     elif count <= max(parts):
         raise UsageError(
             f"{count} log partitions by the topics file, but there is a folder for {max(parts)}",
-            place=source.uri,
+            where=source.uri,
             fix="is the topics file of this cluster?",
         )
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
@@ -110,7 +110,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         log_partitions=parts,
         missing_log_partitions=missing,
         cuts={part.log_partition: part.cut for part in merged},
-        places=source.places,
+        positions=source.positions,
         coverage=coverage.value,
         coverage_reason=coverage.reason,
         inflated_cap_bytes=settings().inflated_cap_bytes,
@@ -173,13 +173,13 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
         more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""
         raise NoCoverage(
             f"no record of it could be read: {'; '.join(damage[:_TOLD_PARTS])}{more}",
-            place=source.uri,
+            where=source.uri,
             fix="take another copy of the log",
         )
     if not any(part.records for part in merged):
         raise NoCoverage(
             f"no record was written before {_text(request.as_of_ms)}",
-            place=source.uri,
+            where=source.uri,
             fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
         )
     newest_ms = max(part.max_commit_timestamp_ms for part in merged)
@@ -187,7 +187,7 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
     if request.as_of_ms is not None and not has_stamps and request.as_of_ms <= newest_ms:
         raise NoCoverage(
             f"batches of record format 0 bear no timestamp, and offsets were committed up to {_text(newest_ms)}",
-            place=source.uri,
+            where=source.uri,
             fix="choose a later as-of",
         )
 

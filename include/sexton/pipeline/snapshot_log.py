@@ -42,12 +42,12 @@ from sexton.archive.writer import (
     write_origin,
 )
 from sexton.errors import Refused, UsageError
+from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import OFFSETS_TOPIC, UNKNOWN_ID, LogEnds, collect_facts, log_ends
 from sexton.kafka.fetch import NO_EPOCH, LogChangedError, LogReader, Pace
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import PartitionLeader, Topic, describe_topic, end_of_epoch
-from sexton.kill_points import reach
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS, Known, breaks_since, continuation
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
@@ -165,9 +165,9 @@ def run(
     archived: list[Manifest] = []
     for looks_left in reversed(range(LOOKS)):
         seen = _look(fs, root, request, taken_at_ms=now_ms(), connect=connect)
-        reach("snapshot.looked")
+        failpoint("snapshot.looked")
         lineages, work = _plan(fs, root, request, seen)
-        reach("snapshot.planned")
+        failpoint("snapshot.planned")
         fetched = _fetch(engine, request, work, connect, is_first=looks_left == LOOKS - 1)
         archived += [manifest for some in fetched for manifest in some.manifests]
         changed = [some.changed for some in fetched if some.changed]
@@ -175,12 +175,12 @@ def run(
             break
         if not looks_left:
             raise TransientError(f"the log changes again and again: {changed[0]}", fix="take the snapshot again")
-    reach("snapshot.fetched")
+    failpoint("snapshot.fetched")
     alerts = breaks_since(seen.before, seen.facts.offsets_topic["topic_id"], lineages)
     if tell and alerts:
         tell(alerts)
     write_facts(fs, root, replace(seen.facts, log_partitions=_noted(seen, lineages)))
-    reach("snapshot.done")
+    failpoint("snapshot.done")
     return Snapshot(
         cluster_id=seen.facts.cluster_id,
         topic_id=seen.facts.offsets_topic["topic_id"],
@@ -213,7 +213,7 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
         cluster_id=clusters[0],
         topic_id=settling.topic_id,
         taken_at_ms=settling.taken_at_ms,
-        log_partitions=len(settling.reaches),
+        log_partitions=len(settling.ends),
         segments=0,
         batches=0,
         size_bytes=0,
@@ -397,7 +397,7 @@ def _fetch_side_by_side(
     for begin in range(0, len(items), RANGES_A_WAVE):
         wave = [item for item in items[begin : begin + RANGES_A_WAVE] if item.ends.log_partition not in stopped]
         if begin:
-            reach("snapshot.between")
+            failpoint("snapshot.between")
         results = engine.map("Fetching the log", wave, _connected(fetch_range, connect))
         for item, result in zip(wave, results, strict=True):
             log_partition = item.ends.log_partition
@@ -439,7 +439,7 @@ def _fetch_here(request: SnapshotRequest, work: Sequence[FetchWork], connect: Co
         task = progress.add_task("", total=sum(item.end - item.start for item in work))
         for item in work:
             if fetched:
-                reach("snapshot.between")
+                failpoint("snapshot.between")
             fetched.append(fetch_in_order(item, session, pace))
             progress.advance(task, item.end - item.start)
     return fetched
@@ -466,7 +466,7 @@ def _look(
         if request.cluster_id not in (None, facts.cluster_id):
             raise Refused(
                 f"this is cluster {facts.cluster_id}, wanted is {request.cluster_id}",
-                place=session.config.bootstrap_servers,
+                where=session.config.bootstrap_servers,
                 fix="look at the connection, and at cluster_id in SEXTON_CLUSTERS",
             )
         topic_id = facts.offsets_topic["topic_id"]
@@ -489,7 +489,7 @@ def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEn
         topic = describe_topic(session, name)
         ends = log_ends(session, topic)
         if missing := sorted(set(topic.leaders) - {log.log_partition for log in ends}):
-            raise TransientError(f"log partitions {missing} have no leader", place=session.config.bootstrap_servers)
+            raise TransientError(f"log partitions {missing} have no leader", where=session.config.bootstrap_servers)
         return topic, ends
 
     return session.retrying(ask)

@@ -200,7 +200,7 @@ def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> N
         return
     raise DataQualityFailure(
         f"{len(failed)} critical expectations failed, nothing is published: {_told(failed)}",
-        place=folder.root,
+        where=folder.root,
         fix=f"see dq/index.html there; branch {key.branch} is kept",
     )
 

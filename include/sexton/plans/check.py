@@ -45,16 +45,16 @@ def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
     try:
         keys = encode_keys(plan.tombstones)
     except ValueError as error:
-        raise Refused(f"a row that no key can be made of: {error}", place=tombstones) from None
+        raise Refused(f"a row that no key can be made of: {error}", where=tombstones) from None
     if not plan.tombstones["key"].equals(keys):
-        raise Refused("a key is not that of its row", place=tombstones)
+        raise Refused("a key is not that of its row", where=tombstones)
     if (found := plan_id_of(plan)) != plan.record.plan_id:
-        raise Refused(f"its rows are those of plan {found}", place=tombstones)
+        raise Refused(f"its rows are those of plan {found}", where=tombstones)
     _check_undo(plan)
     _check_batches(plan, files)
     counted = {"tombstones": plan.tombstones.num_rows, "offsets": plan.undo.num_rows}
     if any(plan.record.counts.get(name) != count for name, count in counted.items()):
-        raise Refused(f"it counts {plan.record.counts}, there are {counted}", place=f"{plan.folder}/{MANIFEST}")
+        raise Refused(f"it counts {plan.record.counts}, there are {counted}", where=f"{plan.folder}/{MANIFEST}")
 
 
 def plan_id_of(plan: Plan) -> str:
@@ -77,36 +77,36 @@ def offset_rows(tombstones: pa.Table) -> pa.Table:
     return tombstones.filter(is_of_offset(tombstones))
 
 
-def _check_order(plan: Plan, place: str) -> None:
+def _check_order(plan: Plan, where: str) -> None:
     rows = plan.tombstones
     if set(rows["plan_id"].unique().to_pylist()) - {plan.record.plan_id}:
-        raise Refused("a row is of another plan_id", place=place)
+        raise Refused("a row is of another plan_id", where=where)
     if any(rows[name].null_count for name in ("log_partition", "position", "record_type", "key", "cause")):
-        raise Refused("a row without its place, key or cause", place=place)
+        raise Refused("a row without its place, key or cause", where=where)
     parts, positions = np.asarray(rows["log_partition"]), np.asarray(rows["position"])
     firsts = np.flatnonzero(np.diff(parts, prepend=-1))
     expected = np.arange(len(parts)) - np.repeat(firsts, np.diff(firsts, append=len(parts)))
     if (np.diff(parts) < 0).any() or not np.array_equal(positions, expected):
-        raise Refused("its rows are not by log partition and position", place=place)
+        raise Refused("its rows are not by log partition and position", where=where)
     if strange := set(parts.tolist()) - plan.record.cuts.keys():
-        raise Refused(f"log partitions without a cut: {sorted(strange)}", place=place)
+        raise Refused(f"log partitions without a cut: {sorted(strange)}", where=where)
 
 
 def _check_undo(plan: Plan) -> None:
     planned = offset_rows(plan.tombstones).select(list(_TARGETS)).rename_columns(list(_TARGETS.values()))
     if not planned.equals(plan.undo.select(list(_TARGETS.values()))):
-        raise Refused("it is not the values that the tombstones remove", place=f"{plan.folder}/{UNDO_FILE}")
+        raise Refused("it is not the values that the tombstones remove", where=f"{plan.folder}/{UNDO_FILE}")
 
 
 def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
     try:
         profile = profile_of(plan.record.profile)
     except UsageError as error:
-        raise Refused(str(error), place=f"{plan.folder}/{MANIFEST}") from None
+        raise Refused(str(error), where=f"{plan.folder}/{MANIFEST}") from None
     there = {int(PurePosixPath(name).stem) for name in files if name.startswith("batches/")}
     rows = plan.tombstones
     if there != set(rows["log_partition"].unique().to_pylist()):
-        raise Refused(f"batches of log partitions {sorted(there)}, rows of others", place=f"{plan.folder}/{MANIFEST}")
+        raise Refused(f"batches of log partitions {sorted(there)}, rows of others", where=f"{plan.folder}/{MANIFEST}")
     for part in sorted(there):
         own = rows.filter(pc.equal(rows["log_partition"], part))
         expected = encode_batches(
@@ -118,7 +118,7 @@ def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
             magic=plan.record.record_format,
         )
         if not _same_batches(files[f"batches/{part}.log"], expected):
-            raise Refused("not the batches of the plan's rows", place=f"{plan.folder}/batches/{part}.log")
+            raise Refused("not the batches of the plan's rows", where=f"{plan.folder}/batches/{part}.log")
 
 
 def _same_batches(found: bytes, expected: bytes) -> bool:

@@ -27,10 +27,10 @@ from pyarrow import fs as pafs
 from pydantic import ValidationError
 
 from sexton.archive.cluster_metadata import the_cluster
-from sexton.archive.files import child_folders, make_folder, safe_name, settle, write_whole
+from sexton.archive.files import child_folders, fsync, make_folder, safe_name, write_whole
 from sexton.archive.lineages import PLANS_FOLDER
 from sexton.errors import Refused, UsageError
-from sexton.kill_points import reach
+from sexton.failpoints import failpoint
 from sexton.plans.check import check_content
 from sexton.plans.content import PlanContent, content_of
 from sexton.plans.record import MANIFEST, PAGE_FILE, TOMBSTONES, TOMBSTONES_FILE, UNDO, UNDO_FILE, Plan, PlanRecord
@@ -106,7 +106,7 @@ def write_plan(folder: RunFolder, record: RunRecord, *, page: Page | None = None
     shutil.rmtree(own, ignore_errors=True)
     for name, data in sorted(files.items()):
         write_bytes(own / name, data)
-    reach("plan.files")
+    failpoint("plan.files")
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     plan = content.record.model_copy(update={"files": hashes})
     write_bytes(own / MANIFEST, plan.to_json())
@@ -129,7 +129,7 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
     own = folder.root / FOLDER
     manifest = record.to_json()
     if _read(pafs.LocalFileSystem(), str(own / MANIFEST), within=str(own)) != manifest:
-        raise Refused("another plan has taken its place", place=own)
+        raise Refused("another plan has taken its place", where=own)
     fs, root = filesystem(archive)
     target = plan_folder(root, record.cluster_id, record.plan_id)
     if _is_file(fs, f"{target}/{MANIFEST}") and _read(fs, f"{target}/{MANIFEST}", within=root) == manifest:
@@ -139,9 +139,9 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)
-        settle(fs, f"{target}/{name}")
-        reach("plan.between")
-    reach("plan.copied")
+        fsync(fs, f"{target}/{name}")
+        failpoint("plan.between")
+    failpoint("plan.copied")
     write_whole(fs, f"{target}/{MANIFEST}", manifest, what="plan")
 
 
@@ -163,14 +163,14 @@ def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: s
     """
     cluster = the_cluster(fs, root, cluster_id)
     if cluster is None:
-        raise UsageError("the archive is empty", place=root)
+        raise UsageError("the archive is empty", where=root)
     folder = plan_folder(root, cluster, plan_id)
     if not _is_file(fs, f"{folder}/{MANIFEST}"):
-        raise UsageError(f"no plan {plan_id}", place=folder, fix="publish its run, or make it with `sexton plan`")
+        raise UsageError(f"no plan {plan_id}", where=folder, fix="publish its run, or make it with `sexton plan`")
     plan = _read_folder(fs, folder, within=root)
     told = (plan.record.cluster_id, plan.record.plan_id)
     if told != (cluster, plan_id):
-        raise Refused(f"this is plan {told[1]} of cluster {told[0]}", place=f"{folder}/{MANIFEST}")
+        raise Refused(f"this is plan {told[1]} of cluster {told[0]}", where=f"{folder}/{MANIFEST}")
     return plan
 
 
@@ -182,7 +182,7 @@ def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
     files = {name: _read_named(fs, folder, name, sha256, within=within) for name, sha256 in record.files.items()}
     for name in (TOMBSTONES_FILE, UNDO_FILE):
         if name not in files:
-            raise Refused(f"names no {name}", place=place)
+            raise Refused(f"names no {name}", where=place)
     plan = Plan(
         record=record,
         sha256=plan_sha256(data),
@@ -194,21 +194,21 @@ def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
     return plan
 
 
-def _record(data: bytes, place: str) -> PlanRecord:
+def _record(data: bytes, where: str) -> PlanRecord:
     try:
         return PlanRecord.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise Refused(f"not a plan: {where}: {first['msg']}", place=place) from None
+        raise Refused(f"not a plan: {where}: {first['msg']}", where=where) from None
 
 
 def _read_named(fs: pafs.FileSystem, folder: str, name: str, sha256: str, *, within: str) -> bytes:
     if not _FILE_NAME.fullmatch(name):
-        raise Refused(f"names a file that no plan has: {name!r}", place=f"{folder}/{MANIFEST}")
+        raise Refused(f"names a file that no plan has: {name!r}", where=f"{folder}/{MANIFEST}")
     data = _read(fs, f"{folder}/{name}", within=within)
     if (found := hashlib.sha256(data).hexdigest()) != sha256:
-        raise Refused(f"its SHA-256 is {found}, plan.json says {sha256}", place=f"{folder}/{name}")
+        raise Refused(f"its SHA-256 is {found}, plan.json says {sha256}", where=f"{folder}/{name}")
     return data
 
 
@@ -219,24 +219,24 @@ def _read(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
         if os.path.realpath(path) != os.path.realpath(root) + os.path.normpath(path).removeprefix(
             os.path.normpath(root)
         ):
-            raise Refused("a link leads out of the plan", place=path)
+            raise Refused("a link leads out of the plan", where=path)
     info = fs.get_file_info(path)
     if info.type != pafs.FileType.File:
-        raise Refused("no such file", place=path)
+        raise Refused("no such file", where=path)
     if path.endswith(MANIFEST) and (info.size or 0) > _MOST_MANIFEST_BYTES:
-        raise Refused(f"{info.size} bytes are too many for a plan.json", place=path)
+        raise Refused(f"{info.size} bytes are too many for a plan.json", where=path)
     with fs.open_input_stream(path) as file:
         data: bytes = file.read()
     return data
 
 
-def _rows(data: bytes, schema: pa.Schema, place: str) -> pa.Table:
+def _rows(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
     try:
         found = pq.read_table(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as error:
-        raise Refused(f"not a table: {error}", place=place) from None
+        raise Refused(f"not a table: {error}", where=where) from None
     if not found.schema.equals(schema):
-        raise Refused(f"its columns are {', '.join(found.schema.names)}, or not of the types of a plan", place=place)
+        raise Refused(f"its columns are {', '.join(found.schema.names)}, or not of the types of a plan", where=where)
     return found
 
 

@@ -38,7 +38,7 @@ def advise(policy: Policy, document: Document, *, retention_ms: int, now_ms: int
             (("rules",), "there is no rule: under this policy no plan takes anything", "add one, or do without")
         )
     mistakes = (
-        Mistake(place=document.place, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
+        Mistake(where=document.where, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
     )
     return sorted(mistakes, key=lambda mistake: mistake.line)
 

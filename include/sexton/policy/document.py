@@ -27,7 +27,7 @@ Loc = tuple[str | int, ...]
 class Document:
     """A file's content: text, lists and dicts of text; `lines` says where each of its parts begins."""
 
-    place: str
+    where: str
     value: Any
     lines: dict[Loc, int]
     mistakes: list[Mistake] = field(default_factory=list)
@@ -41,9 +41,9 @@ class Document:
         return self.lines.get(loc, 1)
 
 
-def read_document(text: str, *, place: str) -> Document:
+def read_document(text: str, *, where: str) -> Document:
     """Read YAML; what is wrong with it as YAML is in `mistakes`, and then the value may lack what they speak of."""
-    document = Document(place=place, value={}, lines={})
+    document = Document(where=where, value={}, lines={})
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_BYTES:
         _tell(document, 1, f"the file has {size_bytes} bytes", f"at most {MAX_BYTES}: split the rules by cluster")
@@ -132,7 +132,7 @@ def _text(node: yaml.Node, document: Document) -> str:
 
 
 def _tell(document: Document, line: int, what: str, fix: str) -> None:
-    document.mistakes.append(Mistake(place=document.place, line=line, what=what, fix=fix))
+    document.mistakes.append(Mistake(where=document.where, line=line, what=what, fix=fix))
 
 
 def _tell_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:

@@ -14,13 +14,13 @@ _SHOWN_CHARS = 60
 class Mistake:
     """One mistake in a file, or one piece of advice about it."""
 
-    place: str
+    where: str
     line: int
     what: str
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.place}:{self.line}: {self.what} ({self.fix})"
+        return f"{self.where}:{self.line}: {self.what} ({self.fix})"
 
 
 class PolicyError(UsageError):
@@ -31,9 +31,9 @@ class PolicyError(UsageError):
         first, *others = self.mistakes
         if others:
             told = "; ".join(map(str, self.mistakes))
-            super().__init__(f"{len(self.mistakes)} mistakes: {told}", place=first.place)
+            super().__init__(f"{len(self.mistakes)} mistakes: {told}", where=first.where)
         else:
-            super().__init__(first.what, place=f"{first.place}:{first.line}", fix=first.fix)
+            super().__init__(first.what, where=f"{first.where}:{first.line}", fix=first.fix)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.mistakes,)

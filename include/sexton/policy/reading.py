@@ -21,9 +21,9 @@ def read_policy(path: Path) -> Policy:
     return policy_of(open_document(path))
 
 
-def parse_policy(text: str, *, place: str) -> Policy:
-    """The policy that `text` is; `place` is what mistakes are told of."""
-    return policy_of(read_document(text, place=place))
+def parse_policy(text: str, *, where: str) -> Policy:
+    """The policy that `text` is; `where` is what mistakes are told of."""
+    return policy_of(read_document(text, where=where))
 
 
 def policy_of(document: Document) -> Policy:
@@ -42,13 +42,13 @@ def open_document(path: Path) -> Document:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(error.strerror or "cannot be read", place=path, fix="a policy is a YAML file") from None
+        raise UsageError(error.strerror or "cannot be read", where=path, fix="a policy is a YAML file") from None
     try:
         text = data.decode("utf-8-sig", errors="strict" if len(data) <= MAX_BYTES else "replace")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError("not UTF-8", place=f"{path}:{line}", fix="save the file as UTF-8") from None
-    return read_document(text, place=str(path))
+        raise UsageError("not UTF-8", where=f"{path}:{line}", fix="save the file as UTF-8") from None
+    return read_document(text, where=str(path))
 
 
 def _validated(model: type[M], document: Document) -> M:
@@ -71,7 +71,7 @@ def _mistake(model: type[BaseModel], document: Document, error: dict[str, Any]) 
     context = error.get("ctx") or {}
     loc: Loc = (*error["loc"], *context.get("at", ()))
     what, fix = _told(model, loc, error, context)
-    return Mistake(place=document.place, line=document.line_of(loc), what=what, fix=fix)
+    return Mistake(where=document.where, line=document.line_of(loc), what=what, fix=fix)
 
 
 def _told(model: type[BaseModel], loc: Loc, error: dict[str, Any], context: dict[str, Any]) -> tuple[str, str]:

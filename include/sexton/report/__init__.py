@@ -35,7 +35,7 @@ def read_summary(root: Path | str) -> "Summary":
         return Summary.model_validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"no summary here: {str(error).splitlines()[0]}", place=path, fix="run `sexton audit` first"
+            f"no summary here: {str(error).splitlines()[0]}", where=path, fix="run `sexton audit` first"
         ) from None
 
 

@@ -116,7 +116,7 @@ class _Tables:
         files = sorted((self._root / table).glob("*.parquet"))
         if not files:
             raise UsageError(
-                f"no {table} table here", place=self._root, fix="the run did not come to its end: run it again"
+                f"no {table} table here", where=self._root, fix="the run did not come to its end: run it again"
             )
         return ds.dataset(files, format="parquet", partitioning=None)
 

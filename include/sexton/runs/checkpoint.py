@@ -24,13 +24,13 @@ from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton import __version__
-from sexton.archive.files import child_folders, make_folder, read_json, safe_name, settle, write_whole
-from sexton.archive.place import Place
+from sexton.archive.files import child_folders, fsync, make_folder, read_json, safe_name, write_whole
+from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
 from sexton.errors import DamagedFold, SextonError, UsageError
+from sexton.failpoints import failpoint
 from sexton.kernels.checkpoint import unpack
 from sexton.kernels.fold import PartialFold
-from sexton.kill_points import reach
 from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
 from sexton.runs.source import LogSource, filesystem
 
@@ -57,14 +57,14 @@ class CheckpointManifest(BaseModel):
     run_id: str
     profile: str
     inflated_cap_bytes: int
-    places: dict[int, Place]
+    positions: dict[int, LogPosition]
     files: dict[str, str]
     sha256: str
     code_version: str = __version__
 
 
 class DamagedCheckpoint(SextonError):
-    """A fold of a checkpoint is not what a fold can be. `place` is the name of the checkpoint's folder."""
+    """A fold of a checkpoint is not what a fold can be. `where` is the name of the checkpoint's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,33 +80,33 @@ class StartFold:
         try:
             fold = PartialFold.read_parquet(self.folder, beside=beside)
         except DamagedFold as error:
-            raise self._damaged(f"{error.place}.parquet: {error.message}") from None
+            raise self._damaged(f"{error.where}.parquet: {error.message}") from None
         told = (fold.profile.text, fold.cut, fold.is_prefix)
         if told != (profile.text, self.cut, True):
             raise self._damaged(f"counters.parquet: its profile, cut and beginning are {told}")
         return fold
 
     def _damaged(self, what: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(f"{self.folder.name}/{what}", place=self.name)
+        return DamagedCheckpoint(f"{self.folder.name}/{what}", where=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A checkpoint to go on from: its files are in `folder`, and `places` say up to where it reaches.
+    """A checkpoint to go on from: its files are in `folder`, and `positions` say up to where it reaches.
 
     `name` is that of its folder in the archive. The files are those of its manifest; what they hold is not checked yet.
     """
 
     as_of_ms: int
     name: str
-    places: dict[int, Place]
+    positions: dict[int, LogPosition]
     folder: Path
 
     def fold(self, log_partition: int) -> StartFold | None:
         """The fold of a log partition; None where it had none yet."""
-        if (place := self.places.get(log_partition)) is None:
+        if (position := self.positions.get(log_partition)) is None:
             return None
-        return StartFold(folder=self.folder / str(log_partition), cut=place.cut, name=self.name)
+        return StartFold(folder=self.folder / str(log_partition), cut=position.cut, name=self.name)
 
 
 def fold_format() -> str:
@@ -124,9 +124,9 @@ def folder_of(root: str, cluster_id: str, topic_id: str) -> str:
 
 def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> list[tuple[int, str]]:
     """(as_of_ms, folder) of everything that may be a checkpoint of a topic, newest instant first."""
-    place = folder_of(root, cluster_id, topic_id)
+    folder = folder_of(root, cluster_id, topic_id)
     found = [
-        (int(name[1]), f"{place}/{name[0]}") for text in child_folders(fs, place) if (name := _NAME.fullmatch(text))
+        (int(name[1]), f"{folder}/{name[0]}") for text in child_folders(fs, folder) if (name := _NAME.fullmatch(text))
     ]
     return sorted(found, reverse=True)
 
@@ -137,7 +137,7 @@ def read_manifest(fs: pafs.FileSystem, folder: str) -> CheckpointManifest:
     try:
         return CheckpointManifest.model_validate(read_json(fs, path))
     except ValidationError as error:
-        raise UsageError(f"not a checkpoint: {error.errors()[0]['msg']}", place=path) from None
+        raise UsageError(f"not a checkpoint: {error.errors()[0]['msg']}", where=path) from None
 
 
 def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> str:
@@ -157,7 +157,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
             return target
     own = folder.root / "fold"
     if tree_sha256(own) != record.checkpoint_sha256:
-        raise SextonError("the fold is not the one that the run was published with", place=own)
+        raise SextonError("the fold is not the one that the run was published with", where=own)
     files = {}
     for path in sorted(own.rglob("*.parquet")):
         data, name = path.read_bytes(), path.relative_to(own).as_posix()
@@ -165,9 +165,9 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)
-        settle(fs, f"{target}/{name}")
-        reach("checkpoint.between")
-    reach("checkpoint.copied")
+        fsync(fs, f"{target}/{name}")
+        failpoint("checkpoint.between")
+    failpoint("checkpoint.copied")
     manifest = CheckpointManifest(
         fold_format=fold_format(),
         cluster_id=record.cluster_id,
@@ -176,7 +176,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
         run_id=record.run_id,
         profile=record.profile,
         inflated_cap_bytes=record.inflated_cap_bytes,
-        places=record.places,
+        positions=record.positions,
         files=files,
         sha256=record.checkpoint_sha256,
     )
@@ -213,7 +213,9 @@ def nearest(
             if doubt is None:
                 shutil.rmtree(target, ignore_errors=True)  # what is left of one that was passed over half way
                 copy_files(fs, folder, manifest, target)
-                return Base(as_of_ms=manifest.as_of_ms, name=name, places=manifest.places, folder=target), warnings
+                return Base(
+                    as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=target
+                ), warnings
         except (UsageError, OSError, pa.ArrowException) as error:
             doubt = str(error)
         warnings.append(f"the checkpoint {name} was passed over: {doubt}")
@@ -228,20 +230,20 @@ def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
         try:
             return work(damaged)
         except DamagedCheckpoint as error:
-            if str(error.place) in damaged:  # it was to leave that one alone
+            if str(error.where) in damaged:  # it was to leave that one alone
                 raise
-            damaged[str(error.place)] = error.message
+            damaged[str(error.where)] = error.message
 
 
 def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, target: Path) -> None:
     """Bring the files here, so that what is read is what was checked; UsageError when one is not as it was written."""
     for name, sha256 in manifest.files.items():
         if not re.fullmatch(r"\d{1,9}/[a-z_]+\.parquet", name):
-            raise UsageError(f"no file of a fold: {name!r}", place=folder)
+            raise UsageError(f"no file of a fold: {name!r}", where=folder)
         with fs.open_input_stream(f"{folder}/{name}") as file:
             data = file.read()
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise UsageError("its SHA-256 is not the one that was written down", place=f"{folder}/{name}")
+            raise UsageError("its SHA-256 is not the one that was written down", where=f"{folder}/{name}")
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -270,15 +272,15 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
     for name, (own, wanted) in told.items():
         if own != wanted:
             return f"its {name} is {own}, not {wanted}"
-    for part, place in manifest.places.items():
-        goal = source.places.get(part)
+    for part, position in manifest.positions.items():
+        goal = source.positions.get(part)
         if goal is None:
             return f"log partition {part} is not here any more"
-        if place.lineage != goal.lineage:
-            return f"log partition {part} has left lineage {place.lineage}"
-        if min(place.cut, *place.order) < 0:
-            return f"its cut of log partition {part} is no place in a log"
-        if place.order > goal.order:
+        if position.lineage != goal.lineage:
+            return f"log partition {part} has left lineage {position.lineage}"
+        if min(position.cut, *position.order) < 0:
+            return f"its cut of log partition {part} is no position in a log"
+        if position.order > goal.order:
             return f"its cut of log partition {part} lies behind the one wanted"
         if not {f"{part}/{name}.parquet" for name in ("counters", "profile")} <= manifest.files.keys():
             return f"it has no fold of log partition {part}"

@@ -39,7 +39,7 @@ def verify_checkpoints(
     """
     n, t = subset
     read, findings = 0, []
-    for place in _places(fs, root, cluster_id):
+    for place in _folders(fs, root, cluster_id):
         if int.from_bytes(hashlib.sha256(place.removeprefix(root).encode()).digest()[:8], "big") % t != n - 1:
             continue
         read += 1
@@ -47,22 +47,22 @@ def verify_checkpoints(
     return read, findings
 
 
-def check(fs: pafs.FileSystem, place: str) -> list[Finding]:
+def check(fs: pafs.FileSystem, where: str) -> list[Finding]:
     """What is wrong with the checkpoint in a folder."""
     try:
-        manifest = read_manifest(fs, place)
+        manifest = read_manifest(fs, where)
         with TemporaryDirectory(prefix="sexton-checkpoint-") as folder:
-            copy_files(fs, place, manifest, Path(folder))
-            wrong = list(_wrong(manifest, place, Path(folder)))
+            copy_files(fs, where, manifest, Path(folder))
+            wrong = list(_wrong(manifest, where, Path(folder)))
     except UsageError as error:
-        file = (error.place or place).removeprefix(place).strip("/")
-        return [Finding(kind=ROTTEN, place=place, what=f"{file}: {error.message}" if file else error.message)]
+        file = (error.where or where).removeprefix(where).strip("/")
+        return [Finding(kind=ROTTEN, where=where, what=f"{file}: {error.message}" if file else error.message)]
     except (OSError, pa.ArrowException) as error:
-        return [Finding(kind=ROTTEN, place=place, what=str(error))]
-    return [Finding(kind=ROTTEN, place=place, what=what) for what in wrong]
+        return [Finding(kind=ROTTEN, where=where, what=str(error))]
+    return [Finding(kind=ROTTEN, where=where, what=what) for what in wrong]
 
 
-def _places(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[str]:
+def _folders(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[str]:
     """The folders of checkpoints with a manifest, in order; of the others the writer died."""
     for cluster in clusters_of(fs, root, cluster_id):
         for topic in child_folders(fs, f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}"):
@@ -71,15 +71,15 @@ def _places(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[
             yield from (info.path.rpartition("/")[0] for info in infos if info.type == pafs.FileType.File)
 
 
-def _wrong(manifest: CheckpointManifest, place: str, folder: Path) -> Iterator[str]:
-    *_, cluster, _, topic, name = place.split("/")
+def _wrong(manifest: CheckpointManifest, where: str, folder: Path) -> Iterator[str]:
+    *_, cluster, _, topic, name = where.split("/")
     if (manifest.cluster_id, manifest.topic_id) != (cluster, topic) or not name.startswith(f"{manifest.as_of_ms}-"):
         yield f"it is of {manifest.cluster_id}, {manifest.topic_id}, {manifest.as_of_ms}"
     if manifest.fold_format != fold_format():
         return
     profile = profile_of(manifest.profile)
-    base = Base(as_of_ms=manifest.as_of_ms, name=name, places=manifest.places, folder=folder)
-    for log_partition in manifest.places:
+    base = Base(as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=folder)
+    for log_partition in manifest.positions:
         fold = base.fold(log_partition)
         assert fold is not None, "it has a place"
         try:

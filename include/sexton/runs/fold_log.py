@@ -92,13 +92,13 @@ def fold_log(
 ) -> list[Merged]:
     """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
 
-    An archive is read up to its places. Of a broker's disk everything is read, or all before `as_of_ms`. What `folder`
-    holds of an earlier fold goes. DamagedCheckpoint when a fold of `base` is none.
+    An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
+    is removed. DamagedCheckpoint when a fold of `base` is not one.
     """
     shutil.rmtree(folder.root / "fold", ignore_errors=True)
     config = settings()
     partial = folder.root / "partial"
-    segments = source.segments if base is None else source.segments_after(base.places)
+    segments = source.segments if base is None else source.segments_after(base.positions)
     if source.is_archive:
         check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
     work = [
@@ -127,7 +127,7 @@ def fold_log(
             chunks=tuple(item for item in work if item.chunk.log_partition == part) if is_here else (),
             is_here=is_here,
             base=base.fold(part) if base else None,
-            cut=source.places[part].cut if part in source.places else None,
+            cut=source.positions[part].cut if part in source.positions else None,
             profile=profile.text,
         )
         for part in sorted(source.segments)
@@ -142,7 +142,9 @@ def _chunks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target
     return [
         chunk
         for part, some in segments.items()
-        for chunk in plan_chunks(some, target_bytes=target_bytes, first_index=1 if base and part in base.places else 0)
+        for chunk in plan_chunks(
+            some, target_bytes=target_bytes, first_index=1 if base and part in base.positions else 0
+        )
     ]
 
 
@@ -175,7 +177,7 @@ def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
     try:
         return Manifest.from_json(read_json(fs, piece.manifest_path)).taken_at_ms
     except ValueError as error:
-        raise UsageError(f"not a manifest: {error}", place=piece.manifest_path) from None
+        raise UsageError(f"not a manifest: {error}", where=piece.manifest_path) from None
 
 
 def _fold_here(work: _MergeWork) -> PartialFold:
@@ -199,7 +201,7 @@ def _read_partial(path: Path) -> PartialFold:
     try:
         return PartialFold.from_bytes(path.read_bytes())
     except DamagedFold as error:
-        raise DamagedFold(f"{error.place or 'all of it'}: {error.message}", place=path) from None
+        raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=path) from None
 
 
 def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:

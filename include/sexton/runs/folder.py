@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
-from sexton.archive.place import Place
+from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.broker_settings import Recorded
 from sexton.errors import UsageError
 from sexton.kernels.parquet import cast, write_table
@@ -54,7 +54,7 @@ class RunRecord(BaseModel):
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
-    places: dict[int, Place] = Field(default_factory=dict, description="log partition -> where that is in the archive")
+    positions: dict[int, LogPosition] = Field(default_factory=dict, description="log partition -> that in the archive")
     coverage: str = "complete"
     coverage_reason: str = ""
     has_topics: bool = False
@@ -127,9 +127,9 @@ class RunFolder:
         try:
             return RunRecord.model_validate_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise UsageError("no run here", place=path, fix="run replay_groups on this folder first") from None
+            raise UsageError("no run here", where=path, fix="run replay_groups on this folder first") from None
         except ValidationError as error:
-            raise UsageError(f"not a run record: {error.errors()[0]['msg']}", place=path) from None
+            raise UsageError(f"not a run record: {error.errors()[0]['msg']}", where=path) from None
 
     def write_run(self, record: RunRecord) -> None:
         self.root.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
 from sexton.archive.lineages import ArchivedLineage, lineages
-from sexton.archive.place import Place
+from sexton.archive.log_position import LogPosition
 from sexton.archive.writer import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
 from sexton.coordinator.api.broker_settings import Recorded
 from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
@@ -31,7 +31,7 @@ taken after it. Later ones do not: today's cluster never leaks into yesterday's 
 class LogSource:
     """Segments of every log partition that is here, and what is known of the cluster beside them.
 
-    Of an archive, `places` says where reading stops in each log partition: `segments` end there, in the middle of a
+    Of an archive, `positions` says where reading stops in each log partition: `segments` end there, in the middle of a
     file where need be. `taken_at_ms` is when the snapshot was taken that settled that.
     """
 
@@ -53,7 +53,7 @@ class LogSource:
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
     coverage: Coverage | None = None
-    places: dict[int, Place] = field(default_factory=dict)
+    positions: dict[int, LogPosition] = field(default_factory=dict)
     histories: dict[int, ArchivedLineage] = field(default_factory=dict)
 
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
@@ -64,11 +64,11 @@ class LogSource:
         """The same, of a broker that writes in that codec; None keeps the recorded one."""
         return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
-    def segments_after(self, places: Mapping[int, Place]) -> dict[int, list[Segment]]:
-        """What an archive holds behind `places` and before its own; of log partitions without one, all."""
+    def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:
+        """What an archive holds behind `positions` and before its own; of log partitions without one, all."""
         return {
-            part: segments_between(self.histories[part], place, after=places.get(part))
-            for part, place in self.places.items()
+            part: segments_between(self.histories[part], position, after=positions.get(part))
+            for part, position in self.positions.items()
         }
 
 
@@ -80,7 +80,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """
     login, _ = split_login(uri)
     if login is not None and not _LOGIN.fullmatch(login):
-        raise UsageError("the login has letters that a URI cannot have as they are", place=uri, fix=_ENCODE)
+        raise UsageError("the login has letters that a URI cannot have as they are", where=uri, fix=_ENCODE)
     try:
         if "://" in uri:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
@@ -88,7 +88,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), uri
     except Exception as error:
         told = str(error).replace(uri, uri_without_login(uri))
-        raise UsageError(f"not a usable location: {told}", place=uri) from None
+        raise UsageError(f"not a usable location: {told}", where=uri) from None
 
 
 _LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
@@ -131,7 +131,7 @@ def open_archive(
     fs, path = filesystem(root)
     cluster = the_cluster(fs, path, cluster_id)
     if cluster is None:
-        raise NoCoverage("the archive holds no segment", place=root, fix="run `sexton snapshot` first")
+        raise NoCoverage("the archive holds no segment", where=root, fix="run `sexton snapshot` first")
     settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
     facts, no_facts = _facts(fs, path, cluster, as_of_ms)
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
@@ -141,7 +141,7 @@ def open_archive(
     histories = _histories(fs, path, settled)
     return LogSource(
         uri=root,
-        segments={part: segments_between(histories[part], place) for part, place in settled.cuts.items()},
+        segments={part: segments_between(histories[part], position) for part, position in settled.cuts.items()},
         cluster_id=cluster,
         topic_id=settled.topic_id,
         partition_count=settled.partition_count,
@@ -161,7 +161,7 @@ def open_archive(
         taken_at_ms=settled.taken_at_ms,
         warnings=[*no_facts, *unstored, *differences_text(facts.brokers_differ if facts else {})],
         coverage=settled.coverage,
-        places=settled.cuts,
+        positions=settled.cuts,
         histories=histories,
     )
 
@@ -183,9 +183,9 @@ def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
     wanted = list(segments)
     for segment, info in zip(wanted, fs.get_file_info([segment.path for segment in wanted]), strict=True):
         if info.type != pafs.FileType.File:
-            raise UsageError("the manifest is here, its segment is not", place=segment.path)
+            raise UsageError("the manifest is here, its segment is not", where=segment.path)
         if info.size != segment.size_bytes:  # a shorter one would pass for a torn tail
-            raise UsageError(f"{info.size} bytes, its manifest says {segment.size_bytes}", place=segment.path)
+            raise UsageError(f"{info.size} bytes, its manifest says {segment.size_bytes}", where=segment.path)
 
 
 def _settled(
@@ -205,13 +205,13 @@ def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int
     """The lineage of each cut; UsageError when one is no longer there up to its cut."""
     found = lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
     histories = {}
-    for part, place in settled.cuts.items():
-        history = next((one for one in found.get(part, []) if one.lineage.name == place.lineage), None)
-        if history is None or history.next_log_offset < place.cut:
+    for part, position in settled.cuts.items():
+        history = next((one for one in found.get(part, []) if one.lineage.name == position.lineage), None)
+        if history is None or history.next_log_offset < position.cut:
             raise UsageError(
-                f"lineage {place.lineage} of log partition {part} is not here up to log_offset {place.cut}, where the "
-                f"cut of {settled.as_of_ms} ms was settled",
-                place=root,
+                f"lineage {position.lineage} of log partition {part} is not here up to log_offset {position.cut}, "
+                f"where the cut of {settled.as_of_ms} ms was settled",
+                where=root,
                 fix="restore the archive's missing files",
             )
         histories[part] = history

@@ -154,9 +154,9 @@ def _type(kind: str) -> str:
     return {"STRING": "VARCHAR", "INT": "INTEGER", "BINARY": "BLOB"}.get(kind, kind)
 
 
-def _path(place: str) -> str:
+def _path(where: str) -> str:
     """A place without its protocol, as pyarrow's file systems take it: bucket and key."""
-    return place.partition("://")[2] or place
+    return where.partition("://")[2] or where
 
 
 def _protocol(scheme: str) -> str:

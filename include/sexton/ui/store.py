@@ -173,7 +173,7 @@ class Store:
         if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
             snapshot_id = None
             if owner(found, run.key) not in (run.key.run_id, None):
-                raise Gone("its snapshot has expired, and another run has taken its place", place=table)
+                raise Gone("its snapshot has expired, and another run has taken its place", where=table)
         paths = data_files(found, partition_of(run.key), snapshot_id)
         return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
 
@@ -244,7 +244,7 @@ def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: i
         return []
     tasks = list(table.scan(row_filter=where, snapshot_id=snapshot_id).plan_files())
     if any(task.delete_files for task in tasks):
-        raise SextonError("rows were deleted one by one; partitions are only ever replaced whole", place=table.name())
+        raise SextonError("rows were deleted one by one; partitions are only ever replaced whole", where=table.name())
     return sorted(task.file.file_path for task in tasks)
 
 

@@ -90,7 +90,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
 
     (file,) = (cluster.policy for cluster in settings().every_cluster if cluster.is_of(question["cluster_id"]))
     known = read_policy(Path(file)) if file else None
-    tried = parse_policy(question["policy"], place="policy") if question["policy"].strip() else known
+    tried = parse_policy(question["policy"], where="policy") if question["policy"].strip() else known
     lake = open_lake()
     run = published_at(lake, question["as_of_ms"], cluster_id=question["cluster_id"])
     retention_ms = int(run.facts["retention_ms"])

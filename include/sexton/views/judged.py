@@ -53,7 +53,7 @@ def judged_in_run(view: CoordinatorView, root: str, group_id: str) -> JudgedGrou
         table = folder.read_table("offset_verdicts", home)
     except OSError:
         path = folder.table_file("offset_verdicts", home)
-        raise UsageError("not there", place=path, fix="is the run complete?") from None
+        raise UsageError("not there", where=path, fix="is the run complete?") from None
     rows: list[dict[str, Any]] = table.filter(pc.equal(table["group_id"], group_id)).to_pylist()
     offsets, pending = held.offsets(group_id), held.pending(group_id)
     judged = []

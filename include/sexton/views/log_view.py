@@ -34,7 +34,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
     count = _partition_count(source, parts, shards)
     missing = sorted(set(range(count or 0)) - here)
     return CoordinatorView(
-        place=uri_without_login(source.uri),
+        where=uri_without_login(source.uri),
         as_of_ms=request.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
@@ -57,7 +57,7 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
         if source.partition_count <= highest:
             raise UsageError(
                 f"{source.partition_count} log partitions by the topics file, but there is a folder for {highest}",
-                place=source.uri,
+                where=source.uri,
                 fix="is the topics file of this cluster?",
             )
         return source.partition_count

@@ -33,7 +33,7 @@ class RunParts:
             raise UsageError(
                 f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
                 "which the run does not tell",
-                place=self._folder.root,
+                where=self._folder.root,
                 fix="ask the segments: --segments DIR",
             )
         return shard_after_load(part.held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
@@ -55,4 +55,4 @@ class RunParts:
             return self._folder.read_table(name, log_partition)
         except OSError:
             path = self._folder.table_file(name, log_partition)
-            raise UsageError("not there", place=path, fix="is the run complete?") from None
+            raise UsageError("not there", where=path, fix="is the run complete?") from None

@@ -18,14 +18,14 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     folder = RunFolder(root)
     record = folder.read_run()
     if request.as_of_ms not in (None, record.as_of_ms):
-        raise UsageError(f"the run is of {record.as_of_ms} ms", place="--as-of", fix="ask the segments or the archive")
+        raise UsageError(f"the run is of {record.as_of_ms} ms", where="--as-of", fix="ask the segments or the archive")
     if request.profile not in (None, AUTO) and profile_of(request.profile).text != profile_of(record.profile).text:
-        raise UsageError(f"the run followed {record.profile}", place="--profile", fix="ask the segments or the archive")
+        raise UsageError(f"the run followed {record.profile}", where="--profile", fix="ask the segments or the archive")
     parts = RunParts(folder, record)
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
     return CoordinatorView(
-        place=str(folder.root),
+        where=str(folder.root),
         as_of_ms=record.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),

@@ -42,7 +42,7 @@ class Parts(Protocol):
 class CoordinatorView:
     """Everything that questions need. Log partitions are read when they are asked about, `parts.read` has those."""
 
-    place: str
+    where: str
     as_of_ms: int | None
     coordinator: Coordinator
     topics: Topics
@@ -61,7 +61,7 @@ class CoordinatorView:
             elif home not in self.coordinator.shards:
                 raise NoCoverage(
                     f"log partition {home}, where group {group_id!r} belongs, is not here",
-                    place=self.place,
+                    where=self.where,
                     fix="ask where the broker that leads it has its logs",
                 )
             else:
@@ -78,7 +78,7 @@ class CoordinatorView:
         if not self.parts.read[log_partition].is_covered:
             raise NoCoverage(
                 f"no record of log partition {log_partition} was written before {self.as_of_ms} ms",
-                place=self.place,
+                where=self.where,
                 fix="choose a later as-of",
             )
 

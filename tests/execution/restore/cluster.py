@@ -80,15 +80,15 @@ class SimulatedCluster:
         self.between("commit")
         way = self.lost.pop(0) if self.lost else None
         if way == "nobody there":
-            raise TransientError("the coordinator loads", place=f"group {group_id}")
+            raise TransientError("the coordinator loads", where=f"group {group_id}")
         if way == "request":
-            raise Unsettled("no answer came", place=f"group {group_id}")
+            raise Unsettled("no answer came", where=f"group {group_id}")
         answer = {key: self._commit(group_id, key, value) for key, value in values.items()}
         done = {key: values[key] for key, error in answer.items() if error is None}
         if done:
             self.commits.append((group_id, done))
         if way == "answer":
-            raise Unsettled("no answer came", place=f"group {group_id}")
+            raise Unsettled("no answer came", where=f"group {group_id}")
         return answer
 
     def _commit(self, group_id: str, key: tuple[str, int], value: OffsetValue) -> str | None:

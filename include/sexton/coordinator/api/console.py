@@ -129,14 +129,14 @@ def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[
 
 
 def _offset_row(
-    group_id: str, place: TopicPartition, offset: int | None, topics: Topics, member: LoadedMember | None
+    group_id: str, where: TopicPartition, offset: int | None, topics: Topics, member: LoadedMember | None
 ) -> OffsetRow:
     return OffsetRow(
         group=group_id,
-        topic=place[0],
-        partition=place[1],
+        topic=where[0],
+        partition=where[1],
         current_offset=offset,
-        log_end_offset=topics.log_end_offset(*place),
+        log_end_offset=topics.log_end_offset(*where),
         consumer_id=None if member is None else member.member_id,
         host=None if member is None else member.client_host,
         client_id=None if member is None else member.client_id,

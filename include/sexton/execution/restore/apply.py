@@ -278,7 +278,7 @@ class _Work:
         self._ledger.outcome(body, at_ms=self._now_ms())
 
 
-def _outcome(place: tuple[int, int], row: RestoreRow, *, now: OffsetValue | None, log: Sequence[Written]) -> Result:
+def _outcome(where: tuple[int, int], row: RestoreRow, *, now: OffsetValue | None, log: Sequence[Written]) -> Result:
     """What came of an item, by what its group has now and what was written of it since before the step."""
     at = next((index for index, record in enumerate(log) if record.value == row.put), None)
     if at is not None:
@@ -287,16 +287,16 @@ def _outcome(place: tuple[int, int], row: RestoreRow, *, now: OffsetValue | None
             # What was there right before ours, if it came after the diff: what came and went is nothing that ours took.
             taken = earlier[-1].value if earlier and earlier[-1].value != row.now else None
             return _result(
-                place,
+                where,
                 "done" if taken is None else "raced",
                 found=_value(taken),
                 written_log_offset=own.log_offset,
                 written_timestamp_ms=own.timestamp_ms,
             )
-        return _result(place, "not_done", error="it is in the log, and another value is served", found=_value(now))
+        return _result(where, "not_done", error="it is in the log, and another value is served", found=_value(now))
     if now == row.now:
-        return _result(place, "not_done", error="it is not in the log")
-    return _result(place, "changed_since", error=ALREADY if now == row.put else _moved(row.now, now), found=_value(now))
+        return _result(where, "not_done", error="it is not in the log")
+    return _result(where, "changed_since", error=ALREADY if now == row.put else _moved(row.now, now), found=_value(now))
 
 
 def _latest(entries: Sequence[Entry]) -> dict[tuple[int, int], Result]:
@@ -364,5 +364,5 @@ def _value(value: OffsetValue | None) -> Value | None:
     return Value(committed_offset=value.committed_offset, leader_epoch=value.leader_epoch, metadata=value.metadata)
 
 
-def _result(place: tuple[int, int], outcome: Any, **told: Any) -> Result:
-    return Result(log_partition=place[0], position=place[1], outcome=outcome, **told)
+def _result(where: tuple[int, int], outcome: Any, **told: Any) -> Result:
+    return Result(log_partition=where[0], position=where[1], outcome=outcome, **told)

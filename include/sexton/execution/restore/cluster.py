@@ -92,7 +92,7 @@ class KafkaPort:
     def _log_end(self, log_partition: int) -> int:
         ends = list_offsets(self._session, [describe_topic(self._session, OFFSETS_TOPIC)], timestamp=LATEST)
         if (OFFSETS_TOPIC, log_partition) not in ends:
-            raise TransientError("nobody leads it", place=f"log partition {log_partition}")
+            raise TransientError("nobody leads it", where=f"log partition {log_partition}")
         return ends[OFFSETS_TOPIC, log_partition]
 
     def written(self, log_partition: int, group_id: str, *, since: int) -> list[Written]:

@@ -116,19 +116,19 @@ def read_restore(fs: pafs.FileSystem, root: str, cluster_id: str | None, restore
     """
     cluster = the_cluster(fs, root, cluster_id)
     if cluster is None:
-        raise UsageError("the archive is empty", place=root)
+        raise UsageError("the archive is empty", where=root)
     path = f"{restore_folder(root, cluster, restore_id)}/{FILE}"
     data = _bytes_or_none(fs, path)
     if data is None:
-        raise UsageError(f"no restore {restore_id}", place=path, fix="`sexton restore` without --id makes one")
+        raise UsageError(f"no restore {restore_id}", where=path, fix="`sexton restore` without --id makes one")
     if (found := hashlib.sha256(data).hexdigest()) != restore_id:
-        raise Refused(f"its SHA-256 is {found}: it is not what was shown", place=path)
+        raise Refused(f"its SHA-256 is {found}: it is not what was shown", where=path)
     try:
         plan = RestorePlan.from_bytes(data)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise Refused(f"not a restore: {error}", place=path) from None
+        raise Refused(f"not a restore: {error}", where=path) from None
     if plan.cluster_id != cluster:
-        raise Refused(f"this is a restore of cluster {plan.cluster_id}", place=path)
+        raise Refused(f"this is a restore of cluster {plan.cluster_id}", where=path)
     return plan
 
 

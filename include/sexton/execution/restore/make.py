@@ -28,7 +28,7 @@ def make_restore(
     another. Refused when the cluster is another one.
     """
     if port.cluster_id != source.cluster_id:
-        raise Refused(f"the values are of cluster {source.cluster_id}, this is {port.cluster_id}", place=source.name)
+        raise Refused(f"the values are of cluster {source.cluster_id}, this is {port.cluster_id}", where=source.name)
     judge = judge_of(port, overwrites=overwrites, clamps=clamps)
     topics = port.topics(sorted({topic for _, topic, _ in source.values}))
     rows = [

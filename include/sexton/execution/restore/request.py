@@ -43,7 +43,7 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
     assert request.from_ledger is not None
     cluster = the_cluster(fs, root, request.cluster_id)
     if cluster is None:
-        raise NoCoverage("the archive is empty", place=request.archive)
+        raise NoCoverage("the archive is empty", where=request.archive)
     entries = Ledger(fs, root, cluster, request.from_ledger).entries()
     ids = topic_ids_at(fs, root, cluster, entries[0].at_ms) if entries else {}
     return of_ledger(entries, request.selection, ids)
@@ -53,7 +53,7 @@ def _of_instant(request: RestoreRequest, as_of_ms: int, taken_at_ms: int) -> Sou
     if request.selection.is_everything:
         raise UsageError(
             "of an instant, say what to put back",
-            place="--as-of",
+            where="--as-of",
             fix="--group, --pattern or --topic; --pattern '.*' is everything",
         )
     return of_archive(

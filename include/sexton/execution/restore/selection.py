@@ -51,4 +51,4 @@ def _check(pattern: str) -> None:
     try:
         check_pattern(pattern)
     except PatternError as error:
-        raise UsageError(f"{pattern!r} {error}", place="--pattern") from None
+        raise UsageError(f"{pattern!r} {error}", where="--pattern") from None

@@ -59,7 +59,7 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
     taken as removed: it is shown as the same where it is still there. UsageError for a ledger without an attempt.
     """
     if not entries:
-        raise UsageError("nothing of it was ever applied: there is no ledger", place="--from-ledger")
+        raise UsageError("nothing of it was ever applied: there is no ledger", where="--from-ledger")
     is_asked = selection.test()
     values: dict[OffsetKey, Then] = {}
     empty = 0
@@ -100,7 +100,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
         if not part.is_covered and selection.names_groups:
             raise NoCoverage(
                 f"no record of log partition {log_partition} was written before {as_of_ms} ms",
-                place=uri,
+                where=uri,
                 fix="choose a later --as-of",
             )
         warnings += _doubts(log_partition, part)

@@ -1,9 +1,9 @@
 """Places in the code where a process may die, by name, so that tests can kill one there: whatever dies at any of them
 and runs again must end in the same bytes as one that was never killed.
 
-A point does nothing unless the setting `kill_at` (SEXTON_KILL_AT) names it: `<name>`, or `<name>:<n>` for the n-th time
-that a process comes by. Then the process ends at once and without a word, as SIGKILL ends it, because that is what it
-gets. `sexton doctor --kill-points` lists them.
+A point does nothing unless the setting `failpoint` (SEXTON_FAILPOINT) names it: `<name>`, or `<name>:<n>` for the n-th
+time that a process reaches it. Then the process ends at once, as SIGKILL ends it. `sexton doctor --failpoints` lists
+them.
 """
 
 import os
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from sexton.settings import settings
 
-KILL_POINTS = MappingProxyType(
+FAILPOINTS = MappingProxyType(
     {
         "snapshot.looked": "cluster and archive are compared, nothing is written",
         "snapshot.planned": "every new lineage has its origin, no segment is fetched",
@@ -87,11 +87,11 @@ KILL_POINTS = MappingProxyType(
 _passed: Counter[str] = Counter()
 
 
-def reach(name: str) -> None:
-    """Come by a kill point."""
-    if name not in KILL_POINTS:
-        raise ValueError(f"no such kill point: {name}")
-    wanted, _, times = settings().kill_at.partition(":")
+def failpoint(name: str) -> None:
+    """Come by a failpoint."""
+    if name not in FAILPOINTS:
+        raise ValueError(f"no such failpoint: {name}")
+    wanted, _, times = settings().failpoint.partition(":")
     if wanted == name:
         _passed[name] += 1
         if _passed[name] == int(times or 1):

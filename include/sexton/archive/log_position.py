@@ -1,10 +1,10 @@
-"""A place in the archived bytes of a log partition, as runs and checkpoints note it."""
+"""A position in the archived bytes of a log partition, as runs and checkpoints note it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LogPosition:
     """Where reading of a lineage stops: before the batch at `cut`, which is at byte `position` of the archived segment
     that begins at log_offset `segment`; at byte 0 of one that may not be there yet, where all is read."""
 
@@ -15,5 +15,5 @@ class Place:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Places of one lineage compare by this."""
+        """Positions of one lineage compare by this."""
         return self.segment, self.position

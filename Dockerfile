@@ -24,7 +24,7 @@ RUN python -m venv /opt/venv \
     && uv pip sync --no-cache --compile-bytecode --python /opt/venv/bin/python --require-hashes requirements.txt \
     && rm /tmp/uv.txt
 
-# The user's id is in sexton.local.deploy too, which hands out the secrets. The code stays root's: tasks cannot change it.
+# The user's id is in sexton.local.compose_init too, which hands out the secrets. The code stays root's: tasks cannot change it.
 RUN groupadd --gid 10001 sexton \
     && useradd --uid 10001 --gid sexton --create-home sexton \
     && mkdir -p .cache var /opt/airflow \

@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down check test bench lint lock
+.PHONY: help install demo up down check test bench lint docs lock
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: install ## Measure the kernels and the audit on this machine
 lint: install ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+docs: install ## Write the generated pages of docs/: cli.md, settings.md, tables.md
+	$(PY) scripts/docs.py
 
 lock: install ## Resolve pyproject.toml again into requirements.txt (UPGRADE=--upgrade takes newer releases)
 	.venv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \

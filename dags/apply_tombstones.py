@@ -34,7 +34,7 @@ from sexton.settings import Cluster, settings
 
 def apply_tombstones(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.own("apply_tombstones"),
+        dag_id=cluster.scoped_name("apply_tombstones"),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
         start_date=defaults.START_DATE,
@@ -48,7 +48,7 @@ def apply_tombstones(cluster: Cluster) -> None:
     ):
         show = ShowPlan(task_id="show", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)
-        apply = ApplyPlan(task_id="apply", cluster=cluster, pool=cluster.own(APPLY_POOL))
+        apply = ApplyPlan(task_id="apply", cluster=cluster, pool=cluster.scoped_name(APPLY_POOL))
         tell = TellOutcome(task_id="tell", act=apply.task_id)
         # What the arrows promise, apply does not believe: it asks the answer itself.
         show >> approve >> apply >> tell

@@ -32,7 +32,7 @@ from sexton.settings import Cluster, settings
 
 def keep_house(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.own("keep_house"),
+        dag_id=cluster.scoped_name("keep_house"),
         schedule=defaults.timetable(cluster.house_schedule),
         start_date=defaults.START_DATE,
         catchup=False,  # ages are told by today: a day that was missed has nothing to make up for

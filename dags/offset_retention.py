@@ -35,7 +35,7 @@ from sexton.settings import Cluster, settings
 def offset_retention(cluster: Cluster) -> None:
     outlets = {"publish_tables": defaults.table_assets(cluster)}
     with DAG(
-        dag_id=cluster.own("offset_retention"),
+        dag_id=cluster.scoped_name("offset_retention"),
         schedule=defaults.timetable(cluster.schedule),
         start_date=defaults.START_DATE,
         catchup=settings().catchup,

@@ -34,7 +34,7 @@ from sexton.settings import Cluster, settings
 
 def restore_offsets(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.own("restore_offsets"),
+        dag_id=cluster.scoped_name("restore_offsets"),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
         start_date=defaults.START_DATE,
@@ -48,7 +48,7 @@ def restore_offsets(cluster: Cluster) -> None:
     ):
         diff = ShowRestore(task_id="diff", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)
-        restore = ApplyRestore(task_id="restore", cluster=cluster, pool=cluster.own(APPLY_POOL))
+        restore = ApplyRestore(task_id="restore", cluster=cluster, pool=cluster.scoped_name(APPLY_POOL))
         tell = TellOutcome(task_id="tell", act=restore.task_id)
         # What the arrows promise, restore does not believe: it asks the answer itself.
         diff >> approve >> restore >> tell

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGETS = {"help", "install", "demo", "up", "down", "check", "test", "bench", "lint", "lock"}
+TARGETS = {"help", "install", "demo", "up", "down", "check", "test", "bench", "lint", "docs", "lock"}
 
 
 def make(*arguments: str) -> str:

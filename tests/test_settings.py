@@ -31,14 +31,14 @@ def test_without_the_setting_there_is_one_and_it_is_plain() -> None:
     assert (cluster.name, cluster.cluster_id, cluster.is_first) == (None, None, True)
     assert (cluster.kafka_conn_id, cluster.applier_conn_id) == ("kafka_default", "kafka_applier")
     assert (cluster.schedule, cluster.policy, cluster.retention_minutes) == ("5 * * * *", "p.yaml", None)
-    assert cluster.own("offset_retention") == "offset_retention"
+    assert cluster.scoped_name("offset_retention") == "offset_retention"
 
 
 def test_the_first_has_plain_names_and_the_others_their_own(read) -> None:
     first, second, third = read(
         {"main": MAIN, "eu": EU, "Us-2": {"cluster_id": "u", "kafka_conn_id": "k"}}
     ).every_cluster
-    assert [cluster.own("keep_house") for cluster in (first, second, third)] == [
+    assert [cluster.scoped_name("keep_house") for cluster in (first, second, third)] == [
         "keep_house", "keep_house__eu", "keep_house__Us-2"
     ]  # fmt: skip
     assert [(c.kafka_conn_id, c.applier_conn_id) for c in (first, second, third)] == [

@@ -46,7 +46,7 @@ class Cluster:
         """Whether this is the cluster of that id, as far as the settings tell."""
         return self.cluster_id in (None, cluster_id)
 
-    def own(self, plain: str) -> str:
+    def scoped_name(self, plain: str) -> str:
         """This cluster's DAG, pool or Asset among those that the first cluster has under a plain name."""
         return plain if self.is_first else f"{plain}__{self.name}"
 

@@ -19,7 +19,7 @@ import psutil
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port
-from sexton.local import deploy, health
+from sexton.local import compose_health, compose_init
 from sexton.local.processes import Patience, Processes
 from sexton.settings import settings, variable
 from tests.deploy.compose import ROOT, SERVICES, environment, mounts
@@ -107,7 +107,7 @@ class Services:
 
     def write_secrets(self) -> None:
         """New ones, as the one-shot service of this name makes them; some of the files hold the database's address."""
-        deploy.write_secrets(self.secrets)
+        compose_init.write_secrets(self.secrets)
         for name in ("airflow/sql_alchemy_conn", "airflow/pgpass", "spark-worker/pgpass"):
             file = self.secrets / name
             text = file.read_text("utf-8")
@@ -147,8 +147,8 @@ class Services:
         deadline = time.monotonic() + READY_S
         for service in services:
             asked = [self.here(word, service) for word in SERVICES[_in_file(service)]["healthcheck"]["test"]]
-            assert asked[:4] == ["CMD", "python", "-m", "sexton.local.health"]
-            while complaint := health.complaint(*asked[4:]):
+            assert asked[:4] == ["CMD", "python", "-m", "sexton.local.compose_health"]
+            while complaint := compose_health.complaint(*asked[4:]):
                 assert service in self._processes.running(), f"{service} ended: {self.told(service)}"
                 assert time.monotonic() < deadline, f"{complaint}\n{self.told(service)}"
                 time.sleep(0.5)

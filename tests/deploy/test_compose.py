@@ -20,7 +20,7 @@ from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import open_lake, reader_properties
 from sexton.local.airflow_home import USERS, AirflowHome, connections
-from sexton.local.deploy import KEPT, OWNERS, SPARK_DEFAULTS, write_secrets
+from sexton.local.compose_init import KEPT, OWNERS, SPARK_DEFAULTS, write_secrets
 from sexton.runs.engine import JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
 from tests.deploy.compose import (
@@ -122,7 +122,7 @@ def test_health_is_checked_of_all_that_stays(name: str) -> None:
     assert ("test" in check) == (name not in ONE_SHOT)
     if name in OURS - ONE_SHOT:
         command, python, option, module, url, *component = check["test"]
-        assert (command, python, option, module) == ("CMD", "python", "-m", "sexton.local.health")
+        assert (command, python, option, module) == ("CMD", "python", "-m", "sexton.local.compose_health")
         assert url.startswith(("http://127.0.0.1:", "http://airflow-api-server:8080/"))
         assert component or url.endswith("/json/")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sexton.kafka.broker import free_port
-from sexton.local.deploy import SPARK_DEFAULTS
+from sexton.local.compose_init import SPARK_DEFAULTS
 from tests.deploy.services import WORKERS, Ports, Services
 
 JOB = """

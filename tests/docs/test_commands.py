@@ -24,7 +24,7 @@ import yaml
 from airflow.sdk.exceptions import ParamValidationError
 
 from sexton import cli, quality
-from sexton.cli.codes import CODES
+from sexton.cli.exit_codes import CODES
 from sexton.kafka.client import read_properties
 from sexton.policy import parse_policy
 from sexton.settings import settings

@@ -30,9 +30,9 @@ from sexton.kafka.facts import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
-from sexton.local import deploy
+from sexton.local import compose_init
 from sexton.local.airflow_api import AirflowApi
-from sexton.local.deploy import KEPT
+from sexton.local.compose_init import KEPT
 from sexton.local.workload import commit_offsets
 from sexton.runs.engine import SMALL_WORK_BYTES
 from sexton.settings import settings
@@ -131,7 +131,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         events.mkdir()
         told = {**SPARK_DEFAULTS, "spark.eventLog.dir": events.as_uri()}
         lines = "".join(f"{name} {value}\n" for name, value in told.items())
-        lines += (services.secrets / "airflow" / deploy.SPARK_DEFAULTS).read_text("utf-8")
+        lines += (services.secrets / "airflow" / compose_init.SPARK_DEFAULTS).read_text("utf-8")
         (services.folder / "spark-conf" / "spark-defaults.conf").write_text(lines, encoding="utf-8")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.delenv(name, raising=False)

@@ -15,7 +15,7 @@ from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.local import up
 from sexton.local.airflow_home import USER
-from sexton.local.living import JOBS, SERVICES
+from sexton.local.example_clients import JOBS, SERVICES
 from sexton.local.system import COMPONENTS, System
 from sexton.settings import PROJECT_ROOT, Settings
 from tests.ui import chromium

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sexton.errors import SetupError, SextonError
 from sexton.local import __main__ as command_line
-from sexton.local import living, up
+from sexton.local import example_clients, up
 from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
 
@@ -84,7 +84,7 @@ def test_on_a_fresh_machine_clients_work(make) -> None:
     system = make()
     up.start(system)
     (how,) = system.started
-    assert how["broker_settings"] == living.BROKER_SETTINGS
+    assert how["broker_settings"] == example_clients.BROKER_SETTINGS
     assert how["SEXTON_SETTLE_MS"] == up.SETTLE_MS
     assert system.clients == 1
     again = make()  # the next day

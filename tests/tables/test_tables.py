@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from scripts.docs import tables_page as page
 from sexton.tables import SNAPSHOT_TABLES, TABLES, Table
 from sexton.tables.ddl import create_table, spark_schema, spark_type
-from sexton.tables.docs import page
 
 CONTRACT = {
     "committed_offsets": "group_id topic partition committed_offset leader_epoch metadata commit_timestamp_ms "
@@ -131,4 +131,4 @@ def test_what_a_run_writes_anew() -> None:
 
 def test_the_page_is_current() -> None:
     path = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
-    assert path.read_text(encoding="utf-8") == page(), "run: python -m sexton.tables.docs docs/tables.md"
+    assert path.read_text(encoding="utf-8") == page(), "run: python scripts/docs.py"

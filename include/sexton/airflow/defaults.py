@@ -189,6 +189,6 @@ def table_assets(cluster: Cluster) -> list[Asset]:
     root = (warehouse if "://" in warehouse else Path(warehouse).absolute().as_uri()).rstrip("/")
     part = "" if cluster.is_first else f"/cluster_id={cluster.cluster_id}"
     return [
-        Asset(name=cluster.own(f"sexton.{table}"), uri=f"{root}/{table}{part}", group="sexton")
+        Asset(name=cluster.scoped_name(f"sexton.{table}"), uri=f"{root}/{table}{part}", group="sexton")
         for table in PUBLISHED_TABLES
     ]

@@ -19,6 +19,6 @@ ACTING_DAGS = ("apply_tombstones", "restore_offsets")
 @hookimpl
 def on_dag_run_running(dag_run: Any, msg: str) -> None:  # noqa: ARG001  # Airflow passes by name
     """Note how a run that may change a cluster was triggered."""
-    acting = {cluster.own(kind) for cluster in settings().every_cluster for kind in ACTING_DAGS}
+    acting = {cluster.scoped_name(kind) for cluster in settings().every_cluster for kind in ACTING_DAGS}
     if dag_run.dag_id in acting and dag_run.triggered_by is not None:
         write_trigger(approval_folder(run_folder(dag_run.dag_id, dag_run.run_id)), dag_run.triggered_by.value)

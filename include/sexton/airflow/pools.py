@@ -15,6 +15,6 @@ OF_A_CLUSTER = {
 }
 POOLS = {
     PUBLISH_POOL: "one writer of the published tables at a time",
-    **{cluster.own(pool): told for cluster in settings().every_cluster for pool, told in OF_A_CLUSTER.items()},
+    **{cluster.scoped_name(pool): told for cluster in settings().every_cluster for pool, told in OF_A_CLUSTER.items()},
 }
 """Pool -> what it keeps apart, of every cluster of this deployment."""

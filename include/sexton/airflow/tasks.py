@@ -271,7 +271,7 @@ def _task(
         common["jars"] = config.spark_jars or None
     pool = TASK_POOLS.get(task_id)
     if pool is not None:
-        common["pool"] = cluster.own(pool) if pool in OF_A_CLUSTER else pool
+        common["pool"] = cluster.scoped_name(pool) if pool in OF_A_CLUSTER else pool
     if pool == KAFKA_POOL:
         return SnapshotStage(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkStage(**common)

@@ -32,7 +32,7 @@ from sexton.cli import (
     snapshot,
     what_if,
 )
-from sexton.cli.codes import CODES, INTERRUPTED, ORDER
+from sexton.cli.exit_codes import CODES, INTERRUPTED, ORDER
 from sexton.cli.options import Debug, State
 from sexton.errors import SextonError
 from sexton.report.names import harmless

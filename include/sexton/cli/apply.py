@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from sexton.cli.asking import tell_aside, tell_line, tell_table
-from sexton.cli.changing import asked_to_end, publish
+from sexton.cli.apply_options import asked_to_end, publish
+from sexton.cli.input_options import tell_aside, tell_line, tell_table
 from sexton.cli.options import BootstrapServers, ClientConfigFile, ClusterId, Debug, Json, client_of, output
 from sexton.cli.progress import bar
 from sexton.errors import UsageError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from sexton.cli.asking import tell_aside, tell_line, tell_table
+from sexton.cli.input_options import tell_aside, tell_line, tell_table
 from sexton.cli.options import Debug, Json, output, parse_instant
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError

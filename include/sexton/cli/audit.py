@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.asking import tell_doubts
+from sexton.cli.input_options import tell_doubts
 from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,

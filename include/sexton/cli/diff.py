@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.input_options import (
     UNDECODABLE,
     Archive,
     Profile,

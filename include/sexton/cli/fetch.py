@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.fetch_in_flight import COLUMNS as IN_FLIGHT_COLUMNS
+from sexton.cli.fetch_in_flight import commit_in_flight, in_flight_offsets, outcomes
+from sexton.cli.input_options import (
     Archive,
     AsOf,
     Profile,
@@ -21,8 +23,6 @@ from sexton.cli.asking import (
     tell_table,
     view_of,
 )
-from sexton.cli.in_flight import COLUMNS as IN_FLIGHT_COLUMNS
-from sexton.cli.in_flight import commit_in_flight, in_flight_offsets, outcomes
 from sexton.cli.options import Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError

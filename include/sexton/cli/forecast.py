@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import UNDECODABLE, Archive, AsOf, Profile, RunDir, Segments, TopicsFile
-from sexton.cli.asking import tell_aside as aside
-from sexton.cli.asking import tell_line as line
-from sexton.cli.asking import tell_table as table
 from sexton.cli.audit import policy_from
+from sexton.cli.input_options import UNDECODABLE, Archive, AsOf, Profile, RunDir, Segments, TopicsFile
+from sexton.cli.input_options import tell_aside as aside
+from sexton.cli.input_options import tell_line as line
+from sexton.cli.input_options import tell_table as table
+from sexton.cli.judged_input import Asked, published, replayed
 from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
 from sexton.cli.plan import PolicyFile, RetentionMinutes
-from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short, visible

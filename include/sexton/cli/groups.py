@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli import coordination, write_path
-from sexton.cli.asking import (
+from sexton.cli import groups_coordinator as coordination
+from sexton.cli import groups_dry_run as write_path
+from sexton.cli.groups_live import list_live
+from sexton.cli.input_options import (
     Archive,
     AsOf,
     Profile,
@@ -22,7 +24,6 @@ from sexton.cli.asking import (
     tell_table,
     view_of,
 )
-from sexton.cli.live_groups import list_live
 from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, LoadBuffer
 from sexton.cli.progress import working
 from sexton.errors import UsageError

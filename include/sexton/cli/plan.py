@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import Archive, Segments, TopicsFile, tell_aside, tell_doubts, tell_line, tell_table
 from sexton.cli.audit import check_replay, claim, policy_from
+from sexton.cli.input_options import Archive, Segments, TopicsFile, tell_aside, tell_doubts, tell_line, tell_table
 from sexton.cli.options import (
     DEFAULT_PROFILE,
     PROFILE_HELP,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.input_options import (
     Archive,
     AsOf,
     Profile,
@@ -24,7 +24,7 @@ from sexton.cli.asking import (
     view_of,
 )
 from sexton.cli.options import Debug, Json
-from sexton.cli.policy_answers import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
+from sexton.cli.policy_output import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures

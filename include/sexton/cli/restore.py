@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli import restore_told as told
-from sexton.cli.asking import tell_aside
-from sexton.cli.changing import asked_to_end, publish
+from sexton.cli import restore_output as told
+from sexton.cli.apply_options import asked_to_end, publish
 from sexton.cli.fetch import topic_partition
+from sexton.cli.input_options import tell_aside
 from sexton.cli.options import (
     BootstrapServers,
     ClientConfigFile,

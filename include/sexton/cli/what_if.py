@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.audit import check_retention, policy_from
+from sexton.cli.input_options import (
     UNDECODABLE,
     Archive,
     AsOf,
@@ -20,10 +21,9 @@ from sexton.cli.asking import (
     tell_line,
     tell_table,
 )
-from sexton.cli.audit import check_retention, policy_from
+from sexton.cli.judged_input import Asked, published, replayed
 from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
 from sexton.cli.plan import PolicyFile, scratch
-from sexton.cli.state import Asked, published, replayed
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short, visible

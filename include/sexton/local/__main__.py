@@ -80,11 +80,11 @@ def down(console: Console) -> int:
 def clients(_console: Console) -> int:
     """Work on the broker until this process is ended: what `up` starts as a process of its own."""
     from sexton.kafka.client import client_config
-    from sexton.local import living
+    from sexton.local import example_clients
 
     for number in TERMINATING:
         signal.signal(number, _leave)
-    living.run(client_config({}, bootstrap_servers=settings().bootstrap_servers))
+    example_clients.run(client_config({}, bootstrap_servers=settings().bootstrap_servers))
     return 0
 
 

@@ -37,7 +37,7 @@ COMPONENTS = {
 }
 """Name -> arguments of the airflow command."""
 CLIENTS = "clients"
-"""What works on the broker of `make up`, see living.py; it runs or not, whatever `is_running` says."""
+"""What works on the broker of `make up`, see example_clients.py; it runs or not, whatever `is_running` says."""
 MAIN_DAG = "offset_retention"
 READY_TIMEOUT_S = 180
 MIGRATE_TIMEOUT_S = 180

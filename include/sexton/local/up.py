@@ -1,9 +1,8 @@
 """`make up`: the system running, with clients at work on its broker and published runs of several instants to look at.
 
-Clients work (living.py) only on a broker that `make up` itself has made, because it keeps offsets for a minute: data
-that was there before is never put under such a retention. `MARK` in the broker's folder says so from then on. The runs
-are ordinary runs of offset_retention, each of the instant at which it was triggered; they are made once, when fewer are
-published.
+Example clients run only on a broker that `make up` itself created: it keeps offsets for a minute, and data that was
+there before is never put under such a retention. `MARK` in the broker's folder records that. The runs are ordinary runs
+of offset_retention, each as of the instant at which it was triggered, made while fewer than FIRST_RUNS are published.
 """
 
 import fcntl
@@ -17,7 +16,7 @@ from rich.console import Console
 from sexton.errors import NoCoverage, SetupError, SextonError
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs
-from sexton.local import living
+from sexton.local import example_clients
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.report.figures import instant
@@ -44,7 +43,7 @@ def start(system: System) -> None:
     system.broker_directory.mkdir(parents=True, exist_ok=True)
     (system.broker_directory / MARK).touch()
     system.start(
-        broker_settings=living.BROKER_SETTINGS,
+        broker_settings=example_clients.BROKER_SETTINGS,
         meanwhile=system.start_clients,
         SEXTON_SETTLE_MS=variable("SEXTON_SETTLE_MS") or SETTLE_MS,
     )

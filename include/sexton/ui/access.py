@@ -35,7 +35,7 @@ class Reader:
 
     def may_plan(self, cluster: Cluster) -> bool:
         """Whether plans and the ledger of the cluster are theirs to read, too."""
-        return self.may(cluster.own(PLANNING_DAG))
+        return self.may(cluster.scoped_name(PLANNING_DAG))
 
 
 NOBODY = Reader(may=lambda _dag_id: False, clusters=())
@@ -53,7 +53,7 @@ class Access:
         """A dependency that notes the reader in the request's state; 403 for who may read no cluster."""
 
         def note_reader(request: Request, may: Annotated[May, Depends(self.asks)]) -> None:
-            clusters = tuple(cluster for cluster in self.clusters if may(cluster.own(READING_DAG)))
+            clusters = tuple(cluster for cluster in self.clusters if may(cluster.scoped_name(READING_DAG)))
             if not clusters:
                 raise HTTPException(status_code=403, detail="Forbidden")
             request.state.reader = Reader(may=may, clusters=clusters)

@@ -55,7 +55,7 @@ class View:
     def dag(self, kind: str) -> str:
         """The id of the cluster's DAG of a kind; while nothing is published, of the reader's first cluster."""
         cluster = self.cluster or next(iter(self.reader.clusters), None)
-        return cluster.own(kind) if cluster else kind
+        return cluster.scoped_name(kind) if cluster else kind
 
     @property
     def own_runs(self) -> list[PublishedRun]:

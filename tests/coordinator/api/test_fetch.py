@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.cli.in_flight import in_flight_offsets
+from sexton.cli.fetch_in_flight import in_flight_offsets
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.in_flight import Outcome

@@ -1,7 +1,7 @@
 """Whether one service answers: the health checks of docker-compose.yaml, where images have neither curl nor wget.
 
-    python -m sexton.local.health URL               0 when it answers with 200
-    python -m sexton.local.health URL COMPONENT     0 when the JSON there also says that COMPONENT is healthy
+    python -m sexton.local.compose_health URL               0 when it answers with 200
+    python -m sexton.local.compose_health URL COMPONENT     0 when the JSON there also says that COMPONENT is healthy
 
 Airflow's API server knows of its scheduler, DAG processor and triggerer by their heartbeats, so that asking it costs a
 request and no start of Airflow. Only the standard library, because it runs every few seconds.
@@ -38,7 +38,7 @@ def complaint(url: str, component: str | None = None) -> str:
 def main(arguments: Sequence[str]) -> int:
     """What is wrong goes to standard error, which `docker inspect` shows."""
     if len(arguments) not in (1, 2):
-        sys.stderr.write("usage: python -m sexton.local.health URL [COMPONENT]\n")
+        sys.stderr.write("usage: python -m sexton.local.compose_health URL [COMPONENT]\n")
         return 2
     wrong = complaint(*arguments)
     if wrong:

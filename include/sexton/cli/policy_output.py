@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.asking import tell_aside, tell_line, tell_table
+from sexton.cli.input_options import tell_aside, tell_line, tell_table
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.input_options import (
     Archive,
     AsOf,
     Profile,

@@ -2,7 +2,7 @@
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.kafka.broker import DEFAULT_SETTINGS
-from sexton.local.living import BROKER_SETTINGS, IMPORTS, JOBS, ROUND_S, SERVICES, TOPICS
+from sexton.local.example_clients import BROKER_SETTINGS, IMPORTS, JOBS, ROUND_S, SERVICES, TOPICS
 
 LOG_PARTITIONS = int(DEFAULT_SETTINGS["offsets.topic.num.partitions"])
 

@@ -1,7 +1,7 @@
 """What docker-compose.yaml runs at each start before its services: secrets, then what the services expect to find.
 
-    python -m sexton.local.deploy secrets FOLDER    new secrets where there are none yet
-    python -m sexton.local.deploy init              the bucket, Airflow's tables, pools and connections
+    python -m sexton.local.compose_init secrets FOLDER    new secrets where there are none yet
+    python -m sexton.local.compose_init init              the bucket, Airflow's tables, pools and connections
 
 Each may run again: a secret stays what it is, a connection that somebody changed stays changed. Secrets never pass
 through the environment or an argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600
@@ -171,7 +171,7 @@ def _airflow(*arguments: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one step; errors are told in one line."""
-    parser = argparse.ArgumentParser(prog="python -m sexton.local.deploy", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m sexton.local.compose_init", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
     steps.add_parser("secrets").add_argument("folder", type=Path)
     steps.add_parser("init")

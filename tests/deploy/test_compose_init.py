@@ -16,7 +16,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.airflow.pools import POOLS
-from sexton.local import deploy, health
+from sexton.local import compose_health, compose_init
 from sexton.local.airflow_home import USERS
 from sexton.settings import environment
 from tests.deploy.compose import ROOT, SERVICES
@@ -44,7 +44,7 @@ print(json.dumps({
 }))
 """
 AGAIN = """
-from sexton.local.deploy import make_connections
+from sexton.local.compose_init import make_connections
 from sexton.settings import settings
 make_connections(settings())
 """
@@ -53,7 +53,7 @@ make_connections(settings())
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("secrets")
-    deploy.write_secrets(folder)
+    compose_init.write_secrets(folder)
     return folder
 
 
@@ -87,52 +87,54 @@ def read(folder: Path) -> dict[str, str]:
 
 def test_every_secret_is_private_and_its_readers(tmp_path: Path) -> None:
     is_root = os.geteuid() == 0
-    owners = deploy.OWNERS if is_root else None
-    deploy.write_secrets(tmp_path, owners=owners)
+    owners = compose_init.OWNERS if is_root else None
+    compose_init.write_secrets(tmp_path, owners=owners)
     found = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.name for path in found if path.parent.name == "airflow"} == AIRFLOW_FILES
     for path in found:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         if is_root:
-            assert path.stat().st_uid == {**deploy.OWNERS, deploy.KEPT: 0}[path.parent.name]
+            assert path.stat().st_uid == {**compose_init.OWNERS, compose_init.KEPT: 0}[path.parent.name]
 
 
 def test_readers_know_no_more_than_they_need(secrets: Path) -> None:
-    kept = json.loads((secrets / deploy.KEPT / "secrets.json").read_text())
+    kept = json.loads((secrets / compose_init.KEPT / "secrets.json").read_text())
     assert len(set(kept.values())) == len(kept)
     assert min(len(value) for value in kept.values()) >= 16
     assert (secrets / "postgres" / "superuser").read_text() not in "".join(read(secrets / "airflow").values())
-    assert set(read(secrets / "postgres")) == {"superuser", *deploy.DATABASES}
+    assert set(read(secrets / "postgres")) == {"superuser", *compose_init.DATABASES}
     assert json.loads((secrets / "airflow" / "passwords.json").read_text()).keys() == USERS.keys()
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
-    deploy.write_secrets(tmp_path)
+    compose_init.write_secrets(tmp_path)
     (tmp_path / "airflow" / "passwords.json").write_text("edited")
     before = read(tmp_path)
-    assert deploy.write_secrets(tmp_path) == []
+    assert compose_init.write_secrets(tmp_path) == []
     assert read(tmp_path) == before
 
 
 def test_what_is_lost_comes_back_as_it_was(tmp_path: Path) -> None:
-    deploy.write_secrets(tmp_path)
+    compose_init.write_secrets(tmp_path)
     before = read(tmp_path)
     (tmp_path / "airflow" / "pgpass").unlink()
-    assert deploy.write_secrets(tmp_path) == [tmp_path / "airflow" / "pgpass"]
+    assert compose_init.write_secrets(tmp_path) == [tmp_path / "airflow" / "pgpass"]
     assert read(tmp_path) == before
 
 
 def test_two_deployments_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        deploy.write_secrets(tmp_path / name)
-    one, two = (json.loads((tmp_path / name / deploy.KEPT / "secrets.json").read_text()) for name in ("one", "two"))
+        compose_init.write_secrets(tmp_path / name)
+    one, two = (
+        json.loads((tmp_path / name / compose_init.KEPT / "secrets.json").read_text()) for name in ("one", "two")
+    )
     assert not set(one.values()) & set(two.values())
 
 
 def test_the_command_tells_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for folder in (deploy.KEPT, *deploy.OWNERS):
+    for folder in (compose_init.KEPT, *compose_init.OWNERS):
         (tmp_path / folder).mkdir()
-    assert deploy.main(["secrets", str(tmp_path)]) == 0
+    assert compose_init.main(["secrets", str(tmp_path)]) == 0
     said = "".join(capsys.readouterr())
     assert "new files" in said
     assert not [
@@ -141,12 +143,12 @@ def test_the_command_tells_no_secret(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_bucket_is_made_once(store: str, secrets: Path) -> None:
-    assert deploy.ensure_bucket(store)
-    assert not deploy.ensure_bucket(store)
+    assert compose_init.ensure_bucket(store)
+    assert not compose_init.ensure_bucket(store)
     files, path = pafs.FileSystem.from_uri(store)
     assert files.get_file_info("sexton").type is pafs.FileType.Directory
     assert path == "sexton/archive"
-    assert not deploy.ensure_bucket("/somewhere/archive")
+    assert not compose_init.ensure_bucket("/somewhere/archive")
     login = json.loads((secrets / "object-store" / "config.json").read_text())["identities"][0]["credentials"][0]
     credentials = (secrets / "airflow" / "aws_credentials").read_text()
     assert login["accessKey"] in credentials
@@ -154,9 +156,9 @@ def test_the_bucket_is_made_once(store: str, secrets: Path) -> None:
 
 
 def test_roles_reach_their_own_database_only(databases: Postgres, secrets: Path) -> None:
-    for role in deploy.DATABASES:
+    for role in compose_init.DATABASES:
         password = (secrets / "postgres" / role).read_text()
-        for database in deploy.DATABASES:
+        for database in compose_init.DATABASES:
             login = {"host": "127.0.0.1", "port": databases.port, "user": role, "password": password}
             if role == database:
                 psycopg2.connect(**login, dbname=database).close()
@@ -180,7 +182,7 @@ def airflow_environment(secrets: Path, home: Path, port: int, archive: str) -> d
 
 def test_init(databases: Postgres, secrets: Path, store: str, tmp_path: Path) -> None:
     given = airflow_environment(secrets, tmp_path, databases.port, store)
-    command = [sys.executable, "-m", "sexton.local.deploy", "init"]
+    command = [sys.executable, "-m", "sexton.local.compose_init", "init"]
     done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     url = urlsplit((secrets / "airflow" / "sql_alchemy_conn").read_text())
@@ -245,7 +247,7 @@ def test_health(status: int, body: str, component: str | None, healthy: bool) ->
     thread = threading.Thread(target=server.handle_request)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}/"
-    assert health.main([url, component] if component else [url]) == (0 if healthy else 1)
+    assert compose_health.main([url, component] if component else [url]) == (0 if healthy else 1)
     thread.join()
     server.server_close()
-    assert health.main([url]) == 1  # nobody there
+    assert compose_health.main([url]) == 1  # nobody there

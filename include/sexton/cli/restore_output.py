@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.asking import tell_aside, tell_line, tell_table
+from sexton.cli.input_options import tell_aside, tell_line, tell_table
 from sexton.report.figures import count, instant, some
 
 if TYPE_CHECKING:

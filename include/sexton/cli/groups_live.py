@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sexton.cli.asking import tell_aside, tell_table
+from sexton.cli.input_options import tell_aside, tell_table
 from sexton.cli.options import client_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.asking import (
+from sexton.cli.fetch_in_flight import exact_partition
+from sexton.cli.input_options import (
     Archive,
     AsOf,
     Profile,
@@ -21,7 +22,6 @@ from sexton.cli.asking import (
     tell_table,
     view_of,
 )
-from sexton.cli.in_flight import exact_partition
 from sexton.cli.options import Debug, Json, LoadBuffer, codec_number
 from sexton.cli.progress import working
 from sexton.errors import UsageError

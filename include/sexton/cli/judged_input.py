@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sexton.cli.asking import tell_doubts
+from sexton.cli.input_options import tell_doubts
 from sexton.cli.options import DEFAULT_PROFILE, parse_instant
 from sexton.cli.plan import replay_request, scratch
 from sexton.errors import NoCoverage, UsageError

@@ -132,7 +132,7 @@ def test_as_of(asked, story):
 def test_a_large_log_tells_the_same(asked, story, monkeypatch):
     some = [("explain", "g"), ("explain", "g", "t"), ("explain", "g", "--as-of", BASE_MS + 15 * MINUTE_MS)]
     small = [asked(*words, *story) for words in some]
-    monkeypatch.setattr("sexton.history.story.PLAIN_BYTES", 0)
+    monkeypatch.setattr("sexton.history.log_story.PLAIN_BYTES", 0)
     assert [asked(*words, *story) for words in some] == small
 
 

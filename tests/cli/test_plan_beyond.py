@@ -13,7 +13,7 @@ from sexton.cli import apply as apply_command
 from sexton.cli import main
 from sexton.execution import cluster as real
 from sexton.plans.record import PlanRecord
-from sexton.report.words import beyond_words
+from sexton.report.meanings import beyond_broker_sentence
 from tests.archived import Archive
 from tests.environment import with_settings
 from tests.faults.apply_cluster import SimCluster
@@ -167,4 +167,4 @@ def test_a_plan_that_was_kept_before_there_was_a_mark_can_be_read() -> None:
     last = {"largest_batch_bytes": 0, "max_message_bytes": None, "over_limits": [], "warnings": [], "files": {}}
     record = PlanRecord.model_validate({**kept, **more, **last})
     assert (record.is_what_if, record.beyond) == (False, None)
-    assert beyond_words(record).startswith("Nothing tells by how much")
+    assert beyond_broker_sentence(record).startswith("Nothing tells by how much")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.analysis import outlook
+from sexton.analysis import forecast_result
 from sexton.cli import main
 from sexton.lake import catalog as lake_catalog
 from sexton.plans.record import PlanRecord
@@ -38,8 +38,8 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(where)
     monkeypatch.setattr(lake_catalog, "open_lake", lambda: None)
     monkeypatch.setattr("sexton.cli.forecast.published", lambda _: (None, None))
-    own = outlook.outlook_of_folder
-    monkeypatch.setattr(outlook, "outlook_of_lake", lambda *_: own(*_run(where)))
+    own = forecast_result.forecast_of_folder
+    monkeypatch.setattr(forecast_result, "forecast_of_lake", lambda *_: own(*_run(where)))
     assert len(COMMANDS) == 13
     for command in COMMANDS:
         code = main(shlex.split(command)[1:])

@@ -32,10 +32,10 @@ from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import validate_tables
 from sexton.report import read_summary
 from sexton.report.approval_text import plan_text, restore_text
-from sexton.report.collect import summarize
 from sexton.report.names import short, visible
-from sexton.report.page import render_page
 from sexton.report.plan_page import render_plan
+from sexton.report.run_page import render_page
+from sexton.report.summarize import summarize
 from sexton.report.terminal import print_summary
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

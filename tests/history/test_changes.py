@@ -10,7 +10,7 @@ from sexton.archive.cluster_metadata import FactsRecord
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
-from sexton.history.rows import changes_of, known_of
+from sexton.history.offset_changes import changes_of, known_of
 from sexton.kernels.fold import PartialFold, fold_chunk
 from sexton.kernels.results import finish
 from sexton.log.segment import list_segments, plan_chunks

@@ -14,7 +14,7 @@ from pyarrow import fs as pafs
 from sexton.archive.cluster_metadata import FactsRecord
 from sexton.coordinator.changes.rules import SLACK_MS
 from sexton.coordinator.profiles import NEWEST
-from sexton.history.rows import changes_of, known_of
+from sexton.history.offset_changes import changes_of, known_of
 from sexton.java import JavaHome
 from sexton.kafka.admin import delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port

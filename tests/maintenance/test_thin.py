@@ -9,7 +9,7 @@ import pytest
 from sexton.archive import files as store
 from sexton.errors import NoCoverage
 from sexton.failpoints import FAILPOINTS
-from sexton.history.published import published_story
+from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import thin

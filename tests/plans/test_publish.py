@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.analysis.outlook import offsets_of_folder, offsets_of_lake, outlook_of_folder, outlook_of_lake
-from sexton.analysis.what_if import Rules, published_folder, what_if
+from sexton.analysis.forecast_result import forecast_of_folder, forecast_of_lake, offsets_of_folder, offsets_of_lake
+from sexton.analysis.what_if import RetentionRules, published_folder, what_if
 from sexton.errors import Refused, SextonError
 from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake
@@ -36,7 +36,7 @@ from pathlib import Path
 from sexton.plans.files import keep_plan, own_plan
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine
-from sexton.analysis.what_if import Rules, published_folder, what_if
+from sexton.analysis.what_if import RetentionRules, published_folder, what_if
 from tests.archived import Archive
 from tests.plans.plan_runs import planned
 
@@ -111,11 +111,11 @@ def test_the_published_tables_answer_as_the_run_folder(iceberg: Engine, lake: La
     published(iceberg, lake, tmp_path / "run")
     folder, record = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").read_run()
     run = next(run for run in published_runs(lake, CLUSTER) if run.key.as_of_ms == record.as_of_ms)
-    here, there = outlook_of_folder(folder, record), outlook_of_lake(lake, run)
+    here, there = forecast_of_folder(folder, record), forecast_of_lake(lake, run)
     assert (there.groups(), there.horizons()) == (here.groups(), here.horizons())
     assert len(here.groups()) == 3
     assert offsets_of_lake(lake, run, "c") == offsets_of_folder(folder, record, "c")
-    rules = Rules(retention_ms=record.retention_ms, policy=None, told_by="")
+    rules = RetentionRules(retention_ms=record.retention_ms, policy=None, told_by="")
     longer = replace(rules, retention_ms=1_000 * record.retention_ms)
     again = what_if(*published_folder(lake, run, tmp_path / "again"), in_force=rules, proposed=longer)
     assert again == what_if(folder, record, in_force=rules, proposed=longer)

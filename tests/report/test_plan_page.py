@@ -13,7 +13,7 @@ from sexton.report.plan_page import GROUPS_SHOWN, NAMES_SHOWN, ROWS_SHOWN, rende
 from sexton.tables import TABLES
 from tests.html import Html
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES
-from tests.report.test_page import ATTRIBUTES, TAGS
+from tests.report.test_run_page import ATTRIBUTES, TAGS
 
 OFFSET, GROUP_METADATA = 1, 2
 PLAN_ID = "ab" * 32

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sexton.report.collect import summarize
+from sexton.report.summarize import summarize
 from sexton.report.terminal import print_summary
 from tests.report.run_folder import (
     HOSTILE_NAMES,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import app_over, client_of, write_world
 
@@ -16,8 +16,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
 
 
 @pytest.fixture(scope="session")
-def store(world: WrittenLake) -> Store:
-    return Store(lambda: world.lake)
+def tables(world: WrittenLake) -> PublishedTables:
+    return PublishedTables(lambda: world.lake)
 
 
 @pytest.fixture(scope="session")

@@ -65,10 +65,10 @@ class Cluster:
 
     def _offsets(self, key: RunKey) -> dict[str, pa.Table]:
         rows = len(self.of)
-        is_kept = np.isin(self.kinds[self.of], (1, 2))
+        is_cache = np.isin(self.kinds[self.of], (1, 2))
         commit = key.as_of_ms - self.age_ms
         expires = commit + RETENTION_MS
-        is_due = ~is_kept & (expires <= key.as_of_ms)
+        is_due = ~is_cache & (expires <= key.as_of_ms)
         shared = {
             "group_id": pa.array(self.names).take(pa.array(self.of)),
             "topic": pa.array([f"events.{number:03d}" for number in range(TOPICS)]).take(pa.array(self.topic)),
@@ -86,12 +86,12 @@ class Cluster:
         judged = {
             **shared,
             "broker_verdict": pa.array(np.where(is_due, "expire", "keep")),
-            "broker_reason": pa.array(np.where(is_due, "expired", np.where(is_kept, "subscribed", "not_due"))),
-            "broker_expires_at_ms": pa.array(expires, mask=is_kept),
+            "broker_reason": pa.array(np.where(is_due, "expired", np.where(is_cache, "subscribed", "not_due"))),
+            "broker_expires_at_ms": pa.array(expires, mask=is_cache),
             "base_timestamp_ms": pa.array(commit),
-            "changes_by": pa.array(np.where(is_kept, "subscription", "time")),
+            "changes_by": pa.array(np.where(is_cache, "subscription", "time")),
             "orphan": pa.array(np.full(rows, "topic_gone"), mask=~self.is_orphan),
-            "left_topic": pa.array(is_kept & (self.partition == 11)),
+            "left_topic": pa.array(is_cache & (self.partition == 11)),
             "behind_log_start": pa.array(self.committed < 4_000_000),
         }
         return {

@@ -38,13 +38,13 @@ def _serve(folder: str, port: int) -> None:
     from sexton.lake.catalog import open_lake
     from sexton.ui.access import Access
     from sexton.ui.app import make_app
-    from sexton.ui.store import Store
+    from sexton.ui.published_tables import PublishedTables
     from tests.ui.worlds import PLAIN, allow
 
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
     lake = replace(open_lake(properties), name="lake")
     app = FastAPI()
-    app.mount(PREFIX, make_app(Store(lambda: lake), Access(asks=allow, clusters=PLAIN)))
+    app.mount(PREFIX, make_app(PublishedTables(lambda: lake), Access(asks=allow, clusters=PLAIN)))
     uvicorn.run(app, port=port, log_level="error")
 
 

@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from sexton.ui.access import Access, same_origin
 from sexton.ui.app import make_app
-from sexton.ui.asking import may_plan
-from sexton.ui.store import Store
+from sexton.ui.parameters import may_plan
+from sexton.ui.published_tables import PublishedTables
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import PLAIN, PLAN_IDS, PREFIX, allow, app_over, client_of, only, refuse
 
@@ -19,7 +19,7 @@ PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 
 
 def routes(lake: WrittenLake) -> list[Route]:
-    return list(make_app(Store(lambda: lake.lake), Access(asks=allow, clusters=PLAIN)).routes)
+    return list(make_app(PublishedTables(lambda: lake.lake), Access(asks=allow, clusters=PLAIN)).routes)
 
 
 def paths(lake: WrittenLake) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 
 from sexton.ui.access import Access
 from sexton.ui.app import make_app
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 from tests.ui.api_server import ApiServer, api_server
 from tests.ui.by_dag import MAY_READ
 from tests.ui.lakes import WrittenLake
@@ -27,7 +27,7 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def routes(world: WrittenLake) -> list[tuple[str, str]]:
-    app = make_app(Store(lambda: world.lake), Access(asks=allow, clusters=PLAIN))
+    app = make_app(PublishedTables(lambda: world.lake), Access(asks=allow, clusters=PLAIN))
     return [
         (method, route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1]))
         for route in app.routes

@@ -17,13 +17,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
 from sexton.lake.read import PublishedRun
-from sexton.report.collect import summarize
-from sexton.report.page import render_page
 from sexton.report.plan_page import render_plan
-from sexton.ui.database import Unreadable
-from sexton.ui.groups import GroupQuery, Page, find_groups
-from sexton.ui.store import Store
-from sexton.ui.what_if import NotAsked
+from sexton.report.run_page import render_page
+from sexton.report.summarize import summarize
+from sexton.ui.database import UnreadableFiles
+from sexton.ui.group_queries import GroupQuery, Page, find_groups
+from sexton.ui.published_tables import PublishedTables
+from sexton.ui.what_if_process import BadQuestion
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.ui import chromium
@@ -153,15 +153,15 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
 
     def ask(*, policy: str, **_: Any) -> dict[str, Any]:
         if policy:
-            raise NotAsked([f"policy:1: {policy} is none"])
+            raise BadQuestion([f"policy:1: {policy} is none"])
         return ANSWER
 
-    def find(store: Store, run: PublishedRun, asked: GroupQuery) -> Page:
+    def find(tables: PublishedTables, run: PublishedRun, asked: GroupQuery) -> Page:
         if asked.text == "livi":
-            raise Unreadable("the tables cannot be read: <b>")
+            raise UnreadableFiles("the tables cannot be read: <b>")
         if asked.text == "json":
             raise RequestValidationError([{"type": "x", "loc": [], "msg": "", "input": "<p data-failure>hurt</p>"}])
-        return find_groups(store, run, asked)
+        return find_groups(tables, run, asked)
 
     monkeypatch.setattr("sexton.ui.what_if_routes.ask", ask)
     monkeypatch.setattr("sexton.ui.pages.find_groups", find)

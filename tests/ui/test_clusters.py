@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sexton.settings import Settings
-from sexton.ui import what_if
+from sexton.ui import what_if_process
 from tests.ui.lakes import WrittenLake
 from tests.ui.test_access import PLANNING, paths
 from tests.ui.worlds import LIVING, MAIN, OTHER, PLAN_IDS, PREFIX, app_over, client_of, only
@@ -117,9 +117,9 @@ def test_what_if_starts_from_the_policy_of_the_cluster(monkeypatch: pytest.Monke
     def read(path: Any) -> None:
         raise Read(str(path))
 
-    monkeypatch.setattr(what_if, "read_policy", read)
+    monkeypatch.setattr(what_if_process, "read_policy", read)
     config = Settings(clusters={"main": {"cluster_id": MAIN}, "eu": {"cluster_id": OTHER, "policy": "/etc/eu.yaml"}})  # type: ignore[dict-item]
-    monkeypatch.setattr(what_if, "settings", lambda: config)
+    monkeypatch.setattr(what_if_process, "settings", lambda: config)
     question = {"cluster_id": OTHER, "as_of_ms": 1, "retention_minutes": 1, "policy": ""}
     with pytest.raises(Read, match=r"^/etc/eu\.yaml$"):
-        what_if.answer(question)
+        what_if_process.answer(question)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.settings import Settings
 from sexton.ui.metrics import GAUGES
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import RETENTION_MS, WrittenLake, lake_at
 from tests.ui.worlds import (
@@ -147,17 +147,17 @@ def test_before_the_first_run(tmp_path: Path) -> None:
 
 def test_a_run_is_measured_once_and_the_next_one_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    rows = Store.rows
+    rows = PublishedTables.rows
 
-    def counted(store: Store, sql: str, *parameters: object) -> list[dict[str, object]]:
+    def counted(tables: PublishedTables, sql: str, *parameters: object) -> list[dict[str, object]]:
         asked.append(sql)
-        return rows(store, sql, *parameters)
+        return rows(tables, sql, *parameters)
 
     lake = lake_at(tmp_path)
     group = {"group_id": "a", "group_type": "Classic", "state": "Empty", "offset_count": 0}
     lake.publish(key(0), {"groups": [group]})
-    monkeypatch.setattr(Store, "rows", counted)
-    monkeypatch.setattr("sexton.ui.store.FRESH_S", 0.0)
+    monkeypatch.setattr(PublishedTables, "rows", counted)
+    monkeypatch.setattr("sexton.ui.published_tables.FRESH_S", 0.0)
     with client_of(app_over(lake)) as client:
         assert value(scraped(client), "groups", type="Classic", state="Empty") == 1
         asked.clear()

@@ -1,4 +1,4 @@
-"""A lake in an object store is read through the file system that pyiceberg reads with: DuckDB fetches no extension."""
+"""A lake in an object tables is read through the file system that pyiceberg reads with: DuckDB fetches no extension."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton.lake.catalog import Lake, open_lake, reader_properties
-from sexton.ui.groups import GroupQuery, find_groups
-from sexton.ui.store import Store
+from sexton.ui.group_queries import GroupQuery, find_groups
+from sexton.ui.published_tables import PublishedTables
 from tests.object_store import running_object_store
 from tests.ui.lakes import create_table
 from tests.ui.worlds import FIRST_MS
@@ -36,7 +36,7 @@ def make_bucket(properties: dict[str, str]) -> None:
     from pyarrow import fs as pafs
 
     endpoint = properties["s3.endpoint"].removeprefix("http://")
-    store = pafs.S3FileSystem(
+    tables = pafs.S3FileSystem(
         access_key="k",
         secret_key="s",
         region="us-east-1",
@@ -44,7 +44,7 @@ def make_bucket(properties: dict[str, str]) -> None:
         endpoint_override=endpoint,
         allow_bucket_creation=True,
     )
-    store.create_dir("keep")
+    tables.create_dir("keep")
 
 
 def test_groups_of_a_run(lake: Lake) -> None:
@@ -61,6 +61,6 @@ def test_groups_of_a_run(lake: Lake) -> None:
     written = WrittenLake(lake=lake, catalog=catalog)
     key = RunKey(cluster_id="c", as_of_ms=FIRST_MS, run_id="r")
     written.publish(key, {"groups": [{"group_id": f"g{number}", "group_type": "Classic"} for number in range(3)]})
-    store = Store(lambda: lake)
-    (run,) = store.runs()
-    assert [row["group_id"] for row in find_groups(store, run, GroupQuery()).rows] == ["g0", "g1", "g2"]
+    tables = PublishedTables(lambda: lake)
+    (run,) = tables.runs()
+    assert [row["group_id"] for row in find_groups(tables, run, GroupQuery()).rows] == ["g0", "g1", "g2"]

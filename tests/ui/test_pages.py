@@ -12,7 +12,7 @@ from pyiceberg.expressions import And, EqualTo
 from sexton.lake.branch import RunKey
 from sexton.tables import TABLES
 from sexton.ui.app import HEADERS
-from sexton.ui.database import Unreadable
+from sexton.ui.database import UnreadableFiles
 from tests.html import Html
 from tests.ui.lakes import Row, WrittenLake, as_table, lake_at
 from tests.ui.worlds import (
@@ -193,7 +193,7 @@ def test_the_story_of_a_group_that_is_gone(client: TestClient) -> None:
 
 
 def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sexton.ui.history.RUNS_TOLD", 1)
+    monkeypatch.setattr("sexton.ui.story_queries.RUNS_TOLD", 1)
     found = data(client, "/group/story", id=LIVING)
     assert (found["since_ms"], found["before_ms"]) == (PUBLISHED, PUBLISHED - 1)
     older = data(client, "/group/story", id=LIVING, before=found["before_ms"])
@@ -271,7 +271,7 @@ def test_a_story_outlives_its_runs(thinned: WrittenLake) -> None:
 @pytest.mark.parametrize("bound", ["RUNS_TOLD", "FILES_READ"])
 def test_pages_of_a_story_leave_nothing_out(thinned: WrittenLake, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """Each thinned instant is on one page: on that of the run before it, and the oldest on the last."""
-    monkeypatch.setattr(f"sexton.ui.history.{bound}", 1)
+    monkeypatch.setattr(f"sexton.ui.story_queries.{bound}", 1)
     pages, asked = [], {}
     with client_of(app_over(thinned)) as client:
         while asked is not None:
@@ -334,7 +334,7 @@ def test_what_fails_is_shown_in_place_of_the_last_answer(client: TestClient, mon
     assert (rule(200).get("select"), rule(422), rule(503)["select"]) == (None, rule(503), "[data-failure]")
 
     def fail(*_: Any) -> None:
-        raise Unreadable("the tables cannot be read: <b>")
+        raise UnreadableFiles("the tables cannot be read: <b>")
 
     monkeypatch.setattr("sexton.ui.pages.find_groups", fail)
     answer = client.get(f"{PREFIX}/groups", headers={"HX-Request": "true", "HX-Target": "results"})

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
 from sexton.airflow.formats import RE2
-from sexton.ui.plugin import PREFIX, Later, SextonPlugin
+from sexton.ui.plugin import PREFIX, LazyApplication, SextonPlugin
 
 HEAVY = (
     "duckdb",
@@ -71,7 +71,7 @@ def test_the_app_is_made_once_and_with_the_first_request() -> None:
         made.append(answer)
         return answer
 
-    later, asked = Later(make), []
+    later, asked = LazyApplication(make), []
     assert made == []
 
     async def ask() -> None:

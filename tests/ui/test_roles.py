@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from sexton.ui.access import Access
 from sexton.ui.app import make_app
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 from tests.ui.api_server import ApiServer, api_server
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import LIVING, PLAIN, PLAN_IDS, PREFIX, allow
@@ -35,7 +35,7 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def routes(world: WrittenLake) -> list[APIRoute]:
     return [
         route
-        for route in make_app(Store(lambda: world.lake), Access(asks=allow, clusters=PLAIN)).routes
+        for route in make_app(PublishedTables(lambda: world.lake), Access(asks=allow, clusters=PLAIN)).routes
         if isinstance(route, APIRoute)
     ]
 

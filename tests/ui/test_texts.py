@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sexton.tables import TABLES
-from sexton.ui.groups import ONLY
-from sexton.ui.offsets import FINDINGS
+from sexton.ui.group_queries import ONLY
+from sexton.ui.offset_queries import FINDINGS
 from sexton.ui.texts import LANGUAGES, choose, texts
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "include" / "sexton" / "ui" / "templates"

@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 
 from sexton.errors import SextonError
 from sexton.settings import settings
-from sexton.ui import what_if
-from sexton.ui.what_if import Busy, NotAsked, ask
+from sexton.ui import what_if_process
+from sexton.ui.what_if_process import BadQuestion, Busy, ask
 from tests.html import Html
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, MAIN, PREFIX
@@ -71,14 +71,14 @@ def test_a_shorter_retention_takes_more() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_every_mistake_of_a_policy_is_told() -> None:
-    with pytest.raises(NotAsked) as caught:
+    with pytest.raises(BadQuestion) as caught:
         ask(**question(policy="version: 9\nrules: 7\n"))
     assert len(caught.value.mistakes) == 2
     assert caught.value.mistakes[0].startswith("policy:1: ")
 
 
 def test_nothing_to_try() -> None:
-    with pytest.raises(NotAsked, match="nothing to try"):
+    with pytest.raises(BadQuestion, match="nothing to try"):
         ask(**question())
 
 
@@ -91,7 +91,7 @@ def test_one_question_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append("once")
         return subprocess.CompletedProcess([], 0, stdout=b'{"counts": {}}\n', stderr=b"")
 
-    monkeypatch.setattr(what_if.subprocess, "run", run)
+    monkeypatch.setattr(what_if_process.subprocess, "run", run)
     for _ in range(2):
         ask(**question(retention_minutes=1))
     assert asked == ["once", "once"]
@@ -100,14 +100,14 @@ def test_one_question_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("stdout", [b"", b"Killed\n", b'{"error": "no such run", "mistakes": [], "is_usage": false}\n'])
 def test_a_child_that_fails_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch, stdout: bytes) -> None:
     done = subprocess.CompletedProcess([], 137, stdout=stdout, stderr=b"")
-    monkeypatch.setattr(what_if.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(what_if_process.subprocess, "run", lambda *_, **__: done)
     answer = client.post(f"{PREFIX}/what-if", data={"retention_minutes": "5"}, headers=OURS)
     assert answer.status_code == 503
 
 
 def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.run
-    monkeypatch.setattr(what_if.subprocess, "run", lambda _, **options: real(["/bin/sleep", "60"], **options))
+    monkeypatch.setattr(what_if_process.subprocess, "run", lambda _, **options: real(["/bin/sleep", "60"], **options))
     with pytest.raises(Exception, match="no answer within"):
         ask(**question(retention_minutes=1), timeout_s=0.2)
 
@@ -142,10 +142,10 @@ def fail(error: Exception) -> Any:
         ({}, None, 422, "nothing to try: give a retention, a policy, or both"),
         ({"retention_minutes": "", "policy": " "}, None, 422, "nothing to try"),
         ({"retention_minutes": "9" * 30}, None, 422, "whole number of minutes"),
-        ({"policy": "x" * (what_if.LONGEST_POLICY + 1)}, None, 422, "more than 262144 characters"),
+        ({"policy": "x" * (what_if_process.LONGEST_POLICY + 1)}, None, 422, "more than 262144 characters"),
         (
             {"policy": "x"},
-            NotAsked(["policy:1: <script>alert(1)</script>"]),
+            BadQuestion(["policy:1: <script>alert(1)</script>"]),
             422,
             "policy:1: <script>alert(1)</script>",
         ),

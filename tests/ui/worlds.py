@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 
 from sexton.lake.branch import RunKey
 from sexton.settings import Cluster, Settings
-from sexton.ui.access import Access, May
+from sexton.ui.access import Access, MayRead
 from sexton.ui.app import make_app
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import RETENTION_MS, Row, WrittenLake, as_table, lake_at
 
@@ -57,15 +57,15 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         *(_offset(name, name, 0, 1, as_of_ms, metadata=name) for name in names),
     ]
     verdicts = [
-        _kept(LIVING, "orders", 0, "subscribed", log_partition=1, changes_by="subscription"),
-        _kept(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77),
+        _cache(LIVING, "orders", 0, "subscribed", log_partition=1, changes_by="subscription"),
+        _cache(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77),
         _due(DYING, 0, as_of_ms, orphan="topic_gone", policy_verdict="hold", policy_rule="legal", policy_owner="law"),
         _due(
             DYING, 1, as_of_ms, policy_verdict="expire", policy_rule="ci", policy_reason="idle", behind_log_start=True
         ),
-        _kept(DYING, "old", 2, "not_due", broker_expires_at_ms=as_of_ms + HOUR_MS, left_topic=True),
+        _cache(DYING, "old", 2, "not_due", broker_expires_at_ms=as_of_ms + HOUR_MS, left_topic=True),
         *(
-            _kept(
+            _cache(
                 name, name, 0, "not_due", policy_rule=name, policy_owner=name, policy_reason=name, policy_verdict="keep"
             )
             for name in names
@@ -188,7 +188,7 @@ def _offset(group_id: str, topic: str, partition: int, offset: int, as_of_ms: in
     return {**where, "committed_offset": offset, "commit_timestamp_ms": as_of_ms - HOUR_MS, **values}
 
 
-def _kept(group_id: str, topic: str, partition: int, reason: str, **values: Any) -> Row:
+def _cache(group_id: str, topic: str, partition: int, reason: str, **values: Any) -> Row:
     where = {"group_id": group_id, "topic": topic, "partition": partition}
     return {**where, "broker_verdict": "keep", "broker_reason": reason, **values}
 
@@ -204,18 +204,18 @@ def _change(group_id: str, topic: str, partition: int, kind: str, as_of_ms: int,
     return {**where, "timestamp_ms": as_of_ms - 1_000, "log_offset": 1, **values}
 
 
-def allow() -> May:
+def allow() -> MayRead:
     """Lets everybody read every DAG."""
     return lambda _dag_id: True
 
 
-def only(*dag_ids: str) -> Callable[[], May]:
+def only(*dag_ids: str) -> Callable[[], MayRead]:
     """Lets everybody read these DAGs."""
     return lambda: lambda dag_id: dag_id in dag_ids
 
 
-def refuse(status: int) -> Callable[[Request], May]:
-    def refuse_all(request: Request) -> May:
+def refuse(status: int) -> Callable[[Request], MayRead]:
+    def refuse_all(request: Request) -> MayRead:
         raise HTTPException(status_code=status, detail="no")
 
     return refuse_all
@@ -224,7 +224,7 @@ def refuse(status: int) -> Callable[[Request], May]:
 def app_over(lake: WrittenLake, asks: Any = allow, *, clusters: Sequence[Cluster] = PLAIN) -> FastAPI:
     """The dashboard, mounted as Airflow mounts it."""
     root = FastAPI()
-    root.mount(PREFIX, make_app(Store(lambda: lake.lake), Access(asks=asks, clusters=clusters)))
+    root.mount(PREFIX, make_app(PublishedTables(lambda: lake.lake), Access(asks=asks, clusters=clusters)))
     return root
 
 

@@ -11,8 +11,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
 from sexton.runs.folder import RunFolder
-from sexton.views.opening import open_view
-from sexton.views.view import CoordinatorView, ViewRequest
+from sexton.views.coordinator_view import CoordinatorView, ViewRequest, open_view
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 TAKEN_AT_MS = BASE_MS + 60_000

@@ -26,7 +26,7 @@ _STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RetentionRules:
     """A retention, and a policy or none; `told_by` says where the retention is from."""
 
     retention_ms: int
@@ -35,7 +35,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetLoss:
+class ComparedOffset:
     """An offset that one side or both would delete. `by` is broker or rule:<name>: of the other rules where they would
     take it, else of those in force."""
 
@@ -51,7 +51,7 @@ class OffsetLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLoss:
+class ComparedGroup:
     """A group that one side or both would take from; `whole_*` say whether nothing of it would be left."""
 
     group_id: str
@@ -76,10 +76,10 @@ class GroupLoss:
 class WhatIf:
     """Both sides at one instant; `groups` and `offsets` by name."""
 
-    in_force: Rules
-    proposed: Rules
-    groups: list[GroupLoss]
-    offsets: list[OffsetLoss]
+    in_force: RetentionRules
+    proposed: RetentionRules
+    groups: list[ComparedGroup]
+    offsets: list[ComparedOffset]
 
     def counts(self) -> dict[str, int]:
         return {
@@ -94,11 +94,16 @@ class WhatIf:
 
 
 def what_if(
-    folder: RunFolder, record: RunRecord, *, in_force: Rules, proposed: Rules, group_id: str | None = None
+    folder: RunFolder,
+    record: RunRecord,
+    *,
+    in_force: RetentionRules,
+    proposed: RetentionRules,
+    group_id: str | None = None,
 ) -> WhatIf:
     """Judge the state in `folder` by both; of one group, or of all."""
-    offsets: list[OffsetLoss] = []
-    groups: list[GroupLoss] = []
+    offsets: list[ComparedOffset] = []
+    groups: list[ComparedGroup] = []
     for part in record.log_partitions:
         own, losing = _part(folder, record, part, in_force, proposed, group_id)
         offsets += own
@@ -138,8 +143,13 @@ def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFold
 
 
 def _part(
-    folder: RunFolder, record: RunRecord, part: int, in_force: Rules, proposed: Rules, group_id: str | None
-) -> tuple[list[OffsetLoss], list[GroupLoss]]:
+    folder: RunFolder,
+    record: RunRecord,
+    part: int,
+    in_force: RetentionRules,
+    proposed: RetentionRules,
+    group_id: str | None,
+) -> tuple[list[ComparedOffset], list[ComparedGroup]]:
     held = read_held(folder, part)
     before, after = (_lost(folder, record, part, rules, group_id) for rules in (in_force, proposed))
     groups = folder.read_table("groups", part, list(TABLES["groups"].column_names))
@@ -154,7 +164,7 @@ def _part(
     names = ["group_id", "topic", "partition", "committed_offset", "commit_timestamp_ms"]
     values = held.select(names).take(pa.array(rows, pa.int64())).to_pylist()
     offsets = [
-        OffsetLoss(
+        ComparedOffset(
             **value,
             in_force=row in by_before,
             proposed=row in by_after,
@@ -166,7 +176,7 @@ def _part(
     return offsets, list(_groups(offsets, held, groups, whole_before, whole_after))
 
 
-def _lost(folder: RunFolder, record: RunRecord, part: int, rules: Rules, group_id: str | None) -> pa.Table:
+def _lost(folder: RunFolder, record: RunRecord, part: int, rules: RetentionRules, group_id: str | None) -> pa.Table:
     """What some rules take at the instant: row (of `held`), group_id, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
     verdicts = judge_offsets(folder, judged_by, part, policy=rules.policy)
@@ -176,9 +186,9 @@ def _lost(folder: RunFolder, record: RunRecord, part: int, rules: Rules, group_i
 
 
 def _groups(
-    offsets: list[OffsetLoss], held: pa.Table, groups: pa.Table, whole_before: set[str], whole_after: set[str]
-) -> Iterator[GroupLoss]:
-    own: dict[str, list[OffsetLoss]] = {}
+    offsets: list[ComparedOffset], held: pa.Table, groups: pa.Table, whole_before: set[str], whole_after: set[str]
+) -> Iterator[ComparedGroup]:
+    own: dict[str, list[ComparedOffset]] = {}
     for one in offsets:
         own.setdefault(one.group_id, []).append(one)
     wanted = pa.array(own, pa.string())
@@ -187,7 +197,7 @@ def _groups(
     known = groups.filter(pc.is_in(groups["group_id"], value_set=wanted)).to_pylist()
     facts: dict[str, dict[str, Any]] = {row["group_id"]: row for row in known}
     for group_id, losses in own.items():
-        yield GroupLoss(
+        yield ComparedGroup(
             group_id=group_id,
             group_type=facts[group_id]["group_type"],
             state=facts[group_id]["state"],

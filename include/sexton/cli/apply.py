@@ -15,8 +15,8 @@ from sexton.cli.options import BootstrapServers, ClientConfigFile, ClusterId, De
 from sexton.cli.progress import bar
 from sexton.errors import UsageError
 from sexton.report.figures import count, some
+from sexton.report.meanings import beyond_broker_sentence
 from sexton.report.names import harmless
-from sexton.report.words import beyond_words
 
 if TYPE_CHECKING:
     from sexton.execution.guards import Rules
@@ -149,7 +149,7 @@ def apply(
         }
         sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
     else:
-        tell_line(beyond_words(plan.record))
+        tell_line(beyond_broker_sentence(plan.record))
         _tell(summary, ledger.folder, published)
     if trouble:
         tell_aside(trouble)

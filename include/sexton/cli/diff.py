@@ -25,7 +25,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 
 if TYPE_CHECKING:
-    from sexton.history.diff import Difference, Side
+    from sexton.history.difference import Comparison, Side
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -68,7 +68,7 @@ def diff(
     if profile is not None:
         check_profile(profile)
 
-    from sexton.history.diff import difference
+    from sexton.history.difference import difference
 
     sides = [
         _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
@@ -100,7 +100,7 @@ def diff(
 def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
     """What an argument names; UsageError for what is neither an instant nor a run folder."""
     from sexton.coordinator.profiles import NEWEST
-    from sexton.history.diff import LogSide, PublishedSide, RunSide
+    from sexton.history.difference import LogSide, PublishedSide, RunSide
     from sexton.runs.folder import RunFolder
 
     if segments is None and archive is None and Path(text).is_dir():
@@ -127,7 +127,7 @@ def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path
     return LogSide(source, choice.profile, at_ms, taken_at_ms, doubts=choice.doubts)
 
 
-def _print(found: "Difference", limit: int) -> None:
+def _print(found: "Comparison", limit: int) -> None:
     for name, counts in found.counts().items():
         tell_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
     for columns, rows in ((GROUP_COLUMNS, found.groups), (OFFSET_COLUMNS, found.offsets)):

@@ -27,14 +27,14 @@ from sexton.cli.options import Debug, Json, LoadBuffer, parse_instant
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report import figures
+from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
-from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.history.events import Event
-    from sexton.history.story import Next, Story, Teller
-    from sexton.views.view import CoordinatorView
+    from sexton.history.log_story import LogStory, NextVerdict, StoryReader
+    from sexton.views.coordinator_view import CoordinatorView
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -95,7 +95,7 @@ def explain(
     if segments is None and archive is None:
         return _from_tables(group, topic, partition, span, as_of=_instant(as_of, "--as-of"), json=json)
     from sexton.history.events import describe
-    from sexton.history.story import what_is_next
+    from sexton.history.log_story import next_verdicts
 
     view = view_of(
         segments, archive, None, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
@@ -112,7 +112,7 @@ def explain(
     retention_ms = known_ms[-1] if known_ms else default_ms
     now_ms = view.as_of_ms or story.last_timestamp_ms + 1
     block = None if home is None else view.parts.read[home].sweep_block(retention_ms, now_ms)
-    upcoming = what_is_next(
+    upcoming = next_verdicts(
         story.group if is_there else None,
         {key: offset for key, offset in held.offsets(group).items() if teller.asks_for(*key)},
         held.pending(group),
@@ -158,11 +158,11 @@ def _read(
     segments: Path | None,
     archive: str | None,
     retention_minutes: int | None,
-) -> "tuple[int | None, Story | None, Teller | None]":
+) -> "tuple[int | None, LogStory | None, StoryReader | None]":
     """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
     from sexton.archive.cluster_metadata import newest_facts, oldest_facts_after
-    from sexton.history.rows import known_of
-    from sexton.history.story import Teller
+    from sexton.history.log_story import StoryReader
+    from sexton.history.offset_changes import known_of
     from sexton.ledger.ledger import acts_of
     from sexton.runs.source import filesystem, open_archive, open_segments
 
@@ -180,7 +180,7 @@ def _read(
     for log_partition in sorted(source.segments) if home is None else [home]:
         if not source.segments.get(log_partition):
             continue
-        teller = Teller(
+        teller = StoryReader(
             fs=fs,
             segments=source.segments[log_partition],
             group_id=group,
@@ -210,7 +210,7 @@ def _tell(
     log_partition: int | None,
     state: str,
     events: "list[Event]",
-    upcoming: "list[Next]",
+    upcoming: "list[NextVerdict]",
     block: "SweepBlock | None" = None,
 ) -> int:
     if json:
@@ -236,11 +236,11 @@ def _tell_block(block: "SweepBlock | None") -> None:
         tell_line(sweep_block_text(block))
 
 
-def _fields(events: "list[Event]", upcoming: "list[Next]") -> dict[str, Any]:
+def _fields(events: "list[Event]", upcoming: "list[NextVerdict]") -> dict[str, Any]:
     return {"events": [asdict(event) for event in events], "next": [asdict(one) for one in upcoming]}
 
 
-def _print(name: str, state: str, events: "list[Event]", upcoming: "list[Next]") -> None:
+def _print(name: str, state: str, events: "list[Event]", upcoming: "list[NextVerdict]") -> None:
     tell_line(f"{name}: {state or ('no such group now' if events else 'no trace of it')}")
     if events:
         tell_line("")
@@ -281,7 +281,7 @@ def _from_tables(
     json: bool,
 ) -> int:
     """The story by the published tables."""
-    from sexton.history.published import published_story
+    from sexton.history.published_story import published_story
     from sexton.lake.catalog import open_lake
 
     with working("Reading the tables", is_quiet=json):

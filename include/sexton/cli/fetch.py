@@ -30,7 +30,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.fetch import AskedPartition
-    from sexton.views.view import CoordinatorView
+    from sexton.views.coordinator_view import CoordinatorView
 
 EXAMPLES = """\
 [b]Examples[/b]

@@ -18,11 +18,11 @@ from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
 from sexton.cli.plan import PolicyFile, RetentionMinutes
 from sexton.errors import UsageError
 from sexton.report import figures
+from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short, visible
-from sexton.report.words import sweep_block_text
 
 if TYPE_CHECKING:
-    from sexton.analysis.outlook import ForecastResult, OffsetOutlook
+    from sexton.analysis.forecast_result import ForecastResult, OffsetForecast
     from sexton.coordinator.api.abandonment import Abandonment
     from sexton.runs.folder import RunFolder, RunRecord
 
@@ -96,7 +96,7 @@ def forecast(
         )
     rules = policy_from(policy)
     if asked.is_log:
-        from sexton.analysis.outlook import forecast_folder
+        from sexton.analysis.forecast_result import forecast_folder
 
         with replayed(asked, retention_minutes=retention_minutes, policy=rules, quiet=json) as (folder, record):
             found = forecast_folder(folder, record)
@@ -104,17 +104,17 @@ def forecast(
             _tell(found, own, record.warnings, limit=limit, json=json)
             return UNDECODABLE if record.counts["undecodable_records"] or record.endless else 0
     if run is not None:
-        from sexton.analysis.outlook import outlook_of_folder
+        from sexton.analysis.forecast_result import forecast_of_folder
         from sexton.runs.folder import RunFolder
 
         folder, record = RunFolder(run), RunFolder(run).read_run()
         own = None if group is None else _of_folder(folder, record, group)
-        _tell(outlook_of_folder(folder, record), own, [], limit=limit, json=json)
+        _tell(forecast_of_folder(folder, record), own, [], limit=limit, json=json)
         return 0
-    from sexton.analysis.outlook import abandonment_of_lake, offsets_of_lake, outlook_of_lake
+    from sexton.analysis.forecast_result import abandonment_of_lake, forecast_of_lake, offsets_of_lake
 
     lake, newest = published(asked)
-    found = outlook_of_lake(lake, newest)
+    found = forecast_of_lake(lake, newest)
     own = None
     if group is not None:
         offsets = offsets_of_lake(lake, newest, group)
@@ -128,10 +128,10 @@ class _Group:
     """The one group that is asked about."""
 
     group_id: str
-    offsets: "list[OffsetOutlook]"
+    offsets: "list[OffsetForecast]"
     if_abandoned: "Abandonment | None"
 
-    def due_if_abandoned(self) -> "list[tuple[OffsetOutlook, int | None]]":
+    def due_if_abandoned(self) -> "list[tuple[OffsetForecast, int | None]]":
         """When each offset is due if the members never come back; what is due before the group is Empty goes anyway."""
         assert self.if_abandoned is not None
         found = []
@@ -143,7 +143,7 @@ class _Group:
 
 
 def _of_folder(folder: "RunFolder", record: "RunRecord", group: str) -> _Group:
-    from sexton.analysis.outlook import abandonment_of_folder, offsets_of_folder
+    from sexton.analysis.forecast_result import abandonment_of_folder, offsets_of_folder
 
     return _Group(
         group_id=group,

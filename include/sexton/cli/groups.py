@@ -31,7 +31,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.listing import DescribedGroup
-    from sexton.views.view import CoordinatorView
+    from sexton.views.coordinator_view import CoordinatorView
 
 LIST_EXAMPLES = """\
 [b]Examples[/b]

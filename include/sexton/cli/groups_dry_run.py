@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.broker_settings import BrokerSettings
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
-    from sexton.views.view import CoordinatorView
+    from sexton.views.coordinator_view import CoordinatorView
 
 CHECK_COMMIT_EXAMPLES = """\
 [b]Examples[/b]

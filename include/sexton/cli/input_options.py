@@ -18,7 +18,7 @@ from sexton.report.names import NAME_CELLS, harmless, visible
 
 if TYPE_CHECKING:
     from sexton.coordinator.api.errors import Error
-    from sexton.views.view import CoordinatorView
+    from sexton.views.coordinator_view import CoordinatorView
 
 MISSING = "-"
 UNDECODABLE = 5
@@ -81,8 +81,7 @@ def view_of(
         raise UsageError("no such file", where=topics, fix="--topics takes a file of JSON lines")
     as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
 
-    from sexton.views.opening import open_view
-    from sexton.views.view import ViewRequest
+    from sexton.views.coordinator_view import ViewRequest, open_view
 
     return open_view(
         ViewRequest(

@@ -225,10 +225,10 @@ def _fields(made: "Planned", out: Path) -> dict[str, Any]:
 
 
 def _print(made: "Planned", out: Path, archive: str | None, policy: Path | None) -> None:
-    from sexton.report.words import beyond_words
+    from sexton.report.meanings import beyond_broker_sentence
 
     record, counts = made.plan.record, made.plan.record.counts
-    tell_line(beyond_words(record))
+    tell_line(beyond_broker_sentence(record))
     tell_line(f"plan_id      {record.plan_id}")
     tell_line(f"plan_sha256  {made.plan.sha256}")
     tell_line(f"as of        {figures.instant(record.as_of_ms)}")
@@ -264,8 +264,8 @@ def _print(made: "Planned", out: Path, archive: str | None, policy: Path | None)
 
 
 def _losses(record: "PlanRecord") -> Iterator[tuple[object, ...]]:
-    from sexton.report.words import cause_words
+    from sexton.report.meanings import cause_meaning
 
     for one in record.losses:
         owner = one.owner or ("-" if one.cause.startswith("rule:") else "the broker")
-        yield cause_words(one.cause), owner, one.offsets, one.groups, one.deleted_groups, one.reason or "-"
+        yield cause_meaning(one.cause), owner, one.offsets, one.groups, one.deleted_groups, one.reason or "-"

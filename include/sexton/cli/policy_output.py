@@ -12,8 +12,8 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.policy import Considered, Decision, Policy
+    from sexton.views.coordinator_view import CoordinatorView
     from sexton.views.judged import JudgedGroup, JudgedOffset
-    from sexton.views.view import CoordinatorView
 
     # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
     Answer = tuple[JudgedOffset | None, Decision, list[Considered]]

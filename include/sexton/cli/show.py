@@ -56,7 +56,7 @@ def plan(
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
     from sexton.plans.files import read_plan
     from sexton.report.approval_text import plan_text
-    from sexton.report.words import beyond_words, what_if_words
+    from sexton.report.meanings import beyond_broker_sentence, what_if_sentence
 
     fs, root = _opened(archive)
     found = read_plan(fs, root, cluster_id, plan_id)
@@ -66,8 +66,8 @@ def plan(
         "id": found.record.plan_id,
         "sha256": found.sha256,
         "counts": counts,
-        "lead": beyond_words(found.record),
-        "what_if": what_if_words(found.record) if found.record.is_what_if else None,
+        "lead": beyond_broker_sentence(found.record),
+        "what_if": what_if_sentence(found.record) if found.record.is_what_if else None,
         "over_limits": found.record.over_limits,
     }
     return _tell(told, plan_text(found), json=json)

@@ -29,7 +29,7 @@ from sexton.report import figures
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
-    from sexton.analysis.what_if import Rules, WhatIf
+    from sexton.analysis.what_if import RetentionRules, WhatIf
     from sexton.policy import Policy
     from sexton.runs.folder import RunFolder, RunRecord
 
@@ -52,7 +52,7 @@ GROUP_COLUMNS = ("GROUP", "STATE", "NEWLY-LOST", "SPARED", "LOST-IN-ALL", "OF", 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "COMMITTED", "IN-FORCE", "WHAT-IF", "BY")
 DEFAULT_ROWS = 50
 MINUTE_MS = 60_000
-_RULES, _AGAINST = "Rules to try", "Held against"
+_RULES, _AGAINST = "RetentionRules to try", "Held against"
 
 
 def what_if(
@@ -144,15 +144,15 @@ def _sides(
     policy: "Policy | None",
     against_minutes: int | None,
     against_policy: "Policy | None",
-) -> "tuple[Rules, Rules]":
-    from sexton.analysis.what_if import Rules
+) -> "tuple[RetentionRules, RetentionRules]":
+    from sexton.analysis.what_if import RetentionRules
 
-    in_force = Rules(
+    in_force = RetentionRules(
         retention_ms=record.retention_ms if against_minutes is None else against_minutes * MINUTE_MS,
         policy=against_policy,
         told_by=record.retention_source if against_minutes is None else "asked for",
     )
-    proposed = Rules(
+    proposed = RetentionRules(
         retention_ms=in_force.retention_ms if retention_minutes is None else retention_minutes * MINUTE_MS,
         policy=policy,
         told_by=in_force.told_by if retention_minutes is None else "asked for",
@@ -183,13 +183,13 @@ def _tell(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int
         tell_aside(f"! {visible(text)}")
 
 
-def _words(rules: "Rules") -> str:
+def _words(rules: "RetentionRules") -> str:
     policy = "no policy" if rules.policy is None else f"policy {rules.policy.sha256[:12]}"
     return f"retention {figures.duration(rules.retention_ms)} ({rules.told_by}), {policy}"
 
 
 def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
-    def rules(side: "Rules") -> dict[str, Any]:
+    def rules(side: "RetentionRules") -> dict[str, Any]:
         return {
             "retention_ms": side.retention_ms,
             "retention_source": side.told_by,

@@ -53,7 +53,7 @@ class _Commits:
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-class Reader:
+class EventBuilder:
     """Makes events of the group's records, in log order, and of its disappearances between them."""
 
     def __init__(

@@ -19,8 +19,8 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.history.counters import COMMITS, SWEEPS, commits_between, sweeps_of
-from sexton.history.rows import TABLE, changes_of, known_of
+from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of
+from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.kernels.commits import read_commits
 from sexton.ledger.ledger import acts_of
 from sexton.log.segment import Segment

@@ -24,8 +24,8 @@ from sexton.pipeline.snapshot_log import Connect, Snapshot, SnapshotRequest
 from sexton.runs.choose_profile import of_version
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem, open_archive
+from sexton.views.coordinator_view import LazyShards
 from sexton.views.log_parts import LogParts
-from sexton.views.part import LazyShards
 
 ROUNDS = 4
 """Rounds in which a group that moves on may be met standing still."""

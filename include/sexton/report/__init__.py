@@ -14,8 +14,8 @@ __all__ = ["read_summary", "write_report"]
 
 def write_report(root: Path | str) -> "Summary":
     """Count the finished run folder at `root`, write DIR/summary.json and DIR/report.html, and return the summary."""
-    from sexton.report.collect import summarize
-    from sexton.report.page import render_page
+    from sexton.report.run_page import render_page
+    from sexton.report.summarize import summarize
     from sexton.runs.folder import write_bytes
 
     summary = summarize(root)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from sexton.execution.restore.keep import RestorePlan
 from sexton.plans.record import Losses, Plan
 from sexton.report.figures import count, duration, instant, size
+from sexton.report.meanings import beyond_broker_sentence
 from sexton.report.names import harmless, short
-from sexton.report.words import beyond_words
 
 GROUPS_SHOWN = 50
 OFFSETS_SHOWN = 50
@@ -56,7 +56,7 @@ def plan_text(plan: Plan) -> str:
         "kept in": sentence_span(plan.folder),
     }
     return _joined(
-        f"**{beyond_words(record)}**",
+        f"**{beyond_broker_sentence(record)}**",
         _facts(facts),
         _titled("Over the limits: this is never applied", map(sentence_span, record.over_limits)),
         _titled("Warnings", map(sentence_span, record.warnings)),

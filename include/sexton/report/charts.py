@@ -1,4 +1,4 @@
-"""The geometry of the report's plots; `page.html` draws it as inline SVG.
+"""The geometry of the report's plots; `run.html` draws it as inline SVG.
 
 Why not a plotting library: plotly.js weighs 4.8 MB in every report of every hourly run, needs scripts (so no strict
 content policy), reads a part of HTML in its labels, and prints badly. A few bars need none of that: SVG drawn here is

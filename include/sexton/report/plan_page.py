@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.plans.content import PlanContent
 from sexton.plans.record import Losses, PlanRecord
-from sexton.report import words
+from sexton.report import meanings
 from sexton.report.templates import render
 from sexton.verdicts.expiry import is_of_offset
 
@@ -81,7 +81,7 @@ def render_plan(content: PlanContent) -> bytes:
         most_bytes=record.max_message_bytes or MAX_BATCH_BYTES,
         partitions=record.batches[:PARTITIONS_SHOWN],
         warnings=record.warnings[:WARNINGS_SHOWN],
-        words=words,
+        meanings=meanings,
     )
     return html.encode("utf-8")
 

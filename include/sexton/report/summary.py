@@ -2,7 +2,7 @@
 
 It is counted from the Parquet tables of a run folder with pyarrow, so that millions of offsets never become Python
 objects; only lists that are cut to `TOP` rows do. Names stand here as they are in the tables: whoever shows them makes
-them safe (see `names`). How a summary looks is not here: see `page` (HTML) and `terminal`.
+them safe (see `names`). How a summary looks is not here: see `run_page` (HTML) and `terminal`.
 """
 
 from typing import Generic, TypeVar
@@ -17,13 +17,13 @@ TOP = 20
 Row = TypeVar("Row", bound=BaseModel)
 
 
-class Facts(BaseModel):
+class SummaryPart(BaseModel):
     """Base of everything in a summary: frozen, and forgiving towards fields of later releases."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Listing(Facts, Generic[Row]):
+class TopRows(SummaryPart, Generic[Row]):
     """The first rows of a longer list; `total` says how long."""
 
     rows: list[Row]
@@ -34,7 +34,7 @@ class Listing(Facts, Generic[Row]):
         return self.total - len(self.rows)
 
 
-class RunFacts(Facts):
+class RunInfo(SummaryPart):
     """What was run: the part of run.json that a reader of the report needs. `cuts`: log partition -> log_offset."""
 
     run_id: str
@@ -56,7 +56,7 @@ class RunFacts(Facts):
     code_version: str
 
 
-class GroupCount(Facts):
+class GroupCount(SummaryPart):
     """Groups of one type in one state, and their committed offsets."""
 
     group_type: str
@@ -65,7 +65,7 @@ class GroupCount(Facts):
     offsets: int
 
 
-class OffsetCounts(Facts):
+class OffsetCounts(SummaryPart):
     """Offsets by what became of them; `unreachable` by reason."""
 
     live: int
@@ -73,7 +73,7 @@ class OffsetCounts(Facts):
     unreachable: dict[str, int]
 
 
-class Bucket(Facts):
+class Bucket(SummaryPart):
     """Live offsets that expire after the bucket before and no later than `up_to_ms` after as_of (None: later)."""
 
     label: str
@@ -81,7 +81,7 @@ class Bucket(Facts):
     offsets: int
 
 
-class Timeline(Facts):
+class Timeline(SummaryPart):
     """Live offsets by when they expire: bar i holds the span of `bin_ms` that begins i spans after as_of.
 
     What is due already is in none of the bars, what expires after the last one is in `later`.
@@ -93,7 +93,7 @@ class Timeline(Facts):
     later: int
 
 
-class Expiring(Facts):
+class Expiring(SummaryPart):
     """Every verdict once: in one of the buckets, or among `never` (reason -> offsets) as things stand at as_of.
 
     Verdicts speak of live offsets, and of stray copies that the broker would sweep too.
@@ -105,7 +105,7 @@ class Expiring(Facts):
     timeline: Timeline
 
 
-class TombstoneCount(Facts):
+class TombstoneCount(SummaryPart):
     """Planned tombstones of one cause and record type."""
 
     cause: str
@@ -114,7 +114,7 @@ class TombstoneCount(Facts):
     tombstones: int
 
 
-class GroupLine(Facts):
+class GroupLine(SummaryPart):
     """One group; `due` offsets would go at the next cleanup, `next_expiry_ms` is when the first of the others goes."""
 
     group_id: str
@@ -128,7 +128,7 @@ class GroupLine(Facts):
     next_expiry_ms: int | None
 
 
-class OpenTransaction(Facts):
+class TransactionLine(SummaryPart):
     """A producer with undecided offsets; `age_ms` at as_of, None when its first record has no timestamp."""
 
     producer_id: int
@@ -141,7 +141,7 @@ class OpenTransaction(Facts):
     group_count: int
 
 
-class Undecodable(Facts):
+class UndecodableRow(SummaryPart):
     """Bytes that could not be decoded, by place."""
 
     log_partition: int
@@ -152,7 +152,7 @@ class Undecodable(Facts):
     detail: str
 
 
-class LogPartition(Facts):
+class LogPartition(SummaryPart):
     """What loading one log partition costs; `garbage_share` is the fraction of records that no longer count."""
 
     log_partition: int
@@ -178,7 +178,7 @@ class LogPartition(Facts):
     blocked: str | None
 
 
-class CheckResult(Facts):
+class CheckResult(SummaryPart):
     """One expectation of the data-quality checks."""
 
     table: str
@@ -188,7 +188,7 @@ class CheckResult(Facts):
     observed: str | None
 
 
-class TopicCount(Facts):
+class TopicCount(SummaryPart):
     """Offsets of one topic that are orphans of one kind."""
 
     topic: str
@@ -196,7 +196,7 @@ class TopicCount(Facts):
     kind: str = "topic_gone"
 
 
-class Oddities(Facts):
+class Findings(SummaryPart):
     """How many offsets hang on an open transaction (`pinned_due`: would be due but for it), and what else is odd.
 
     Without `sees_all_topics` nobody can tell that a topic is gone.
@@ -210,7 +210,7 @@ class Oddities(Facts):
     sees_all_topics: bool | None = None
 
 
-class EntryOutcome(Facts):
+class EntryOutcome(SummaryPart):
     """What one hold or rule decides: groups it decides about, and their offsets by its verdict."""
 
     name: str
@@ -224,7 +224,7 @@ class EntryOutcome(Facts):
     hold: int
 
 
-class OwnerOutcome(Facts):
+class OwnerOutcome(SummaryPart):
     """The same of all that one owner answers for."""
 
     owner: str
@@ -234,7 +234,7 @@ class OwnerOutcome(Facts):
     hold: int
 
 
-class PolicyOutcome(Facts):
+class PolicyOutcome(SummaryPart):
     """What the policy makes of all offsets; `unmatched` are those that no rule speaks of, among the kept."""
 
     sha256: str
@@ -242,11 +242,11 @@ class PolicyOutcome(Facts):
     keep: int
     hold: int
     unmatched: int
-    entries: Listing[EntryOutcome]
-    owners: Listing[OwnerOutcome]
+    entries: TopRows[EntryOutcome]
+    owners: TopRows[OwnerOutcome]
 
 
-class Summary(Facts):
+class Summary(SummaryPart):
     """What one run found. `exit_code` is what the command line ends with, `exit_reason` says why in a sentence.
 
     `fates` counts the offset values that were read by what became of each.
@@ -254,26 +254,26 @@ class Summary(Facts):
 
     exit_code: int
     exit_reason: str
-    run: RunFacts
+    run: RunInfo
     group_count: int
     groups: list[GroupCount]
     offsets: OffsetCounts
     expiring: Expiring
     tombstone_count: int
     tombstones: list[TombstoneCount]
-    biggest_groups: Listing[GroupLine]
-    losing_groups: Listing[GroupLine]
-    open_transactions: Listing[OpenTransaction]
+    biggest_groups: TopRows[GroupLine]
+    losing_groups: TopRows[GroupLine]
+    open_transactions: TopRows[TransactionLine]
     pinned_groups: int
-    undecodable: Listing[Undecodable]
+    undecodable: TopRows[UndecodableRow]
     undecodable_by_reason: dict[str, int]
     log_partitions: list[LogPartition]
     fates: dict[str, int]
     checks: list[CheckResult]
-    orphans: Listing[TopicCount] | None
+    orphans: TopRows[TopicCount] | None
     orphan_offsets: int
     warnings: list[str]
-    oddities: Oddities = Oddities()
+    oddities: Findings = Findings()
     policy: PolicyOutcome | None = None
 
     @property

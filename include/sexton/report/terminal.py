@@ -7,9 +7,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sexton.report import figures, words
+from sexton.report import figures, meanings
 from sexton.report.names import harmless, short, visible
-from sexton.report.page import status_of
+from sexton.report.run_page import status_of
 from sexton.report.summary import PolicyOutcome, Summary
 
 ROWS = 5
@@ -85,7 +85,7 @@ def _losing(summary: Summary) -> Table:
 def _plan(summary: Summary) -> Table:
     table = _table(f"The plan: {figures.some(summary.tombstone_count, 'tombstone')}", "record", "cause", "#tombstones")
     for item in summary.tombstones[: 2 * ROWS]:
-        _row(table, item.record_name, words.cause_words(visible(item.cause)), item.tombstones)
+        _row(table, item.record_name, meanings.cause_meaning(visible(item.cause)), item.tombstones)
     return table
 
 
@@ -113,7 +113,9 @@ def _odd(summary: Summary) -> Iterable[Text]:
     """Offsets that are about nothing, or wait for something, if there are any."""
     odd = summary.oddities
     for kind, offsets in odd.orphans_by_kind.items():
-        yield Text(f"! {figures.some(offsets, 'orphan')}, {visible(kind)}: {words.ORPHANS.get(kind, '')}", style="dim")
+        yield Text(
+            f"! {figures.some(offsets, 'orphan')}, {visible(kind)}: {meanings.ORPHANS.get(kind, '')}", style="dim"
+        )
     if odd.left_topic:
         yield Text(
             f"! {figures.some(odd.left_topic, 'offset')} of topics that their active group has left", style="dim"
@@ -128,7 +130,7 @@ def _odd(summary: Summary) -> Iterable[Text]:
 def _attention(summary: Summary) -> Iterable[Text]:
     """One line for each thing that somebody should look at."""
     for reason, records in summary.undecodable_by_reason.items():
-        meaning = words.UNDECODABLE_REASONS.get(reason, "")
+        meaning = meanings.UNDECODABLE_REASONS.get(reason, "")
         yield Text(f"! {figures.some(records, 'undecodable record')}, {visible(reason)}: {meaning}", style="red")
     for check in summary.failed_checks[:ROWS]:
         yield Text(

@@ -1,6 +1,6 @@
 """The dashboard inside Airflow: published runs, groups, verdicts and plans, read from the lake and shown.
 
-store.py      published tables through DuckDB (database.py), a run at a time; keeping.py: what was computed of one
+tables.py      published tables through DuckDB (database.py), a run at a time; run_cache.py: what was computed of one
 overview.py, index.py, groups.py, offsets.py, history.py, plans.py, what_if.py
               what the pages ask: plain dataclasses, no HTML
 metrics.py    numbers of every cluster's newest run, for Prometheus

@@ -18,15 +18,15 @@ from sexton.settings import Cluster, settings
 READING_DAG = "offset_retention"
 PLANNING_DAG = "apply_tombstones"
 
-May = Callable[[str], bool]
+MayRead = Callable[[str], bool]
 """Whether somebody may read the DAG of that id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class Viewer:
     """Who asks, as what they may: `clusters` are those whose published state they may read, in the settings' order."""
 
-    may: May
+    may: MayRead
     clusters: tuple[Cluster, ...]
 
     def cluster_of(self, cluster_id: str) -> Cluster | None:
@@ -38,32 +38,32 @@ class Reader:
         return self.may(cluster.scoped_name(PLANNING_DAG))
 
 
-NOBODY = Reader(may=lambda _dag_id: False, clusters=())
+NO_VIEWER = Viewer(may=lambda _dag_id: False, clusters=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """`asks` is a dependency that answers 401 to whom nobody knows, and else tells what they may; of these clusters."""
 
-    asks: Callable[..., May]
+    asks: Callable[..., MayRead]
     clusters: Sequence[Cluster]
 
     @property
     def reading(self) -> Callable[..., None]:
-        """A dependency that notes the reader in the request's state; 403 for who may read no cluster."""
+        """A dependency that notes the viewer in the request's state; 403 for who may read no cluster."""
 
-        def note_reader(request: Request, may: Annotated[May, Depends(self.asks)]) -> None:
+        def note_viewer(request: Request, may: Annotated[MayRead, Depends(self.asks)]) -> None:
             clusters = tuple(cluster for cluster in self.clusters if may(cluster.scoped_name(READING_DAG)))
             if not clusters:
                 raise HTTPException(status_code=403, detail="Forbidden")
-            request.state.reader = Reader(may=may, clusters=clusters)
+            request.state.viewer = Viewer(may=may, clusters=clusters)
 
-        return note_reader
+        return note_viewer
 
 
-def reader_of(request: Request) -> Reader:
-    """The reader whom the app's own dependency has noted; where none has, nobody, who sees nothing."""
-    found: Reader = getattr(request.state, "reader", NOBODY)
+def viewer_of(request: Request) -> Viewer:
+    """The viewer whom the app's own dependency has noted; where none has, nobody, who sees nothing."""
+    found: Viewer = getattr(request.state, "viewer", NO_VIEWER)
     return found
 
 
@@ -71,7 +71,7 @@ def airflow_access() -> Access:
     """What Airflow's own API asks of who reads these DAGs."""
     from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 
-    def asks(request: Request, user: GetUserDep) -> May:
+    def asks(request: Request, user: GetUserDep) -> MayRead:
         def may(dag_id: str) -> bool:
             check: Callable[..., Any] = requires_access_dag("GET", param_dag_id=dag_id)
             try:

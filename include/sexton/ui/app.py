@@ -13,12 +13,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
-from sexton.ui.access import Access, reader_of, same_origin
-from sexton.ui.asking import NothingPublished, may_plan
+from sexton.ui.access import Access, same_origin, viewer_of
+from sexton.ui.page_view import PageView
+from sexton.ui.parameters import NothingPublished, may_plan
+from sexton.ui.published_tables import PublishedTables, RunGone
 from sexton.ui.rendering import render
-from sexton.ui.store import Gone, Store
 from sexton.ui.texts import COOKIE, choose, texts
-from sexton.ui.view import View
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -34,8 +34,8 @@ HEADERS = {
 }
 
 
-def make_app(store: Store, access: Access) -> FastAPI:
-    """The dashboard over a store, for whoever `access` lets in."""
+def make_app(tables: PublishedTables, access: Access) -> FastAPI:
+    """The dashboard over a tables, for whoever `access` lets in."""
     app = FastAPI(
         title="Sexton",
         version=__version__,
@@ -45,8 +45,8 @@ def make_app(store: Store, access: Access) -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(access.reading), Depends(same_origin)],  # in this order, and before any other
     )
-    app.state.store = store
-    app.state.metrics = metrics.Metrics(store)
+    app.state.tables = tables
+    app.state.metrics = metrics.Metrics(tables)
     for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages, metrics.router):
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
@@ -67,7 +67,7 @@ async def _forbid(request: Request, call_next: Callable[[Request], Awaitable[Res
 
 async def _tell(request: Request, error: Exception) -> Response:
     """An error of ours: nothing there is 404, something wrong with the question 400, the rest 503 and may pass."""
-    status = 404 if isinstance(error, NoCoverage | Gone) else 400 if isinstance(error, UsageError) else 503
+    status = 404 if isinstance(error, NoCoverage | RunGone) else 400 if isinstance(error, UsageError) else 503
     return _as_asked(request, status, str(error))
 
 
@@ -91,9 +91,9 @@ def _as_asked(request: Request, status: int, detail: str) -> Response:
     language = choose(
         request.query_params.get("lang"), request.cookies.get(COOKIE), request.headers.get("accept-language")
     )
-    view = View(
-        store=request.app.state.store,
-        reader=reader_of(request),
+    view = PageView(
+        tables=request.app.state.tables,
+        viewer=viewer_of(request),
         base=request.scope.get("root_path", ""),
         texts=texts(language),
         runs=(),

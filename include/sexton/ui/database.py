@@ -31,7 +31,7 @@ _THEN = ("SET GLOBAL parquet_metadata_cache=true", "SET lock_configuration=true"
 Rows = list[dict[str, Any]]
 
 
-class Unreadable(SextonError):
+class UnreadableFiles(SextonError):
     """Files that are not there any more, or more than the memory that we may take."""
 
 
@@ -55,7 +55,7 @@ class Database:
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.InvalidInputException) as error:
-            raise Unreadable(f"the tables cannot be read: {type(error).__name__}") from error
+            raise UnreadableFiles(f"the tables cannot be read: {type(error).__name__}") from error
         finally:
             cursor.close()
 

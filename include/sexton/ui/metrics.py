@@ -21,8 +21,8 @@ from sexton import __version__
 from sexton.lake.read import PublishedRun
 from sexton.report.figures import HOUR_MS
 from sexton.tables import TABLES
-from sexton.ui.access import Reader, reader_of
-from sexton.ui.store import Store
+from sexton.ui.access import Viewer, viewer_of
+from sexton.ui.published_tables import PublishedTables
 
 router = APIRouter()
 
@@ -86,19 +86,19 @@ class Sample:
 
 
 class Metrics:
-    """The metrics of a store's runs; what was measured of a cluster's newest run is kept until there is a newer one."""
+    """Measures the newest run of each cluster once; the figures are kept until a newer run is published."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, tables: PublishedTables) -> None:
+        self._tables = tables
         self._lock = threading.Lock()  # of two scrapes one measures
         self._measured: dict[str, tuple[str, list[Sample]]] = {}
 
-    def text(self, reader: Reader) -> bytes:
-        """What a reader may know, as Prometheus reads it."""
-        runs = [run for run in self._store.runs() if reader.cluster_of(run.key.cluster_id) is not None]
+    def text(self, viewer: Viewer) -> bytes:
+        """What a viewer may know, as Prometheus reads it."""
+        runs = [run for run in self._tables.runs() if viewer.cluster_of(run.key.cluster_id) is not None]
         newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
         published = Counter(run.key.cluster_id for run in runs)
-        names = {cluster.cluster_id: cluster.name or "" for cluster in reader.clusters if cluster.cluster_id}
+        names = {cluster.cluster_id: cluster.name or "" for cluster in viewer.clusters if cluster.cluster_id}
         samples = [Sample(name="sexton_build_info", labels=(__version__,), value=1)]
         for cluster_id in dict.fromkeys([*names, *newest]):
             own = (cluster_id, names.get(cluster_id, ""))
@@ -113,15 +113,15 @@ class Metrics:
         cluster_id, run_id = run.key.cluster_id, run.key.run_id
         with self._lock:
             if self._measured.get(cluster_id, ("", []))[0] != run_id:
-                self._measured[cluster_id] = (run_id, list(_Run(self._store, run).samples()))
+                self._measured[cluster_id] = (run_id, list(_Run(self._tables, run).samples()))
             return self._measured[cluster_id][1]
 
 
 class _Run:
     """One run, measured."""
 
-    def __init__(self, store: Store, run: PublishedRun) -> None:
-        self._store, self._run = store, run
+    def __init__(self, tables: PublishedTables, run: PublishedRun) -> None:
+        self._tables, self._run = tables, run
 
     def samples(self) -> Iterator[Sample]:
         """Everything that is told of it."""
@@ -134,7 +134,7 @@ class _Run:
         facts, read_ms = self._run.facts, self._run.facts["taken_at_ms"]
         yield "run_as_of_timestamp_seconds", (), self._run.key.as_of_ms / 1000
         yield "run_log_read_timestamp_seconds", (), read_ms / 1000
-        written_ms = self._store.written_at_ms(self._run)
+        written_ms = self._tables.written_at_ms(self._run)
         if written_ms is not None:
             yield "run_duration_seconds", (), max(written_ms - read_ms, 0) / 1000
         yield "run_is_complete", (), facts["coverage"] == "complete"
@@ -200,8 +200,8 @@ class _Run:
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
         """A number by labels."""
-        rows = self._store.rows(
-            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._store.table(self._run, table)} GROUP BY ALL "
+        rows = self._tables.rows(
+            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._tables.of_run(self._run, table)} GROUP BY ALL "
             "ORDER BY ALL"
         )
         return {tuple(str(told) for name, told in row.items() if name != "value"): row["value"] for row in rows}
@@ -212,7 +212,7 @@ class _Run:
     def _all(self, table: str, *values: str) -> list[float]:
         """Numbers about all of a table, in one look at it."""
         told = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
-        (row,) = self._store.rows(f"SELECT {told} FROM {self._store.table(self._run, table)}")
+        (row,) = self._tables.rows(f"SELECT {told} FROM {self._tables.of_run(self._run, table)}")
         return list(row.values())
 
 
@@ -235,4 +235,4 @@ class _Collected:
 def get_metrics(request: Request) -> Response:
     """Answers by the access that all routes ask; Prometheus sends a bearer token."""
     metrics: Metrics = request.app.state.metrics
-    return Response(metrics.text(reader_of(request)), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.text(viewer_of(request)), media_type=CONTENT_TYPE_LATEST)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sexton.lake.read import PublishedRun
 from sexton.report.figures import DAY_MS, HOUR_MS
 from sexton.ui.database import Rows
-from sexton.ui.index import groups_of
-from sexton.ui.store import Store
+from sexton.ui.group_index import groups_of
+from sexton.ui.published_tables import PublishedTables
 
 HORIZON_HOURS = (1, 24, 7 * 24, 30 * 24)
 BINS = 48
@@ -55,30 +55,30 @@ class Overview:
     checks: Mapping[str, int]
 
 
-def overview(store: Store, run: PublishedRun) -> Overview:
+def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
     """The numbers of a run, kept with it."""
-    return store.computed(run, "overview", lambda: _overview(store, run))
+    return tables.computed(run, "overview", lambda: _overview(tables, run))
 
 
-def _overview(store: Store, run: PublishedRun) -> Overview:
-    groups, verdicts = groups_of(store, run), store.table(run, "offset_verdicts")
+def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
+    groups, verdicts = groups_of(tables, run), tables.of_run(run, "offset_verdicts")
     as_of_ms = run.key.as_of_ms
     bin_hours = _bin_hours(int(run.facts["retention_ms"]))
-    totals = store.rows(
+    totals = tables.rows(
         f"""SELECT count(*) AS groups, coalesce(sum(offset_count), 0)::BIGINT AS offsets,
             coalesce(sum(pending_count), 0)::BIGINT AS pending, coalesce(sum(due), 0)::BIGINT AS due,
             coalesce(sum(left_topics), 0)::BIGINT AS left_topic, coalesce(sum(pinned), 0)::BIGINT AS pinned,
             coalesce(sum(behind_log_start), 0)::BIGINT AS behind,
             coalesce(sum(orphans), 0)::BIGINT AS orphans, count(*) FILTER (due > 0) AS losing FROM {groups}"""
     )[0]
-    kinds = _kinds(store, run)
+    kinds = _kinds(tables, run)
     waiting = {
         row["hours"]: row["offsets"]
-        for row in store.rows(
+        for row in tables.rows(
             f"SELECT hours, sum(offsets)::BIGINT AS offsets FROM {kinds} WHERE hours >= 0 GROUP BY ALL"
         )
     }
-    by_reason = store.rows(
+    by_reason = tables.rows(
         f"""SELECT broker_verdict, broker_reason, sum(offsets)::BIGINT AS offsets FROM {kinds}
             GROUP BY ALL ORDER BY offsets DESC, broker_reason"""
     )
@@ -89,12 +89,12 @@ def _overview(store: Store, run: PublishedRun) -> Overview:
         pending=totals["pending"],
         never=sum(row["offsets"] for row in by_reason if row["broker_verdict"] == "keep") - sum(waiting.values()),
         groups_losing=totals["losing"],
-        by_state=store.rows(
+        by_state=tables.rows(
             f"""SELECT group_type, state, count(*) AS groups, sum(offset_count)::BIGINT AS offsets,
                 sum(due)::BIGINT AS due FROM {groups} GROUP BY ALL ORDER BY groups DESC, group_type, state"""
         ),
         by_reason=by_reason,
-        by_policy=store.rows(
+        by_policy=tables.rows(
             f"""SELECT policy_verdict, policy_rule, policy_owner, sum(offsets)::BIGINT AS offsets FROM {kinds}
                 WHERE policy_verdict IS NOT NULL GROUP BY ALL ORDER BY offsets DESC, policy_rule LIMIT {SHOWN}"""
         ),
@@ -103,74 +103,74 @@ def _overview(store: Store, run: PublishedRun) -> Overview:
         bins=[sum(waiting.get(number * bin_hours + hour, 0) for hour in range(bin_hours)) for number in range(BINS)],
         later=sum(n for hours, n in waiting.items() if hours >= BINS * bin_hours),
         orphan_count=totals["orphans"],
-        orphans=store.rows(
+        orphans=tables.rows(
             f"""SELECT topic, orphan, count(*) AS offsets, count(DISTINCT group_id) AS groups FROM {verdicts}
                 WHERE orphan IS NOT NULL GROUP BY ALL ORDER BY offsets DESC, topic LIMIT {SHOWN}"""
         ),
         left_topic=totals["left_topic"],
         behind_log_start=totals["behind"],
         pinned=totals["pinned"],
-        losing=store.rows(f"SELECT * FROM {groups} WHERE due > 0 ORDER BY due DESC, group_id LIMIT {SHOWN}"),
-        soon=store.rows(
+        losing=tables.rows(f"SELECT * FROM {groups} WHERE due > 0 ORDER BY due DESC, group_id LIMIT {SHOWN}"),
+        soon=tables.rows(
             f"""SELECT * FROM {groups} WHERE next_expires_at_ms <= {as_of_ms + DAY_MS}
                 ORDER BY next_expires_at_ms, group_id LIMIT {SHOWN}"""
         ),
-        forecast=store.rows(
+        forecast=tables.rows(
             f"""SELECT horizon_days, "by", sum(offset_count)::BIGINT AS offsets, count(*) AS groups,
-                count(*) FILTER (is_whole_group) AS whole_groups FROM {store.table(run, "expiry_forecast")}
+                count(*) FILTER (is_whole_group) AS whole_groups FROM {tables.of_run(run, "expiry_forecast")}
                 GROUP BY ALL ORDER BY horizon_days, "by" """
         ),
-        transactions=store.rows(
-            f"""SELECT * FROM {store.table(run, "open_transactions")}
+        transactions=tables.rows(
+            f"""SELECT * FROM {tables.of_run(run, "open_transactions")}
                 ORDER BY first_timestamp_ms, log_partition, producer_id LIMIT {SHOWN}"""
         ),
-        transaction_count=_count(store, store.table(run, "open_transactions")),
-        log_partitions=log_partitions(store, run)[:SHOWN],
-        undecodable=_count(store, store.table(run, "undecodable_records")),
-        checks=_checks(store, run),
+        transaction_count=_count(tables, tables.of_run(run, "open_transactions")),
+        log_partitions=log_partitions(tables, run)[:SHOWN],
+        undecodable=_count(tables, tables.of_run(run, "undecodable_records")),
+        checks=_checks(tables, run),
     )
 
 
-def log_partitions(store: Store, run: PublishedRun) -> Rows:
+def log_partitions(tables: PublishedTables, run: PublishedRun) -> Rows:
     """Rows of load_profile, those that need a look first: a load or a sweep that fails, then the slowest loads."""
-    return store.rows(
-        f"""SELECT * FROM {store.table(run, "load_profile")}
+    return tables.rows(
+        f"""SELECT * FROM {tables.of_run(run, "load_profile")}
             ORDER BY NOT load_would_fail, sweep_blocked_by IS NULL, undecodable = 0, predicted_load_ms DESC NULLS LAST,
             log_partition"""
     )
 
 
-def checks(store: Store, run: PublishedRun) -> Rows:
+def checks(tables: PublishedTables, run: PublishedRun) -> Rows:
     """Every expectation of the run, failed ones first."""
-    return store.rows(
-        f"""SELECT "table", expectation, severity, success, observed FROM {store.table(run, "dq_results")}
+    return tables.rows(
+        f"""SELECT "table", expectation, severity, success, observed FROM {tables.of_run(run, "dq_results")}
             ORDER BY success, severity, "table", expectation"""
     )
 
 
-def transactions(store: Store, run: PublishedRun, *, limit: int) -> Rows:
+def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> Rows:
     """Open transactions, the oldest first, with how many offsets each pins."""
-    return store.rows(
-        f"""SELECT t.*, coalesce(p.pending, 0) AS pending_offsets FROM {store.table(run, "open_transactions")} t
+    return tables.rows(
+        f"""SELECT t.*, coalesce(p.pending, 0) AS pending_offsets FROM {tables.of_run(run, "open_transactions")} t
             LEFT JOIN (SELECT log_partition, producer_id, count(*) AS pending
-                FROM {store.table(run, "pending_offsets")} GROUP BY ALL) p USING (log_partition, producer_id)
+                FROM {tables.of_run(run, "pending_offsets")} GROUP BY ALL) p USING (log_partition, producer_id)
             ORDER BY first_timestamp_ms, log_partition, producer_id LIMIT {limit}"""
     )
 
 
-def _checks(store: Store, run: PublishedRun) -> Mapping[str, int]:
-    return store.rows(
+def _checks(tables: PublishedTables, run: PublishedRun) -> Mapping[str, int]:
+    return tables.rows(
         f"""SELECT count(*) AS all, count(*) FILTER (NOT success) AS failed,
             count(*) FILTER (NOT success AND severity = 'critical') AS critical
-            FROM {store.table(run, "dq_results")}"""
+            FROM {tables.of_run(run, "dq_results")}"""
     )[0]
 
 
-def _kinds(store: Store, run: PublishedRun) -> str:
+def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
     """A table in memory: offsets by verdict, rule and the hours until they are due, -1 where no time is set."""
     far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.facts["retention_ms"])))
     hours = f"least(greatest((broker_expires_at_ms - {run.key.as_of_ms}) // {HOUR_MS}, 0), {far})"
-    return store.computed_table(
+    return tables.computed_table(
         run,
         "kinds",
         lambda: (
@@ -179,13 +179,13 @@ def _kinds(store: Store, run: PublishedRun) -> str:
                 CASE WHEN broker_verdict = 'keep' AND broker_expires_at_ms IS NOT NULL
                     THEN {hours} ELSE -1 END AS hours,
                 count(*) AS offsets
-            FROM {store.table(run, "offset_verdicts")} GROUP BY ALL"""
+            FROM {tables.of_run(run, "offset_verdicts")} GROUP BY ALL"""
         ),
     )
 
 
-def _count(store: Store, source: str) -> int:
-    return int(store.rows(f"SELECT count(*) AS rows FROM {source}")[0]["rows"])
+def _count(tables: PublishedTables, source: str) -> int:
+    return int(tables.rows(f"SELECT count(*) AS rows FROM {source}")[0]["rows"])
 
 
 def _bin_hours(retention_ms: int) -> int:

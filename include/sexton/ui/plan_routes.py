@@ -6,11 +6,19 @@ from fastapi import APIRouter, HTTPException, Path
 from fastapi.responses import HTMLResponse
 
 from sexton.settings import settings
-from sexton.ui.asking import Asked, AskedPage, PageNumber, PageSize
-from sexton.ui.groups import Page
-from sexton.ui.plans import PLANS_A_PAGE, PlanDetail, PlanLine, ledger_of, ledger_summary, plan_detail, plan_lines
+from sexton.ui.group_queries import Page
+from sexton.ui.page_view import PageView
+from sexton.ui.parameters import AnyView, PageNumber, PageSize, PublishedView
+from sexton.ui.plan_queries import (
+    PLANS_A_PAGE,
+    PlanDetail,
+    PlanLine,
+    ledger_of,
+    ledger_summary,
+    plan_detail,
+    plan_lines,
+)
 from sexton.ui.rendering import render
-from sexton.ui.view import View
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["plans"])
@@ -20,32 +28,32 @@ PlanId = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
 @pages.get("/plans")
-def show_plans(view: AskedPage) -> str:
-    lines = plan_lines(view.store, view.own_runs[-PLANS_A_PAGE:])
+def show_plans(view: PublishedView) -> str:
+    lines = plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])
     return render(view, "plans.html", page="plans", plans=lines, ledger=_ledger(view))
 
 
 @pages.get("/plans/{plan_id}")
-def show_plan(view: AskedPage, plan_id: PlanId, page: PageNumber = 1) -> str:
+def show_plan(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> str:
     return render(view, "plan_detail.html", page="plans", p=_detail(view, plan_id, page, ROWS))
 
 
 @pages.get("/ledger/{plan_id}")
-def show_ledger(view: AskedPage, plan_id: PlanId, page: PageNumber = 1) -> str:
-    found = ledger_of(view.store, view.chosen.key.cluster_id, plan_id, page=page, size=ROWS)
+def show_ledger(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> str:
+    found = ledger_of(view.tables, view.chosen.key.cluster_id, plan_id, page=page, size=ROWS)
     if not found.total:
         raise HTTPException(status_code=404, detail="the ledger has nothing of it")
     return render(view, "ledger.html", page="plans", plan_id=plan_id, found=found)
 
 
 @api.get("/plans")
-def get_plans(view: Asked) -> list[dict[str, Any]]:
+def get_plans(view: AnyView) -> list[dict[str, Any]]:
     """Plans of the newest runs, the newest first: what they would take, and what became of them."""
-    return [told(line) for line in plan_lines(view.store, view.own_runs[-PLANS_A_PAGE:])]
+    return [told(line) for line in plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])]
 
 
 @api.get("/plans/{plan_id}")
-def get_plan(view: Asked, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> dict[str, Any]:
+def get_plan(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> dict[str, Any]:
     """A plan: its plan.json, a page of its rows, and how it differs from the plan of the run before."""
     found = _detail(view, plan_id, page, size)
     return {
@@ -61,15 +69,15 @@ def get_plan(view: Asked, plan_id: PlanId, page: PageNumber = 1, size: PageSize 
 
 
 @api.get("/ledger")
-def get_ledger(view: Asked) -> list[dict[str, Any]]:
+def get_ledger(view: AnyView) -> list[dict[str, Any]]:
     """What was applied and restored: a row for each plan or restore, the newest first."""
     return _ledger(view)
 
 
 @api.get("/ledger/{plan_id}")
-def get_ledger_of(view: Asked, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> Page:
+def get_ledger_of(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> Page:
     """Every attempt at every item of a plan or restore."""
-    found = ledger_of(view.store, view.chosen.key.cluster_id, plan_id, page=page, size=size)
+    found = ledger_of(view.tables, view.chosen.key.cluster_id, plan_id, page=page, size=size)
     if not found.total:
         raise HTTPException(status_code=404, detail="the ledger has nothing of it")
     return found
@@ -88,13 +96,13 @@ def told(line: PlanLine) -> dict[str, Any]:
     }
 
 
-def _ledger(view: View) -> list[dict[str, Any]]:
-    return ledger_summary(view.store, view.run.key.cluster_id) if view.run else []
+def _ledger(view: PageView) -> list[dict[str, Any]]:
+    return ledger_summary(view.tables, view.run.key.cluster_id) if view.run else []
 
 
-def _detail(view: View, plan_id: str, page: int, size: int) -> PlanDetail:
+def _detail(view: PageView, plan_id: str, page: int, size: int) -> PlanDetail:
     archive = settings().archive_uri
-    found = plan_detail(view.store, view.own_runs, plan_id, archive=archive, page=page, size=size)
+    found = plan_detail(view.tables, view.own_runs, plan_id, archive=archive, page=page, size=size)
     if found is None:
         raise HTTPException(status_code=404, detail="no published run has this plan")
     return found

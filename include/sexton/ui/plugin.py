@@ -23,7 +23,7 @@ Send = Callable[[Any], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Later:
+class LazyApplication:
     """An ASGI application that is made when it is first asked something."""
 
     def __init__(self, make: Callable[[], Application]) -> None:
@@ -52,10 +52,10 @@ def dashboard() -> Application:
     from sexton.lake.catalog import open_lake
     from sexton.ui.access import airflow_access
     from sexton.ui.app import make_app
-    from sexton.ui.store import Store
+    from sexton.ui.published_tables import PublishedTables
 
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it has a line to say for each table that is opened
-    return make_app(Store(open_lake), airflow_access())
+    return make_app(PublishedTables(open_lake), airflow_access())
 
 
 def parse_re2(text: str) -> None:
@@ -72,7 +72,7 @@ class SextonPlugin(AirflowPlugin):
     """Consumer groups, in Airflow's menu."""
 
     name = "sexton"
-    fastapi_apps = [{"app": Later(dashboard), "url_prefix": PREFIX, "name": "Sexton"}]  # noqa: RUF012
+    fastapi_apps = [{"app": LazyApplication(dashboard), "url_prefix": PREFIX, "name": "Sexton"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Consumer groups",

@@ -17,8 +17,8 @@ from sexton.report.figures import count, instant
 from sexton.report.summary import Timeline
 from sexton.report.templates import new_environment, style
 from sexton.ui.overview import Overview
+from sexton.ui.page_view import PageView
 from sexton.ui.texts import LANGUAGES, Texts
-from sexton.ui.view import View
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
@@ -26,7 +26,7 @@ _VENDOR = ("htmx.min.js", "uPlot.iife.min.js", "uPlot.min.css")
 _OWN = ("ui.css", "ui.js", "icon.svg", "icon-dark.svg")
 
 
-def render(view: View, template: str, **values: Any) -> str:
+def render(view: PageView, template: str, **values: Any) -> str:
     """A template as HTML text; it finds the view, its words as `t`, and its links as `url`."""
     return (
         _environment()

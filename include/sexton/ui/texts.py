@@ -1,6 +1,6 @@
 """Every word of the pages: `words/<language>.json`, one flat dictionary a language, with the same keys in each.
 
-What the codes of the tables mean comes in English from `sexton.report.words`, which report.html uses, too.
+What the codes of the tables mean comes in English from `sexton.report.meanings`, which report.html uses, too.
 """
 
 import json
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from sexton.report import words
+from sexton.report import meanings
 from sexton.report.figures import count
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
 COOKIE = "sexton_language"
 _REPORT: Mapping[str, Mapping[str, str]] = {
-    "reason": words.BROKER_REASONS,
-    "cause": words.CAUSES,
-    "load": words.OUTCOMES,
+    "reason": meanings.BROKER_REASONS,
+    "cause": meanings.CAUSES,
+    "load": meanings.OUTCOMES,
 }
 
 

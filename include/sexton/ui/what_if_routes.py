@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from sexton.errors import SextonError
 from sexton.lake.branch import RunKey
-from sexton.ui.asking import Asked, AskedPage
+from sexton.ui.parameters import AnyView, PublishedView
 from sexton.ui.rendering import render
-from sexton.ui.what_if import LONGEST_POLICY, MOST_MINUTES, NotAsked, ask
+from sexton.ui.what_if_process import LONGEST_POLICY, MOST_MINUTES, BadQuestion, ask
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["what if"])
@@ -26,14 +26,14 @@ class Question(BaseModel):
 
 
 @pages.get("/what-if")
-def show_form(view: AskedPage) -> str:
+def show_form(view: PublishedView) -> str:
     return render(view, "what_if.html", page="what-if", policy="", answer=None, mistakes=(), status=200, minutes="")
 
 
 @pages.post("/what-if")
 def show_answer(
     request: Request,
-    view: AskedPage,
+    view: PublishedView,
     retention_minutes: Annotated[str, Form()] = "",
     policy: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
@@ -45,11 +45,11 @@ def show_answer(
     mistakes: tuple[str, ...] = ()
     try:
         if minutes and not (_MINUTES.fullmatch(minutes) and 1 <= int(minutes) <= MOST_MINUTES):
-            raise NotAsked([view.texts("what_if.minutes_wrong", most=MOST_MINUTES)])
+            raise BadQuestion([view.texts("what_if.minutes_wrong", most=MOST_MINUTES)])
         if len(policy) > LONGEST_POLICY:
-            raise NotAsked([view.texts("what_if.policy_long", most=LONGEST_POLICY)])
+            raise BadQuestion([view.texts("what_if.policy_long", most=LONGEST_POLICY)])
         found = _ask(key, Question(retention_minutes=int(minutes) if minutes else None, policy=policy))
-    except NotAsked as error:
+    except BadQuestion as error:
         mistakes, status = error.mistakes, 422
     except SextonError as error:
         mistakes, status = (str(error),), 503
@@ -67,7 +67,7 @@ def show_answer(
 
 
 @api.post("/what-if")
-def post_what_if(view: Asked, question: Question) -> dict[str, Any]:
+def post_what_if(view: AnyView, question: Question) -> dict[str, Any]:
     """Who would lose what under other rules, at the instant of a published run; the groups that differ most."""
     return _ask(view.chosen.key, question)
 

@@ -16,12 +16,12 @@ from sexton.coordinator.expiry import verdict
 from sexton.coordinator.explained import KnownTopic, KnownTopics, orphan_of
 from sexton.coordinator.groups.group import Group
 from sexton.errors import UsageError
-from sexton.history.story import Teller
+from sexton.history.log_story import StoryReader
 from sexton.policy import GroupFacts, OffsetFacts
 from sexton.policy.facts import last_active_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
-from sexton.views.view import CoordinatorView
+from sexton.views.coordinator_view import CoordinatorView
 
 _MINUTE_MS = 60_000
 
@@ -144,7 +144,7 @@ def _group_facts(group: LoadedGroup, held: PartitionView) -> GroupFacts:
 def _group_of(view: CoordinatorView, source: LogSource, home: int, group_id: str, *, now_ms: int) -> Group | None:
     """The group, made of its own records."""
     fs, _ = filesystem(source.uri)
-    teller = Teller(
+    teller = StoryReader(
         fs=fs,
         segments=source.segments[home],
         group_id=group_id,

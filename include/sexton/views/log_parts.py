@@ -24,7 +24,7 @@ from sexton.log.segment import Segment, file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
 from sexton.runs.source import LogSource, filesystem
 from sexton.settings import settings
-from sexton.views.part import Part
+from sexton.views.coordinator_view import LoadedPartition
 
 if TYPE_CHECKING:
     from sexton.kernels.fold import PartialFold
@@ -40,7 +40,7 @@ class LogParts:
 
     def __init__(self, source: LogSource, *, profile: Profile, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile
-        self.read: dict[int, Part] = {}
+        self.read: dict[int, LoadedPartition] = {}
         self._source = source
         self._is_cut = as_of_ms is not None
         self._as_of_ms = None if source.is_archive else as_of_ms  # an archive's segments end where the cut is
@@ -84,15 +84,15 @@ class LogParts:
                 found = read_records(batch, cap_bytes=self.cap_bytes)
                 yield from (record for record in found if isinstance(record, Record))
 
-    def _part(self, log_partition: int) -> Part:
+    def _part(self, log_partition: int) -> LoadedPartition:
         size_bytes = sum(segment.stop_byte for segment in self._segments(log_partition))
         if size_bytes == 0:
-            return Part(held=EmptyView())
+            return LoadedPartition(held=EmptyView())
         return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
 
-    def _plain_part(self, log_partition: int) -> Part:
+    def _plain_part(self, log_partition: int) -> LoadedPartition:
         loaded = self._load(log_partition)
-        return Part(
+        return LoadedPartition(
             held=PlainView(loaded),
             load_failure=loaded.load_failure,
             never_ends=loaded.endless is not None,
@@ -131,7 +131,7 @@ class LogParts:
             profile=self.profile,
         )
 
-    def _compiled_part(self, log_partition: int) -> Part:
+    def _compiled_part(self, log_partition: int) -> LoadedPartition:
         from sexton.kernels.results import finish
         from sexton.runs.endless import endless_load
         from sexton.verdicts.expiry import held_offsets
@@ -147,7 +147,7 @@ class LogParts:
         )
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-        return Part(
+        return LoadedPartition(
             held=TablesView(tables),
             load_failure=tables["load_profile"]["load_failure"][0].as_py(),
             never_ends=tables["load_profile"]["load_outcome"][0].as_py() == NEVER_ENDS,

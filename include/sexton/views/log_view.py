@@ -9,10 +9,9 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.errors import UsageError
 from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.uris import uri_without_login
+from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewRequest, doubts_of
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
-from sexton.views.part import LazyShards
-from sexton.views.view import CoordinatorView, ViewRequest, doubts_of
 
 _TELLING_GROUPS = 50
 """So many groups tell the number of log partitions as well as all of them do."""

@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import pyarrow as pa
+
 from sexton.archive.cluster_metadata import topics_from_file
-from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.tables_view import TABLES, TablesView
 from sexton.coordinator.api.topics import Topics
+from sexton.coordinator.api.view import EmptyView
+from sexton.coordinator.endless import NEVER_ENDS
+from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.views.part import LazyShards
-from sexton.views.run_parts import RunParts
-from sexton.views.view import AUTO, CoordinatorView, ViewRequest, doubts_of
+from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, doubts_of
 
 
 def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
@@ -46,3 +50,48 @@ def _topics_of_run(request: ViewRequest, folder: RunFolder, record: RunRecord) -
         topic = topics.setdefault(row["topic"], {"topic": row["topic"], "id": row["topic_id"], "partitions": []})
         topic["partitions"].append([row["log_start_offset"], row["log_end_offset"]])
     return Topics.from_rows(topics.values())
+
+
+class RunParts:
+    """The log partitions of a finished run."""
+
+    def __init__(self, folder: RunFolder, record: RunRecord) -> None:
+        self.profile = profile_of(record.profile)
+        self.read: dict[int, LoadedPartition] = {}
+        self._folder = folder
+        self._written = frozenset(record.log_partitions)
+
+    def shard(self, log_partition: int) -> Shard:
+        """The log partition as its coordinator would have loaded it.
+
+        Raises UsageError where a coordinator serves what it had read before its load failed: a run keeps the whole.
+        """
+        part = self.read[log_partition] = self._part(log_partition)
+        failed = part.load_failure is not None
+        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
+            raise UsageError(
+                f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
+                "which the run does not tell",
+                where=self._folder.root,
+                fix="ask the segments: --segments DIR",
+            )
+        return shard_after_load(part.held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
+
+    def _part(self, log_partition: int) -> LoadedPartition:
+        if log_partition not in self._written:
+            return LoadedPartition(held=EmptyView())
+        profile = self._table("load_profile", log_partition).to_pylist()[0]
+        return LoadedPartition(
+            held=TablesView({name: self._table(name, log_partition) for name in TABLES}),
+            load_failure=(profile["load_failure"] or "no reason told") if profile["load_would_fail"] else None,
+            never_ends=profile.get("load_outcome") == NEVER_ENDS,
+            undecodable=self._table("undecodable_records", log_partition).num_rows,
+            next_log_offset=profile["next_log_offset"] or 0,
+        )
+
+    def _table(self, name: str, log_partition: int) -> pa.Table:
+        try:
+            return self._folder.read_table(name, log_partition)
+        except OSError:
+            path = self._folder.table_file(name, log_partition)
+            raise UsageError("not there", where=path, fix="is the run complete?") from None

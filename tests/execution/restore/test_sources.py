@@ -21,8 +21,7 @@ from sexton.ledger.ledger import Ledger
 from sexton.plans.files import keep_plan, own_plan, read_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.views.opening import open_view
-from sexton.views.view import ViewRequest
+from sexton.views.coordinator_view import ViewRequest, open_view
 from tests.archived import CLUSTER, Archive
 from tests.execution.restore.cluster import value
 from tests.pipeline.archive_runs import LATER_MS, instant, minute

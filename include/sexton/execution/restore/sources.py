@@ -25,8 +25,8 @@ from sexton.ledger.ledger import told_of
 from sexton.plans.files import Plan
 from sexton.runs.choose_profile import of_version
 from sexton.runs.source import LogSource, open_archive
+from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
-from sexton.views.part import LazyShards, Part
 
 TOMBSTONE = "tombstone"
 
@@ -136,7 +136,7 @@ def _held(
                 yield (group_id, answer.topic, answer.partition), stored[answer.topic, answer.partition]
 
 
-def _doubts(log_partition: int, part: Part) -> Iterator[str]:
+def _doubts(log_partition: int, part: LoadedPartition) -> Iterator[str]:
     if part.load_failure is not None:
         yield f"log partition {log_partition}: no coordinator could have served it: {part.load_failure}"
     elif part.undecodable:

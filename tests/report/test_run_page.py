@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sexton.report.collect import summarize
 from sexton.report.names import short, visible
-from sexton.report.page import LOG_PARTITIONS_SHOWN, render_page
+from sexton.report.run_page import LOG_PARTITIONS_SHOWN, render_page
+from sexton.report.summarize import summarize
 from tests.html import Html
 from tests.report.run_folder import (
     AS_OF_MS,

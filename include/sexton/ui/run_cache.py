@@ -17,7 +17,7 @@ GRACE_S = 5.0
 """How long a table outlives its last use: another thread may have been given its name just now."""
 
 
-class Kept:
+class RunCache:
     """For any number of threads. One thing is computed at a time: nothing twice, and memory is that of one."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:

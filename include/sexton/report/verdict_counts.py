@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from sexton.policy import Hold, Policy, Rule
-from sexton.report.summary import TOP, EntryOutcome, Listing, Oddities, OwnerOutcome, PolicyOutcome, TopicCount
+from sexton.report.summary import TOP, EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
 
 COLUMNS = (
     "topic",
@@ -56,10 +56,10 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
     )
 
 
-def oddities(verdicts: pa.Table, *, sees_all_topics: bool | None) -> Oddities:
+def oddities(verdicts: pa.Table, *, sees_all_topics: bool | None) -> Findings:
     """Offsets that hang on a transaction, were left behind by their group, or point to nothing any more."""
     pinned = pc.is_valid(verdicts["pinned_by_producer_id"])
-    return Oddities(
+    return Findings(
         pinned=_count(pinned),
         pinned_due=_count(pc.equal(verdicts["broker_reason"], "pending_transaction")),
         left_topic=_count(verdicts["left_topic"]),
@@ -69,14 +69,14 @@ def oddities(verdicts: pa.Table, *, sees_all_topics: bool | None) -> Oddities:
     )
 
 
-def orphaned_topics(verdicts: pa.Table) -> Listing[TopicCount]:
+def orphaned_topics(verdicts: pa.Table) -> TopRows[TopicCount]:
     """Topics with orphans, those with most first."""
     orphans = verdicts.filter(pc.is_valid(verdicts["orphan"]))
     counted = orphans.group_by(["topic", "orphan"]).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("topic", "ascending"), ("orphan", "ascending")]
     first = counted.take(pc.select_k_unstable(counted, TOP, sort_keys=order)) if counted.num_rows else counted
     rows = [TopicCount(topic=row["topic"], kind=row["orphan"], offsets=row["count_all"]) for row in first.to_pylist()]
-    return Listing(rows=rows, total=counted.num_rows)
+    return TopRows(rows=rows, total=counted.num_rows)
 
 
 def _outcomes(verdicts: pa.Table, name: str) -> dict[str | None, _Counts]:
@@ -101,8 +101,8 @@ def _orphan_kinds(verdicts: pa.Table) -> _Counts:
     return {row["values"]: row["counts"] for row in sorted(counts, key=lambda row: (-row["counts"], row["values"]))}
 
 
-def _listing(rows: list[_Row]) -> Listing[_Row]:
-    return Listing(rows=rows[:TOP], total=len(rows))
+def _listing(rows: list[_Row]) -> TopRows[_Row]:
+    return TopRows(rows=rows[:TOP], total=len(rows))
 
 
 def _count(mask: pa.ChunkedArray) -> int:

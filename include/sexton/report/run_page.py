@@ -1,6 +1,6 @@
 """DIR/report.html: the summary as one page (templates.py says how pages are safe)."""
 
-from sexton.report import figures, words
+from sexton.report import figures, meanings
 from sexton.report.charts import Row, bar_rows, timeline_plot
 from sexton.report.summary import GroupLine, LogPartition, Summary
 from sexton.report.templates import render
@@ -12,7 +12,7 @@ CHART_ROWS = 12
 def render_page(summary: Summary) -> str:
     """The page of `summary`, as HTML text."""
     return render(
-        "page.html",
+        "run.html",
         s=summary,
         status=status_of(summary),
         plot=timeline_plot(summary.expiring.timeline, as_of_ms=summary.run.as_of_ms),
@@ -20,9 +20,9 @@ def render_page(summary: Summary) -> str:
         group_bars=_group_bars(summary),
         biggest_bars=_biggest_bars(summary.biggest_groups.rows[:CHART_ROWS]),
         tombstone_bars=_tombstone_bars(summary),
-        fate_bars=bar_rows([(fate, words.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]),
+        fate_bars=bar_rows([(fate, meanings.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]),
         log_partitions=troubled_first(summary.log_partitions)[:LOG_PARTITIONS_SHOWN],
-        words=words,
+        meanings=meanings,
     )
 
 

@@ -1,8 +1,8 @@
-"""What other rules would delete, asked of `analysis.what_if` in a process of its own: one at a time, with an end.
+"""Answers what-if questions in a child process: one at a time, with a time limit.
 
-Judging two million offsets twice takes memory and seconds that a web server has for everybody, so a child has it:
-`python -m sexton.ui.what_if` reads one question (JSON) from standard input and writes one answer, with counts and the
-groups that differ most. Nothing is planned and nothing written but files that are gone when it ends.
+Judging two million offsets twice takes memory and seconds that the web server needs for its other users. The child
+(`python -m sexton.ui.what_if_process`) reads one question as JSON from standard input and writes one answer: counts,
+and the groups that differ most. It plans nothing, and its files are temporary.
 """
 
 import json
@@ -30,7 +30,7 @@ class Busy(SextonError):
     """Somebody else's question is being answered."""
 
 
-class NotAsked(UsageError):
+class BadQuestion(UsageError):
     """The question is wrong, for these reasons."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
@@ -41,9 +41,9 @@ class NotAsked(UsageError):
 def ask(
     *, cluster_id: str, as_of_ms: int, retention_minutes: int | None, policy: str, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Any]:
-    """The answer for a published run; NotAsked with what is wrong with the question, Busy, or SextonError."""
+    """The answer for a published run; BadQuestion with what is wrong with the question, Busy, or SextonError."""
     if retention_minutes is None and not policy.strip():
-        raise NotAsked(["nothing to try: give a retention, a policy, or both"])
+        raise BadQuestion(["nothing to try: give a retention, a policy, or both"])
     if not _one_at_a_time.acquire(blocking=False):
         raise Busy("another what-if is being answered; try again in a moment")
     question = {
@@ -54,7 +54,7 @@ def ask(
     }
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "sexton.ui.what_if"],
+            [sys.executable, "-m", "sexton.ui.what_if_process"],
             input=json.dumps(question).encode("ascii"),
             capture_output=True,
             env=environment(),
@@ -77,14 +77,14 @@ def _read(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
         raise SextonError(f"the question could not be answered (exit code {done.returncode})") from None
     if "error" in answer:
         raise (
-            NotAsked(answer["mistakes"] or [answer["error"]]) if answer["is_usage"] else SextonError(answer["error"])
+            BadQuestion(answer["mistakes"] or [answer["error"]]) if answer["is_usage"] else SextonError(answer["error"])
         )
     return answer
 
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """What `ask` tells, computed here."""
-    from sexton.analysis.what_if import Rules, published_folder, what_if
+    from sexton.analysis.what_if import RetentionRules, published_folder, what_if
     from sexton.lake.catalog import open_lake
     from sexton.lake.read import published_at
 
@@ -100,8 +100,8 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         found = what_if(
             folder,
             record,
-            in_force=Rules(retention_ms=retention_ms, policy=known, told_by="the published run"),
-            proposed=Rules(
+            in_force=RetentionRules(retention_ms=retention_ms, policy=known, told_by="the published run"),
+            proposed=RetentionRules(
                 retention_ms=retention_ms if minutes is None else minutes * 60_000, policy=tried, told_by="asked for"
             ),
         )

@@ -19,8 +19,8 @@ from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of
-from sexton.ui.database import Database, Rows, Unreadable, declared, no_rows, text
-from sexton.ui.keeping import Kept
+from sexton.ui.database import Database, Rows, UnreadableFiles, declared, no_rows, text
+from sexton.ui.run_cache import RunCache
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -33,11 +33,11 @@ FRESH_S = 2.0
 _SOURCES_KEPT = 256
 
 
-class Gone(SextonError):
+class RunGone(SextonError):
     """A run was published, and its rows are no longer there."""
 
 
-class Store:
+class PublishedTables:
     """Published runs of one lake, for any number of threads. `open_lake` is called when something is first read."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Store:
         self._looked_at = float("-inf")
         self._rows_of_runs: dict[str, Rows] = {}
         self._sources: OrderedDict[tuple[str, ...], str] = OrderedDict()
-        self._kept = Kept(self.database, clock)
+        self._cache = RunCache(self.database, clock)
 
     @property
     def lake(self) -> Lake:
@@ -66,10 +66,10 @@ class Store:
             return self._lake
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
-        """What a query answers, as dicts; Unreadable where files are gone or memory is short: it may pass."""
+        """What a query answers, as dicts; UnreadableFiles where files are gone or memory is short: it may pass."""
         try:
             return self.database.rows(sql, *parameters)
-        except Unreadable:
+        except UnreadableFiles:
             with self._lock:
                 self._sources.clear()  # files may have been rewritten elsewhere
             raise
@@ -88,14 +88,14 @@ class Store:
         self._looked_at = self._clock()
         return runs
 
-    def table(self, run: PublishedRun, table: str) -> str:
+    def of_run(self, run: PublishedRun, table: str) -> str:
         """What stands in SQL for a run's rows of a table, in the declared shape.
 
-        Gone when another run has taken its place, and its snapshot has expired.
+        RunGone when another run has taken its place, and its snapshot has expired.
         """
         return self._source(("one", table, *_whole(run.key)), lambda: self._plan(run, table))
 
-    def tables(self, runs: Sequence[PublishedRun], table: str) -> str:
+    def of_runs(self, runs: Sequence[PublishedRun], table: str) -> str:
         """As `table`, of several runs of one cluster at once, as they are in today's table.
 
         A run whose rows are no longer there has none here.
@@ -103,7 +103,7 @@ class Store:
         whole = sorted(_whole(run.key) for run in runs)
         return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table))
 
-    def today(self, table: str) -> str:
+    def current(self, table: str) -> str:
         """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
         from pyiceberg.expressions import AlwaysTrue
 
@@ -139,11 +139,11 @@ class Store:
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
         """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
-        return self._kept.value((run.key.cluster_id, run.key.run_id), label, make)
+        return self._cache.value((run.key.cluster_id, run.key.run_id), label, make)
 
     def computed_table(self, run: PublishedRun, label: str, sql: Callable[[], str]) -> str:
         """The name of a table in memory with what the query `sql` makes of a run; kept as `computed` keeps."""
-        return self._kept.table((run.key.cluster_id, run.key.run_id), label, sql)
+        return self._cache.table((run.key.cluster_id, run.key.run_id), label, sql)
 
     def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
         """The rows of `runs`; a file that was read before is not read again."""
@@ -173,7 +173,7 @@ class Store:
         if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
             snapshot_id = None
             if owner(found, run.key) not in (run.key.run_id, None):
-                raise Gone("its snapshot has expired, and another run has taken its place", where=table)
+                raise RunGone("its snapshot has expired, and another run has taken its place", where=table)
         paths = data_files(found, partition_of(run.key), snapshot_id)
         return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows
-from sexton.ui.index import GROUP_FIELDS, groups_of
-from sexton.ui.store import Store
+from sexton.ui.group_index import GROUP_FIELDS, groups_of
+from sexton.ui.published_tables import PublishedTables
 
 Only = Literal["due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "pinned", "pending", "empty"]
 ONLY: tuple[str, ...] = get_args(Only)
@@ -66,7 +66,7 @@ class GroupQuery:
         return {"q": self.text, "type": self.group_type, "state": self.state, "only": self.only, "sort": self.sort}
 
 
-def find_groups(store: Store, run: PublishedRun, asked: GroupQuery) -> Page:
+def find_groups(tables: PublishedTables, run: PublishedRun, asked: GroupQuery) -> Page:
     """A page of groups. Each order is total, so that no page shows a row of another."""
     conditions, values = ["true"], []
     for column, value in (("group_type", asked.group_type), ("state", asked.state)):
@@ -78,12 +78,12 @@ def find_groups(store: Store, run: PublishedRun, asked: GroupQuery) -> Page:
         values.append(asked.text)
     if asked.only:
         conditions.append(_CONDITIONS[asked.only])
-    source = f"{groups_of(store, run)} WHERE {' AND '.join(conditions)}"
-    total = store.rows(f"SELECT count(*) AS total FROM {source}", *values)[0]["total"]
+    source = f"{groups_of(tables, run)} WHERE {' AND '.join(conditions)}"
+    total = tables.rows(f"SELECT count(*) AS total FROM {source}", *values)[0]["total"]
     first = min((asked.page - 1) * asked.size, max(total - 1, 0) // asked.size * asked.size)
     order = f"{asked.sort} {'DESC' if asked.is_descending else 'ASC'} NULLS LAST, group_id, log_partition"
     assert asked.sort in SORTS, asked.sort
-    rows = store.rows(
+    rows = tables.rows(
         f"SELECT {', '.join(GROUP_FIELDS)} FROM {source} ORDER BY {order} LIMIT {asked.size} OFFSET {first}", *values
     )
     return Page(rows=rows, total=total, first=first, size=asked.size)
@@ -106,10 +106,10 @@ class GroupDetail:
 
 
 def group_detail(
-    store: Store, run: PublishedRun, group_id: str, *, topic: str = "", page: int = 1, size: int = 100
+    tables: PublishedTables, run: PublishedRun, group_id: str, *, topic: str = "", page: int = 1, size: int = 100
 ) -> GroupDetail | None:
     """One group; None where the run has no such group. `topic` leaves out the offsets of the others."""
-    found = store.rows(f"SELECT * FROM {store.table(run, 'groups')} WHERE group_id = ?", group_id)
+    found = tables.rows(f"SELECT * FROM {tables.of_run(run, 'groups')} WHERE group_id = ?", group_id)
     if not found:
         return None
     # A row group holds one log partition or two: with it in the condition, no other is read.
@@ -120,31 +120,31 @@ def group_detail(
             o.expire_timestamp_ms, o.log_partition, o.log_offset, o.producer_id, v.* EXCLUDE (group_id, topic,
             partition, log_partition, cluster_id, as_of_ms, run_id), t.log_start_offset, t.log_end_offset,
             if(t.log_end_offset IS NULL, NULL, greatest(t.log_end_offset - o.committed_offset, 0)) AS lag
-        FROM (SELECT * FROM {store.table(run, "committed_offsets")} WHERE {mine}) o
-        LEFT JOIN (SELECT * FROM {store.table(run, "offset_verdicts")} WHERE {mine}) v
+        FROM (SELECT * FROM {tables.of_run(run, "committed_offsets")} WHERE {mine}) o
+        LEFT JOIN (SELECT * FROM {tables.of_run(run, "offset_verdicts")} WHERE {mine}) v
             USING (log_partition, topic, partition)
-        LEFT JOIN {store.table(run, "topic_partitions")} t ON t.topic = o.topic AND t.partition = o.partition
+        LEFT JOIN {tables.of_run(run, "topic_partitions")} t ON t.topic = o.topic AND t.partition = o.partition
             AND v.orphan IS NULL
     """
     own = (group_id, group_id)
-    summed = store.rows(f"SELECT topic, count(*) AS offsets, sum(lag) AS lag FROM ({joined}) GROUP BY ALL", *own)
+    summed = tables.rows(f"SELECT topic, count(*) AS offsets, sum(lag) AS lag FROM ({joined}) GROUP BY ALL", *own)
     lags = [int(row["lag"]) for row in summed if row["lag"] is not None]
     total = sum(row["offsets"] for row in summed if topic in ("", row["topic"]))
     first = min((page - 1) * size, max(total - 1, 0) // size * size)
     where, values = ("WHERE topic = ?", (*own, topic)) if topic else ("", own)
-    offsets = store.rows(
+    offsets = tables.rows(
         f"SELECT * FROM ({joined}) {where} ORDER BY topic, partition LIMIT {size} OFFSET {first}", *values
     )
     return GroupDetail(
         group=found[0],
         offsets=Page(rows=offsets, total=total, first=first, size=size),
-        members=_rows_of(store, run, "members", mine, group_id, "member_id"),
-        pending=_rows_of(store, run, "pending_offsets", mine, group_id, "topic, partition"),
+        members=_rows_of(tables, run, "members", mine, group_id, "member_id"),
+        pending=_rows_of(tables, run, "pending_offsets", mine, group_id, "topic, partition"),
         total_lag=sum(lags) if lags else None,
         topics=sorted(row["topic"] for row in summed),
     )
 
 
-def _rows_of(store: Store, run: PublishedRun, table: str, mine: str, group_id: str, order: str) -> Rows:
-    source = store.table(run, table)
-    return store.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MOST_MEMBERS}", group_id)
+def _rows_of(tables: PublishedTables, run: PublishedRun, table: str, mine: str, group_id: str, order: str) -> Rows:
+    source = tables.of_run(run, table)
+    return tables.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MOST_MEMBERS}", group_id)

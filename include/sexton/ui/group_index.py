@@ -4,7 +4,7 @@ A hundred thousand groups with two million offsets take some 0.3 s and 15 MB onc
 """
 
 from sexton.lake.read import PublishedRun
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 
 GROUP_FIELDS = (
     "group_id",
@@ -39,7 +39,7 @@ _SUMS = """
 _OWN = ("group_id", "log_partition", "group_type", "state", "protocol_type", "member_count", "offset_count")
 
 
-def groups_of(store: Store, run: PublishedRun) -> str:
+def groups_of(tables: PublishedTables, run: PublishedRun) -> str:
     """The table's name in SQL. A group that lies in two log partitions has two rows."""
     sums = ("due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "pinned")
 
@@ -48,11 +48,11 @@ def groups_of(store: Store, run: PublishedRun) -> str:
         counted = ", ".join(f"coalesce(v.{column}, 0) AS {column}" for column in sums)
         return f"""
             SELECT {own}, lower(g.group_id) AS lower_id, {counted}, v.next_expires_at_ms
-            FROM {store.table(run, "groups")} g
+            FROM {tables.of_run(run, "groups")} g
             LEFT JOIN (
                 SELECT log_partition, group_id, {_SUMS}
-                FROM {store.table(run, "offset_verdicts")} GROUP BY log_partition, group_id
+                FROM {tables.of_run(run, "offset_verdicts")} GROUP BY log_partition, group_id
             ) v USING (log_partition, group_id)
         """
 
-    return store.computed_table(run, "groups", sql)
+    return tables.computed_table(run, "groups", sql)

@@ -23,8 +23,8 @@ from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
-from sexton.history.events import GONE, Event, Reader
-from sexton.history.scan import batches_about, cut_of
+from sexton.history.events import GONE, Event, EventBuilder
+from sexton.history.group_batches import batches_about, cut_of
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
 from sexton.log.segment import Piece, Segment, piece_bytes, plan_chunks
@@ -36,7 +36,7 @@ _WHOLE_LOG = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
+class NextVerdict:
     """What would become of an offset that is left; `expires_at_ms` is None while no instant alone makes it expire."""
 
     topic: str
@@ -47,7 +47,7 @@ class Next:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class LogStory:
     """All of it; `group` is None where there is no such group at the end."""
 
     events: list[Event]
@@ -56,7 +56,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teller:
+class StoryReader:
     """Tells of one group of one log partition."""
 
     fs: pafs.FileSystem
@@ -69,12 +69,12 @@ class Teller:
     as_of_ms: int | None
     taken_at_ms: int
 
-    def tell(self) -> Story:
+    def tell(self) -> LogStory:
         """Read the log partition. An archive's segments end where reading stops: then there is no `as_of_ms`."""
         stop_offset = self._stop_offset()
         gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE]
         gone.sort(key=lambda row: row["log_offset"])
-        reader = Reader(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
+        reader = EventBuilder(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
         for data, piece in self._pieces():
             for batch in batches_about(
                 data, piece, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset
@@ -83,7 +83,7 @@ class Teller:
                 if records:
                     reader.take(records, waits=batch.producer_id != NO_PRODUCER_ID)
         group = reader.finish()
-        return Story(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
+        return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 
     def _own_records(self, batch: Batch) -> Iterator[tuple[Record, Decoded]]:
         """The group's records in a batch."""
@@ -128,7 +128,7 @@ class Teller:
             )
             return [row.to_row() for row in found if row.key[0] == self.group_id]
         # Only here: to import the kernels takes longer than a small log takes to be read.
-        from sexton.history.rows import changes_of
+        from sexton.history.offset_changes import changes_of
 
         table: pa.Table = changes_of(
             self.fs,
@@ -144,7 +144,7 @@ class Teller:
         return rows
 
 
-def what_is_next(
+def next_verdicts(
     group: Group | None,
     offsets: Mapping[TopicPartition, StoredOffset],
     pending: frozenset[TopicPartition],
@@ -153,7 +153,7 @@ def what_is_next(
     now_ms: int,
     profile: Profile,
     block: SweepBlock | None = None,
-) -> list[Next]:
+) -> list[NextVerdict]:
     """What the sweep would do with the offsets that are left, by topic and partition; nothing without a group."""
     if group is None:
         return []
@@ -170,7 +170,7 @@ def what_is_next(
             block=block,
         )
         found.append(
-            Next(
+            NextVerdict(
                 topic=topic,
                 partition=partition,
                 committed_offset=offset.committed_offset,

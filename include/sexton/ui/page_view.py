@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from sexton.lake.read import PublishedRun
 from sexton.settings import Cluster
-from sexton.ui.access import Reader
-from sexton.ui.store import Store, at, of_cluster
+from sexton.ui.access import Viewer
+from sexton.ui.published_tables import PublishedTables, at, of_cluster
 from sexton.ui.texts import Texts
 
 PREFIX = "/sexton"
@@ -16,11 +16,11 @@ PREFIX = "/sexton"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A request's run among all published ones that its reader may see. `run` is None while there is none."""
+class PageView:
+    """A request's run among all published ones that its viewer may see. `run` is None while there is none."""
 
-    store: Store
-    reader: Reader
+    tables: PublishedTables
+    viewer: Viewer
     base: str
     texts: Texts
     runs: Sequence[PublishedRun]
@@ -38,23 +38,23 @@ class View:
     @property
     def cluster(self) -> Cluster | None:
         """The cluster of the run, as the settings have it; None while nothing is published."""
-        return self.reader.cluster_of(self.run.key.cluster_id) if self.run else None
+        return self.viewer.cluster_of(self.run.key.cluster_id) if self.run else None
 
     @property
     def clusters(self) -> list[str]:
-        """Ids of the clusters that the reader may see and of which something is published, in the settings' order."""
+        """Ids of the clusters that the viewer may see and of which something is published, in the settings' order."""
         found = {run.key.cluster_id for run in self.runs}
-        named = [cluster.cluster_id for cluster in self.reader.clusters if cluster.cluster_id is not None]
+        named = [cluster.cluster_id for cluster in self.viewer.clusters if cluster.cluster_id is not None]
         return [each for each in named if each in found] or sorted(found)
 
     def label(self, cluster_id: str) -> str:
         """What people call a cluster: the settings' name for it, or its id."""
-        cluster = self.reader.cluster_of(cluster_id)
+        cluster = self.viewer.cluster_of(cluster_id)
         return cluster_id if cluster is None else cluster.name or cluster_id
 
     def dag(self, kind: str) -> str:
-        """The id of the cluster's DAG of a kind; while nothing is published, of the reader's first cluster."""
-        cluster = self.cluster or next(iter(self.reader.clusters), None)
+        """The id of the cluster's DAG of a kind; while nothing is published, of the viewer's first cluster."""
+        cluster = self.cluster or next(iter(self.viewer.clusters), None)
         return cluster.scoped_name(kind) if cluster else kind
 
     @property
@@ -112,24 +112,24 @@ class View:
     @classmethod
     def asked_for(
         cls,
-        store: Store,
+        tables: PublishedTables,
         *,
-        reader: Reader,
+        viewer: Viewer,
         cluster_id: str | None,
         as_of_ms: int | None,
         base: str,
         texts: Texts,
         path: str,
         asked: Sequence[tuple[str, str]],
-    ) -> "View":
+    ) -> "PageView":
         """The view of a request; NoCoverage when runs are published, but none that it asks about.
 
-        Runs that the reader may not see are not there, so that asking for them answers as asking for none does.
+        Runs that the viewer may not see are not there, so that asking for them answers as asking for none does.
         """
-        runs = [run for run in store.runs() if reader.cluster_of(run.key.cluster_id)]
+        runs = [run for run in tables.runs() if viewer.cluster_of(run.key.cluster_id)]
         view = cls(
-            store=store,
-            reader=reader,
+            tables=tables,
+            viewer=viewer,
             base=base,
             texts=texts,
             runs=runs,
@@ -141,6 +141,6 @@ class View:
         )
         if not runs:
             return view
-        is_named = reader.clusters[0].name is not None
+        is_named = viewer.clusters[0].name is not None
         wanted = cluster_id or (view.clusters[0] if is_named else None)
         return replace(view, run=at(runs, cluster_id=wanted, as_of_ms=as_of_ms))

@@ -12,8 +12,8 @@ from typing import Any
 from sexton.errors import Refused, SextonError, UsageError
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks, text
-from sexton.ui.groups import Page
-from sexton.ui.store import Store
+from sexton.ui.group_queries import Page
+from sexton.ui.published_tables import PublishedTables
 
 PLANS_A_PAGE = 50
 DIFFERENCES = 100
@@ -65,27 +65,27 @@ class PlanDetail:
     removed: Page | None
 
 
-def plan_lines(store: Store, runs: Sequence[PublishedRun]) -> list[PlanLine]:
+def plan_lines(tables: PublishedTables, runs: Sequence[PublishedRun]) -> list[PlanLine]:
     """The plans of `runs`, the newest first."""
     planned = [run for run in reversed(runs) if run.facts.get("plan_id")]
-    outcomes = _outcomes(store, [run.facts["plan_id"] for run in planned])
+    outcomes = _outcomes(tables, [run.facts["plan_id"] for run in planned])
     return [_line(run, outcomes.get(run.facts["plan_id"], {})) for run in planned]
 
 
 def plan_detail(
-    store: Store, runs: Sequence[PublishedRun], plan_id: str, *, archive: str, page: int, size: int
+    tables: PublishedTables, runs: Sequence[PublishedRun], plan_id: str, *, archive: str, page: int, size: int
 ) -> PlanDetail | None:
     """A plan that one of `runs` published; None where none of them did. `archive` is where plans are kept."""
     numbers = [number for number, run in enumerate(runs) if run.facts.get("plan_id") == plan_id]
     if not numbers:
         return None
     number = numbers[-1]
-    line, run = plan_lines(store, [runs[number]])[0], runs[number]
-    record, sha256, problem = _kept(archive, run.key.cluster_id, plan_id)
+    line, run = plan_lines(tables, [runs[number]])[0], runs[number]
+    record, sha256, problem = _read_plan_json(archive, run.key.cluster_id, plan_id)
     before = next((each for each in reversed(runs[:number]) if each.facts.get("plan_id") != plan_id), None)
-    rows = store.table(run, "tombstones")
+    rows = tables.of_run(run, "tombstones")
     first = min((page - 1) * size, max(line.tombstones - 1, 0) // size * size)
-    listed = store.rows(
+    listed = tables.rows(
         f"""SELECT log_partition, position, record_type, group_id, topic, partition, cause, target_log_offset,
             target_committed_offset FROM {rows} ORDER BY log_partition, position LIMIT {size} OFFSET {first}"""
     )
@@ -95,15 +95,15 @@ def plan_detail(
         sha256=sha256,
         problem=problem,
         rows=Page(rows=listed, total=line.tombstones, first=first, size=size),
-        before=plan_lines(store, [before])[0] if before and before.facts.get("plan_id") else None,
-        added=_without(store, rows, store.table(before, "tombstones")) if before else None,
-        removed=_without(store, store.table(before, "tombstones"), rows) if before else None,
+        before=plan_lines(tables, [before])[0] if before and before.facts.get("plan_id") else None,
+        added=_without(tables, rows, tables.of_run(before, "tombstones")) if before else None,
+        removed=_without(tables, tables.of_run(before, "tombstones"), rows) if before else None,
     )
 
 
-def ledger_summary(store: Store, cluster_id: str) -> Rows:
+def ledger_summary(tables: PublishedTables, cluster_id: str) -> Rows:
     """What was applied and restored, a row for each plan or restore, the newest first."""
-    return store.rows(
+    return tables.rows(
         f"""SELECT plan_id, "action", min(intent_at_ms) AS first_ms, max(outcome_at_ms) AS last_ms,
             max(attempt) AS attempts, count(DISTINCT group_id) AS "groups", count(*) AS items,
             count(*) FILTER (outcome IN ('done', 'raced')) AS done,
@@ -111,32 +111,32 @@ def ledger_summary(store: Store, cluster_id: str) -> Rows:
             count(*) FILTER (outcome IN ('refused', 'not_done')) AS not_done,
             count(*) FILTER (outcome IS NULL) AS open, list_sort(list(DISTINCT approved_by)) AS approved_by,
             max(window_ms) AS window_ms
-            FROM {_last_attempts(store, cluster_id)} GROUP BY ALL ORDER BY first_ms DESC, plan_id"""
+            FROM {_last_attempts(tables, cluster_id)} GROUP BY ALL ORDER BY first_ms DESC, plan_id"""
     )
 
 
-def ledger_of(store: Store, cluster_id: str, plan_id: str, *, page: int, size: int) -> Page:
+def ledger_of(tables: PublishedTables, cluster_id: str, plan_id: str, *, page: int, size: int) -> Page:
     """Every attempt at every item of a plan or restore, in the order of the plan."""
-    source = f"{store.today('apply_ledger')} WHERE cluster_id = {text(cluster_id)} AND plan_id = {text(plan_id)}"
-    total = store.rows(f"SELECT count(*) AS total FROM {source}")[0]["total"]
+    source = f"{tables.current('apply_ledger')} WHERE cluster_id = {text(cluster_id)} AND plan_id = {text(plan_id)}"
+    total = tables.rows(f"SELECT count(*) AS total FROM {source}")[0]["total"]
     first = min((page - 1) * size, max(total - 1, 0) // size * size)
-    rows = store.rows(
+    rows = tables.rows(
         f"""SELECT * EXCLUDE (cluster_id, as_of_ms, run_id) FROM {source}
             ORDER BY log_partition, position, attempt LIMIT {size} OFFSET {first}"""
     )
     return Page(rows=rows, total=total, first=first, size=size)
 
 
-def _last_attempts(store: Store, cluster_id: str) -> str:
+def _last_attempts(tables: PublishedTables, cluster_id: str) -> str:
     """Each item as its last attempt left it."""
-    return f"""(SELECT * FROM {store.today("apply_ledger")} WHERE cluster_id = {text(cluster_id)}
+    return f"""(SELECT * FROM {tables.current("apply_ledger")} WHERE cluster_id = {text(cluster_id)}
         QUALIFY row_number() OVER (PARTITION BY plan_id, log_partition, position ORDER BY attempt DESC) = 1)"""
 
 
-def _outcomes(store: Store, plan_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    rows = store.rows(
+def _outcomes(tables: PublishedTables, plan_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    rows = tables.rows(
         f"""SELECT plan_id, coalesce(outcome, '{_OPEN}') AS outcome, count(*) AS items
-            FROM (SELECT * FROM {store.today("apply_ledger")}
+            FROM (SELECT * FROM {tables.current("apply_ledger")}
                 WHERE plan_id IN ({marks(plan_ids)}) AND "action" = 'tombstone'
                 QUALIFY row_number() OVER (PARTITION BY plan_id, log_partition, position ORDER BY attempt DESC) = 1)
             GROUP BY ALL ORDER BY outcome""",
@@ -159,19 +159,21 @@ def _line(run: PublishedRun, outcomes: Mapping[str, int]) -> PlanLine:
     )
 
 
-def _without(store: Store, rows: str, others: str) -> Page:
+def _without(tables: PublishedTables, rows: str, others: str) -> Page:
     """The rows of one plan whose records another does not have."""
     same = " AND ".join(f"a.{column} IS NOT DISTINCT FROM b.{column}" for column in _KEY)
     source = f"{rows} a ANTI JOIN {others} b ON {same}"
-    total = store.rows(f"SELECT count(*) AS total FROM {source}")[0]["total"]
-    listed = store.rows(
+    total = tables.rows(f"SELECT count(*) AS total FROM {source}")[0]["total"]
+    listed = tables.rows(
         f"""SELECT group_id, topic, partition, record_type, cause FROM {source}
             ORDER BY group_id, topic NULLS LAST, partition LIMIT {DIFFERENCES}"""
     )
     return Page(rows=listed, total=total, first=0, size=DIFFERENCES)
 
 
-def _kept(archive: str, cluster_id: str, plan_id: str) -> tuple[dict[str, Any] | None, str | None, str | None]:
+def _read_plan_json(
+    archive: str, cluster_id: str, plan_id: str
+) -> tuple[dict[str, Any] | None, str | None, str | None]:
     """(plan.json, its SHA-256, why there is none)."""
     from pyarrow import fs as pafs
     from pydantic import ValidationError

@@ -23,18 +23,18 @@ from sexton.report.summary import (
     Expiring,
     GroupCount,
     GroupLine,
-    Listing,
     LogPartition,
     OffsetCounts,
-    OpenTransaction,
-    RunFacts,
+    RunInfo,
     Summary,
     Timeline,
     TombstoneCount,
-    Undecodable,
+    TopRows,
+    TransactionLine,
+    UndecodableRow,
     outcome,
 )
-from sexton.report.verdicts import COLUMNS, oddities, orphaned_topics, policy_outcome
+from sexton.report.verdict_counts import COLUMNS, oddities, orphaned_topics, policy_outcome
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import FATES
 from sexton.uris import uri_without_login, without_login
@@ -82,7 +82,7 @@ def summarize(root: Path | str) -> Summary:
     return Summary(
         exit_code=code,
         exit_reason=reason,
-        run=RunFacts.model_validate({**run.model_dump(), "source": uri_without_login(run.source)}),
+        run=RunInfo.model_validate({**run.model_dump(), "source": uri_without_login(run.source)}),
         group_count=groups.num_rows,
         groups=_group_counts(groups),
         offsets=_offset_counts(tables),
@@ -238,13 +238,13 @@ def _record_name(record_type: int) -> str:
     return known.name if known else f"type {record_type}"
 
 
-def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> Listing[GroupLine]:
+def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     with_offsets = groups.filter(pc.greater(pc.add(groups["offset_count"], groups["pending_count"]), 0))
     order = [("offset_count", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
-    return Listing(rows=_group_lines(_top(with_offsets, order), verdicts), total=with_offsets.num_rows)
+    return TopRows(rows=_group_lines(_top(with_offsets, order), verdicts), total=with_offsets.num_rows)
 
 
-def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> Listing[GroupLine]:
+def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     """Groups with offsets that are due, those that lose most first."""
     due = verdicts.filter(pc.equal(verdicts["broker_verdict"], "expire"))
     losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
@@ -252,7 +252,7 @@ def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> Listing[GroupLine]:
     wanted = [_key(row) for row in _top(losing, order)]
     theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
     rows = {_key(row): row for row in _rows(theirs)}
-    return Listing(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
+    return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
 
 
 def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
@@ -290,7 +290,7 @@ def _strings(values: Any) -> pa.Array:
     return pa.array(values, pa.string())
 
 
-def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[Listing[OpenTransaction], int]:
+def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[TopRows[TransactionLine], int]:
     """The oldest open transactions, and how many groups all of them pin."""
     table = tables.read(
         "open_transactions",
@@ -306,7 +306,7 @@ def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[Listing[OpenT
     )
     offsets = {(row["log_partition"], row["producer_id"]): row["count_all"] for row in _rows(held)}
     rows = [
-        OpenTransaction(
+        TransactionLine(
             producer_id=row["producer_id"],
             producer_epoch=row["producer_epoch"],
             log_partition=row["log_partition"],
@@ -318,17 +318,17 @@ def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[Listing[OpenT
         )
         for row in first
     ]
-    return Listing(rows=rows, total=table.num_rows), pinned
+    return TopRows(rows=rows, total=table.num_rows), pinned
 
 
 def _age_ms(first_timestamp_ms: int | None, as_of_ms: int) -> int | None:
     return None if first_timestamp_ms is None or first_timestamp_ms < 0 else as_of_ms - first_timestamp_ms
 
 
-def _undecodable(bad: pa.Table, *, total: int) -> Listing[Undecodable]:
+def _undecodable(bad: pa.Table, *, total: int) -> TopRows[UndecodableRow]:
     order = [("log_partition", "ascending"), ("base_offset", "ascending"), ("log_offset", "ascending")]
-    rows = [Undecodable(**{**row, "detail": row["detail"] or ""}) for row in _top(bad, order)]
-    return Listing(rows=rows, total=total)
+    rows = [UndecodableRow(**{**row, "detail": row["detail"] or ""}) for row in _top(bad, order)]
+    return TopRows(rows=rows, total=total)
 
 
 def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:

@@ -13,7 +13,7 @@ from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
 from sexton.history.events import GONE, Event, cause_of, counted, event_of, removal_cause, state_words
-from sexton.history.story import Next
+from sexton.history.log_story import NextVerdict
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, plain, published_runs
 
@@ -36,7 +36,7 @@ class PublishedStory:
     run: PublishedRun
     events: list[Event]
     state: str
-    next_ones: list[Next]
+    next_ones: list[NextVerdict]
     log_partition: int | None = None
     block: SweepBlock | None = None
 
@@ -183,8 +183,8 @@ def _words(row: Mapping[str, Any] | None) -> str:
     return state_words(kind, row["state"], row["member_count"])
 
 
-def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> Next:
-    return Next(
+def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> NextVerdict:
+    return NextVerdict(
         topic=offset["topic"],
         partition=offset["partition"],
         committed_offset=offset["committed_offset"],

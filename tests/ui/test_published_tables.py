@@ -12,13 +12,12 @@ import pytest
 from sexton.errors import NoCoverage
 from sexton.lake.branch import RunKey
 from sexton.tables import TABLES
-from sexton.ui import keeping
-from sexton.ui import store as stores
-from sexton.ui.database import Database, Unreadable
-from sexton.ui.groups import GroupQuery, find_groups
-from sexton.ui.index import groups_of
+from sexton.ui import published_tables, run_cache
+from sexton.ui.database import Database, UnreadableFiles
+from sexton.ui.group_index import groups_of
+from sexton.ui.group_queries import GroupQuery, find_groups
 from sexton.ui.overview import overview
-from sexton.ui.store import Gone, Store, at
+from sexton.ui.published_tables import PublishedTables, RunGone, at
 from tests.ui.lakes import WrittenLake, as_table, create_table, lake_at, run_row
 from tests.ui.worlds import FIRST_MS, HOUR_MS, MAIN, OTHER, RUNS, key
 
@@ -30,42 +29,44 @@ def group(name: str) -> dict[str, Any]:
     return {"group_id": name, "group_type": "Classic", "state": "Empty"}
 
 
-def names(store: Store, run: Any) -> list[str]:
-    return [row["group_id"] for row in store.rows(f"SELECT group_id FROM {store.table(run, 'groups')} ORDER BY 1")]
+def names(tables: PublishedTables, run: Any) -> list[str]:
+    return [row["group_id"] for row in tables.rows(f"SELECT group_id FROM {tables.of_run(run, 'groups')} ORDER BY 1")]
 
 
-def test_runs_of_every_cluster_oldest_first(store: Store) -> None:
-    assert [run.key for run in store.runs()] == [key(0), key(0, OTHER), *(key(number) for number in range(1, RUNS))]
+def test_runs_of_every_cluster_oldest_first(tables: PublishedTables) -> None:
+    assert [run.key for run in tables.runs()] == [key(0), key(0, OTHER), *(key(number) for number in range(1, RUNS))]
 
 
 @pytest.mark.parametrize(
     ("cluster_id", "as_of_ms", "number"),
     [(None, None, RUNS - 1), (MAIN, FIRST_MS, 0), (MAIN, FIRST_MS + HOUR_MS + 1, 1), (None, 2**62, RUNS - 1)],
 )
-def test_the_run_at_an_instant(store: Store, cluster_id: str | None, as_of_ms: int | None, number: int) -> None:
-    assert at(store.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms).key == key(number)
+def test_the_run_at_an_instant(
+    tables: PublishedTables, cluster_id: str | None, as_of_ms: int | None, number: int
+) -> None:
+    assert at(tables.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms).key == key(number)
 
 
 @pytest.mark.parametrize(("cluster_id", "as_of_ms"), [(MAIN, FIRST_MS - 1), ("none such", None), (OTHER, 0)])
-def test_no_run_there(store: Store, cluster_id: str, as_of_ms: int | None) -> None:
+def test_no_run_there(tables: PublishedTables, cluster_id: str, as_of_ms: int | None) -> None:
     with pytest.raises(NoCoverage):
-        at(store.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms)
+        at(tables.runs(), cluster_id=cluster_id, as_of_ms=as_of_ms)
 
 
 def test_nothing_was_ever_published(tmp_path: Path) -> None:
     lake = lake_at(tmp_path, tables=())
-    assert Store(lambda: lake.lake).runs() == ()
+    assert PublishedTables(lambda: lake.lake).runs() == ()
 
 
 def test_a_new_run_is_seen_once_the_list_is_not_fresh(tmp_path: Path) -> None:
     lake, now = lake_at(tmp_path), [0.0]
-    store = Store(lambda: lake.lake, clock=lambda: now[0])
+    tables = PublishedTables(lambda: lake.lake, clock=lambda: now[0])
     lake.publish(ONCE, {"groups": [group("a")]})
-    assert len(store.runs()) == 1
+    assert len(tables.runs()) == 1
     lake.publish(key(5, "c"), {"groups": [group("a")]})
-    assert len(store.runs()) == 1
-    now[0] += stores.FRESH_S
-    assert [run.key for run in store.runs()] == [ONCE, key(5, "c")]
+    assert len(tables.runs()) == 1
+    now[0] += published_tables.FRESH_S
+    assert [run.key for run in tables.runs()] == [ONCE, key(5, "c")]
 
 
 def test_runs_of_two_clusters_by_the_same_name_are_told_apart(tmp_path: Path) -> None:
@@ -74,9 +75,9 @@ def test_runs_of_two_clusters_by_the_same_name_are_told_apart(tmp_path: Path) ->
     for cluster_id in ("ours", "theirs"):
         key = RunKey(cluster_id=cluster_id, as_of_ms=FIRST_MS, run_id="scheduled")
         lake.publish(key, {"groups": [group(cluster_id)]})
-    store = Store(lambda: lake.lake)
-    assert [names(store, run) for run in store.runs()] == [["ours"], ["theirs"]]
-    several = [store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}") for run in store.runs()]
+    tables = PublishedTables(lambda: lake.lake)
+    assert [names(tables, run) for run in tables.runs()] == [["ours"], ["theirs"]]
+    several = [tables.rows(f"SELECT group_id FROM {tables.of_runs([run], 'groups')}") for run in tables.runs()]
     assert several == [[{"group_id": "ours"}], [{"group_id": "theirs"}]]
 
 
@@ -85,21 +86,23 @@ def test_two_attempts_are_never_mixed(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
     lake.publish(ONCE, {"groups": [group("first")]})
     lake.append("groups", as_table("groups", [group("second")], AGAIN))
-    store = Store(lambda: lake.lake)
-    (run,) = store.runs()
-    assert names(store, run) == ["first"]
-    assert [row["group_id"] for row in store.rows(f"SELECT group_id FROM {store.tables([run], 'groups')}")] == ["first"]
+    tables = PublishedTables(lambda: lake.lake)
+    (run,) = tables.runs()
+    assert names(tables, run) == ["first"]
+    assert [row["group_id"] for row in tables.rows(f"SELECT group_id FROM {tables.of_runs([run], 'groups')}")] == [
+        "first"
+    ]
     lake.append("groups", as_table("groups", [group("third")], key(1, "c")))
-    several = Store(lambda: lake.lake)
-    assert several.rows(f"SELECT group_id FROM {several.tables([run], 'groups')}") == [{"group_id": "first"}]
+    several = PublishedTables(lambda: lake.lake)
+    assert several.rows(f"SELECT group_id FROM {several.of_runs([run], 'groups')}") == [{"group_id": "first"}]
 
 
 def test_of_a_partition_with_two_attempts_only_the_runs_own_is_read(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
     lake.append("groups", as_table("groups", [group("second")], AGAIN))
     lake.publish(ONCE, {"groups": [group("first")]})
-    store = Store(lambda: lake.lake)
-    assert names(store, store.runs()[0]) == ["first"]
+    tables = PublishedTables(lambda: lake.lake)
+    assert names(tables, tables.runs()[0]) == ["first"]
 
 
 def test_a_run_is_read_at_its_snapshot(tmp_path: Path) -> None:
@@ -107,8 +110,8 @@ def test_a_run_is_read_at_its_snapshot(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
     lake.publish(ONCE, {"groups": [group("first")]})
     replace(lake, "groups", [group("second")])
-    store = Store(lambda: lake.lake)
-    assert names(store, store.runs()[0]) == ["first"]
+    tables = PublishedTables(lambda: lake.lake)
+    assert names(tables, tables.runs()[0]) == ["first"]
 
 
 def test_a_run_whose_rows_were_replaced_is_gone(tmp_path: Path) -> None:
@@ -117,9 +120,9 @@ def test_a_run_whose_rows_were_replaced_is_gone(tmp_path: Path) -> None:
     lake.append("groups", as_table("groups", [group("second")], AGAIN))
     named = [{"table": "groups", "snapshot_id": 1}]
     lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    store = Store(lambda: lake.lake)
-    with pytest.raises(Gone):
-        names(store, store.runs()[0])
+    tables = PublishedTables(lambda: lake.lake)
+    with pytest.raises(RunGone):
+        names(tables, tables.runs()[0])
 
 
 def test_a_snapshot_that_expired_is_read_from_today(tmp_path: Path) -> None:
@@ -127,8 +130,8 @@ def test_a_snapshot_that_expired_is_read_from_today(tmp_path: Path) -> None:
     lake.append("groups", as_table("groups", [group("first")], ONCE))
     named = [{"table": "groups", "snapshot_id": 1}]
     lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    store = Store(lambda: lake.lake)
-    assert names(store, store.runs()[0]) == ["first"]
+    tables = PublishedTables(lambda: lake.lake)
+    assert names(tables, tables.runs()[0]) == ["first"]
 
 
 def test_columns_declared_since_are_null(tmp_path: Path) -> None:
@@ -143,8 +146,8 @@ def test_columns_declared_since_are_null(tmp_path: Path) -> None:
     named = [{"table": "offset_verdicts", "snapshot_id": 1}]
     lake.append("groups", as_table("groups", [group("g")], ONCE))
     lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    store = Store(lambda: lake.lake)
-    (found,) = find_groups(store, store.runs()[0], GroupQuery()).rows
+    tables = PublishedTables(lambda: lake.lake)
+    (found,) = find_groups(tables, tables.runs()[0], GroupQuery()).rows
     assert (found["due"], found["orphans"], found["left_topics"], found["pinned"]) == (1, 0, 0, 0)
 
 
@@ -161,27 +164,27 @@ def test_a_place_with_patterns_in_its_name(tmp_path: Path) -> None:
 
 def test_what_is_kept_has_an_end(world: WrittenLake) -> None:
     now = [0.0]
-    store = Store(lambda: world.lake, clock=lambda: now[0])
+    tables = PublishedTables(lambda: world.lake, clock=lambda: now[0])
     for _ in range(2):
-        for run in store.runs():
-            now[0] += keeping.GRACE_S
-            overview(store, run)
-    now[0] += keeping.GRACE_S
-    store._kept.drop_old()
-    tables = store.rows("SELECT count(*) AS number FROM duckdb_tables()")[0]["number"]
-    assert len(store._kept) == keeping.RUNS_KEPT
-    assert tables == 2 * keeping.RUNS_KEPT
+        for run in tables.runs():
+            now[0] += run_cache.GRACE_S
+            overview(tables, run)
+    now[0] += run_cache.GRACE_S
+    tables._cache.drop_old()
+    made = tables.rows("SELECT count(*) AS number FROM duckdb_tables()")[0]["number"]
+    assert len(tables._cache) == run_cache.RUNS_KEPT
+    assert made == 2 * run_cache.RUNS_KEPT
 
 
 def test_a_table_that_is_being_read_stays_for_a_moment(world: WrittenLake) -> None:
-    store = Store(lambda: world.lake, clock=lambda: 0.0)
-    first = groups_of(store, store.runs()[0])
-    for run in store.runs():
-        overview(store, run)
-    assert store.rows(f"SELECT count(*) AS rows FROM {first}")[0]["rows"] > 0
+    tables = PublishedTables(lambda: world.lake, clock=lambda: 0.0)
+    first = groups_of(tables, tables.runs()[0])
+    for run in tables.runs():
+        overview(tables, run)
+    assert tables.rows(f"SELECT count(*) AS rows FROM {first}")[0]["rows"] > 0
 
 
-def test_nothing_is_computed_twice_at_once(store: Store) -> None:
+def test_nothing_is_computed_twice_at_once(tables: PublishedTables) -> None:
     made: list[int] = []
 
     def make() -> int:
@@ -189,39 +192,39 @@ def test_nothing_is_computed_twice_at_once(store: Store) -> None:
         made.append(1)
         return 7
 
-    run = store.runs()[0]
+    run = tables.runs()[0]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: store.computed(run, "slow", make), range(8)))
+        found = list(pool.map(lambda _: tables.computed(run, "slow", make), range(8)))
     assert (found, made) == ([7] * 8, [1])
 
 
 def test_files_that_are_gone_are_told_and_planned_anew(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
     lake.publish(ONCE, {"groups": [group("a")]})
-    store = Store(lambda: lake.lake)
-    (run,) = store.runs()
-    source = store.table(run, "groups")
+    tables = PublishedTables(lambda: lake.lake)
+    (run,) = tables.runs()
+    source = tables.of_run(run, "groups")
     (file,) = (tmp_path / "warehouse").glob("sexton/groups/data/**/*.parquet")
     moved = file.rename(tmp_path / "away")
-    with pytest.raises(Unreadable):
-        store.rows(f"SELECT * FROM {source}")
+    with pytest.raises(UnreadableFiles):
+        tables.rows(f"SELECT * FROM {source}")
     moved.rename(file)
-    assert names(store, run) == ["a"]
+    assert names(tables, run) == ["a"]
 
 
 def test_memory_has_a_limit(world: WrittenLake) -> None:
-    store = Store(lambda: world.lake, database=Database(memory_mb=64))
-    with pytest.raises(Unreadable):
-        store.rows("SELECT list(n) AS rows FROM range(100_000_000) t(n)")
+    tables = PublishedTables(lambda: world.lake, database=Database(memory_mb=64))
+    with pytest.raises(UnreadableFiles):
+        tables.rows("SELECT list(n) AS rows FROM range(100_000_000) t(n)")
 
 
-def test_the_database_keeps_to_itself(store: Store) -> None:
+def test_the_database_keeps_to_itself(tables: PublishedTables) -> None:
     names = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
     for name in (*names, "python_enable_replacements"):
-        assert store.rows(f"SELECT current_setting('{name}') AS value") == [{"value": False}]
+        assert tables.rows(f"SELECT current_setting('{name}') AS value") == [{"value": False}]
     for statement in ("SET memory_limit='9GB'", "SET temp_directory='/tmp'", "SET autoload_known_extensions=true"):
-        with pytest.raises(Unreadable):
-            store.database.rows(statement)
+        with pytest.raises(UnreadableFiles):
+            tables.database.rows(statement)
 
 
 def replace(lake: WrittenLake, table: str, rows: list[dict[str, Any]]) -> None:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, get_args
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks
-from sexton.ui.groups import Page
-from sexton.ui.store import Store
+from sexton.ui.group_queries import Page
+from sexton.ui.published_tables import PublishedTables
 
 Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "pinned"]
 FINDINGS: tuple[str, ...] = get_args(Finding)
@@ -54,7 +54,7 @@ class OffsetQuery:
         return {**asked, "sort": self.sort}
 
 
-def find_offsets(store: Store, run: PublishedRun, asked: OffsetQuery) -> Page:
+def find_offsets(tables: PublishedTables, run: PublishedRun, asked: OffsetQuery) -> Page:
     """A page of offsets with their verdicts and committed offsets."""
     conditions, values = ["true"], []
     for column, value in (("group_id", asked.group), ("topic", asked.topic)):
@@ -67,25 +67,25 @@ def find_offsets(store: Store, run: PublishedRun, asked: OffsetQuery) -> Page:
     if asked.finding:
         conditions.append(_CONDITIONS[asked.finding])
     where = " AND ".join(conditions)
-    verdicts = store.table(run, "offset_verdicts")
-    total = store.rows(f"SELECT count(*) AS total FROM {verdicts} WHERE {where}", *values)[0]["total"]
+    verdicts = tables.of_run(run, "offset_verdicts")
+    total = tables.rows(f"SELECT count(*) AS total FROM {verdicts} WHERE {where}", *values)[0]["total"]
     last = max(min(total, MOST_PAGES * asked.size) - 1, 0) // asked.size * asked.size
     first = min((asked.page - 1) * asked.size, last)
     order = f"{_ORDERS[asked.sort]}, log_partition"
-    rows = store.rows(
+    rows = tables.rows(
         f"SELECT {_FIELDS} FROM {verdicts} WHERE {where} ORDER BY {order} LIMIT {asked.size} OFFSET {first}", *values
     )
-    _add_commits(store, run, rows)
+    _add_commits(tables, run, rows)
     return Page(rows=rows, total=total, first=first, size=asked.size)
 
 
-def _add_commits(store: Store, run: PublishedRun, rows: Rows) -> None:
+def _add_commits(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None:
     """Look a page's rows up in committed_offsets. Named one by one, so that no row group without them is read."""
     groups, homes = sorted({row["group_id"] for row in rows}), sorted({row["log_partition"] for row in rows})
     wanted = f"group_id IN ({marks(groups)}) AND log_partition IN ({marks(homes)})"
-    found = store.rows(
+    found = tables.rows(
         f"""SELECT log_partition, group_id, topic, partition, committed_offset, commit_timestamp_ms
-            FROM {store.table(run, "committed_offsets")} WHERE {wanted}""",
+            FROM {tables.of_run(run, "committed_offsets")} WHERE {wanted}""",
         *groups,
         *homes,
     )

@@ -11,21 +11,21 @@ from typing import Any
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks
-from sexton.ui.store import Store
+from sexton.ui.published_tables import PublishedTables
 
 POINTS = 24
 """Points of a plot: each is a run whose files are opened."""
-RUNS_TOLD = 48
+RUNS_A_PAGE = 48
 """Runs that one page of a story goes back over."""
 FILES_READ = 500
 """Files of `offset_changes` that a page reads at most, where it tells of more than one run: one or more an instant."""
-PARTITIONS_TOLD = 6
+PARTITIONS_SHOWN = 6
 """Partitions that an event names; more are counted."""
 GONE = ("expired", "deleted", "group_deleted", "topic_deleted", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class StoryEvent:
     """Something that runs saw happen to a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
 
     Of changes `offsets` are the first rows of `count`; of a state `group` is its row of `groups`.
@@ -42,39 +42,41 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class StoryPage:
     """Events from new to old, of `runs` runs and of thinned ones between them; the last page has all older ones, too.
 
     `before_ms` is where an older page begins, None on the last.
     """
 
-    events: list[Event]
+    events: list[StoryEvent]
     runs: int
     since_ms: int
     before_ms: int | None
 
 
-def story(store: Store, runs: Sequence[PublishedRun], group_id: str, *, before_ms: int | None = None) -> Story:
-    """What the last RUNS_TOLD of `runs` up to `before_ms` (None: of all) tell of a group, and those thinned in between.
+def story(
+    tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str, *, before_ms: int | None = None
+) -> StoryPage:
+    """One page of a group's story: what its last RUNS_A_PAGE runs up to `before_ms` saw (None: up to the newest).
 
     `runs` are all of one cluster up to the instant that is shown, oldest first, and at least one.
     """
     newest_ms = runs[-1].key.as_of_ms
     until_ms = newest_ms if before_ms is None else min(before_ms, newest_ms)
     known = [run for run in runs if run.key.as_of_ms <= until_ms]
-    told = known[-RUNS_TOLD:]
+    told = known[-RUNS_A_PAGE:]
     while True:
         is_last_page = len(told) == len(known)
         since_ms = told[0].key.as_of_ms if told else until_ms
-        source, files = store.between(
+        source, files = tables.between(
             "offset_changes", runs[-1].key.cluster_id, 0 if is_last_page else since_ms, until_ms
         )
         if files <= FILES_READ or len(told) <= 1:
             break
         told = told[(len(told) + 1) // 2 :]  # between runs that are days apart the ledger has each hour
-    changes = _ledger(store, source, told, group_id)
-    events = [*_seen(_states(store, told, group_id), told, is_last_page=is_last_page), *_changed(changes)]
-    return Story(
+    changes = _ledger(tables, source, told, group_id)
+    events = [*_seen(_states(tables, told, group_id), told, is_last_page=is_last_page), *_changed(changes)]
+    return StoryPage(
         events=sorted(events, key=lambda event: event.at_ms, reverse=True),
         runs=len(told),
         since_ms=since_ms,
@@ -82,26 +84,26 @@ def story(store: Store, runs: Sequence[PublishedRun], group_id: str, *, before_m
     )
 
 
-def _states(store: Store, runs: Sequence[PublishedRun], group_id: str) -> dict[int, dict[str, Any]]:
+def _states(tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str) -> dict[int, dict[str, Any]]:
     """The group's rows of `groups`, by as_of_ms."""
     if not runs:
         return {}
-    rows = store.rows(
+    rows = tables.rows(
         f"""SELECT as_of_ms, group_type, state, protocol_type, member_count, generation
-            FROM {store.tables(runs, "groups")} WHERE group_id = ?""",
+            FROM {tables.of_runs(runs, "groups")} WHERE group_id = ?""",
         group_id,
     )
     return {row["as_of_ms"]: row for row in rows}
 
 
-def _ledger(store: Store, source: str, runs: Sequence[PublishedRun], group_id: str) -> Rows:
+def _ledger(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str) -> Rows:
     """A group's rows of `offset_changes` in `source`, which is of the span of a page, the oldest first.
 
     Of the instants of `runs`, which are all that are published in that span, those of the runs; of the others all that
     is there: their runs have been thinned, and the ledger outlives them.
     """
     ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
-    return store.rows(
+    return tables.rows(
         f"""SELECT as_of_ms, timestamp_ms, kind, topic, partition, old_committed_offset, new_committed_offset, evidence,
             candidates, by_plan_id, log_offset FROM {source}
             WHERE group_id = ? AND (run_id IN ({marks(ids)}) OR (as_of_ms IN ({marks(instants)})) IS NOT TRUE)
@@ -112,7 +114,7 @@ def _ledger(store: Store, source: str, runs: Sequence[PublishedRun], group_id: s
     )
 
 
-def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_last_page: bool) -> list[Event]:
+def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_last_page: bool) -> list[StoryEvent]:
     """An event for each run that saw the group as something else than the run before."""
     events, before = [], None
     for number, run in enumerate(runs):
@@ -121,14 +123,14 @@ def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is
         known = now and (now["group_type"], now["state"], now["protocol_type"], now["member_count"])
         if known != before and now is not None:
             kind = "appeared" if before is None and (number or is_last_page) else "became"
-            events.append(Event(at_ms=at_ms, kind=kind, group=now, offsets=[]))
+            events.append(StoryEvent(at_ms=at_ms, kind=kind, group=now, offsets=[]))
         elif now is None and before is not None:
-            events.append(Event(at_ms=at_ms, kind="vanished", offsets=[]))
+            events.append(StoryEvent(at_ms=at_ms, kind="vanished", offsets=[]))
         before = known
     return events
 
 
-def _changed(changes: Rows) -> list[Event]:
+def _changed(changes: Rows) -> list[StoryEvent]:
     """An event for what disappeared in one write, and one an interval for what was set."""
 
     def together(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -140,11 +142,11 @@ def _changed(changes: Rows) -> list[Event]:
     for (at_ms, kind, plan_id), rows in groupby(sorted(changes, key=together), key=together):
         some = list(rows)
         events.append(
-            Event(
+            StoryEvent(
                 at_ms=at_ms,
                 kind=kind,
                 count=len(some),
-                offsets=some[:PARTITIONS_TOLD],
+                offsets=some[:PARTITIONS_SHOWN],
                 evidence=some[0]["evidence"],
                 candidates=tuple(some[0]["candidates"] or ()),
                 by_plan_id=plan_id or None,
@@ -168,7 +170,7 @@ class Series:
 
 
 def series(
-    store: Store, runs: Sequence[PublishedRun], group_id: str, *, topic: str | None, partition: int | None
+    tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str, *, topic: str | None, partition: int | None
 ) -> Series:
     """Committed offset and lag in at most POINTS of `runs`, evenly chosen, the newest among them."""
     chosen = _spread(runs)
@@ -178,21 +180,21 @@ def series(
         values.append(topic)
     if partition is not None:
         asked.append(f"partition = {int(partition)}")
-    homes = store.rows(
-        f"SELECT DISTINCT log_partition FROM {store.tables(chosen, 'groups')} WHERE group_id = ?", group_id
+    homes = tables.rows(
+        f"SELECT DISTINCT log_partition FROM {tables.of_runs(chosen, 'groups')} WHERE group_id = ?", group_id
     )
     # With it in the condition, one row group a run is read, and no other.
     asked.append(f"log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})")
     found = {
         row["as_of_ms"]: row
-        for row in store.rows(
+        for row in tables.rows(
             f"""WITH o AS MATERIALIZED (SELECT as_of_ms, topic, partition, committed_offset
-                    FROM {store.tables(chosen, "committed_offsets")} WHERE {" AND ".join(asked)})
+                    FROM {tables.of_runs(chosen, "committed_offsets")} WHERE {" AND ".join(asked)})
                 SELECT as_of_ms, count(*) AS offsets, sum(committed_offset)::BIGINT AS committed,
                     sum(log_end_offset)::BIGINT AS log_end,
                     sum(greatest(log_end_offset - committed_offset, 0))
                         FILTER (log_end_offset IS NOT NULL)::BIGINT AS lag
-                FROM o LEFT JOIN {store.tables(chosen, "topic_partitions")} t USING (as_of_ms, topic, partition)
+                FROM o LEFT JOIN {tables.of_runs(chosen, "topic_partitions")} t USING (as_of_ms, topic, partition)
                 GROUP BY as_of_ms""",
             *values,
         )
@@ -215,15 +217,15 @@ def _spread(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     return [runs[round(last * number / (POINTS - 1))] for number in range(POINTS)]
 
 
-def runs_with_checks(store: Store, runs: Sequence[PublishedRun]) -> Rows:
+def runs_with_checks(tables: PublishedTables, runs: Sequence[PublishedRun]) -> Rows:
     """Rows of `runs`, the newest first, each with `checked` and `failed` expectations, and `rows` per table."""
     if not runs:
         return []
     counted = {
         row["run_id"]: row
-        for row in store.rows(
+        for row in tables.rows(
             f"""SELECT run_id, count(*) AS checked, count(*) FILTER (NOT success) AS failed
-                FROM {store.tables(runs, "dq_results")} GROUP BY ALL"""
+                FROM {tables.of_runs(runs, "dq_results")} GROUP BY ALL"""
         )
     }
     nothing = {"checked": 0, "failed": 0}

@@ -16,7 +16,7 @@ from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
-from sexton.history.published import block_of
+from sexton.history.published_story import block_of
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.runs.folder import RunFolder, RunRecord
@@ -56,7 +56,7 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetOutlook:
+class OffsetForecast:
     """What is to come of an offset. `expires_at_ms` and `by` are None where time alone does not let it go; then
     `changes_by` says what would (offset_verdicts). A rule that takes it only later is told as `policy`."""
 
@@ -125,7 +125,7 @@ class ForecastResult:
         return sorted(found, key=lambda own: (own["first_expires_at_ms"], own["group_id"]))
 
 
-def outlook_of_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
+def forecast_of_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """The forecast that a run folder holds; UsageError where the run came not that far."""
     names = list(TABLES[TABLE].column_names)
     try:
@@ -147,10 +147,10 @@ def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """Forecast a judged run folder, and tell it."""
     for part in record.log_partitions:
         write_forecast(folder, record, part)
-    return outlook_of_folder(folder, record)
+    return forecast_of_folder(folder, record)
 
 
-def outlook_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
+def forecast_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
     """The forecast that a run was published with; UsageError where it was published before there were any."""
     if TABLE not in run.snapshots:
         raise UsageError(
@@ -166,14 +166,14 @@ def outlook_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
     )
 
 
-def offsets_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> list[OffsetOutlook]:
+def offsets_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> list[OffsetForecast]:
     """What is to come of each offset of a group, soonest first."""
     verdicts = [folder.read_table("offset_verdicts", part, _VERDICT) for part in record.log_partitions]
     offsets = [folder.read_table(name, part, _OFFSET) for part in record.log_partitions for name in _HELD]
     return _offsets(verdicts, offsets, group_id, as_of_ms=record.as_of_ms, profile=record.profile)
 
 
-def offsets_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> list[OffsetOutlook]:
+def offsets_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> list[OffsetForecast]:
     """As `offsets_of_folder`, of a published run."""
     verdicts = read_published(lake, run, "offset_verdicts", _VERDICT)
     offsets = [read_published(lake, run, name, _OFFSET) for name in _HELD]
@@ -232,7 +232,7 @@ def _abandonment(
 
 def _offsets(
     verdicts: list[pa.Table], offsets: list[pa.Table], group_id: str, *, as_of_ms: int, profile: str
-) -> list[OffsetOutlook]:
+) -> list[OffsetForecast]:
     own = pa.concat_tables([rows.filter(pc.equal(rows["group_id"], group_id)) for rows in verdicts])
     values = pa.concat_tables([rows.filter(pc.equal(rows["group_id"], group_id)) for rows in offsets])
     committed = {
@@ -245,7 +245,7 @@ def _offsets(
         by = None if goes is None else goes["by"] or UNNAMED_RULE
         whose = "policy" if by not in (None, "broker") and row["policy_reason"] else "broker"
         found.append(
-            OffsetOutlook(
+            OffsetForecast(
                 topic=row["topic"],
                 partition=row["partition"],
                 committed_offset=committed.get((row["log_partition"], row["topic"], row["partition"])),

@@ -19,9 +19,9 @@ from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.history.events import removal_cause
-from sexton.history.published import changes_between_runs
-from sexton.history.rows import changes_of, known_of
-from sexton.history.scan import cut_of
+from sexton.history.group_batches import cut_of
+from sexton.history.offset_changes import changes_of, known_of
+from sexton.history.published_story import changes_between_runs
 from sexton.kernels.fold import PartialFold, fold_chunk
 from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
@@ -178,7 +178,7 @@ class PublishedSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Comparison:
     """Rows that differ, ordered by key: `change` with the value `before` and `after`, NULL where there is none.
 
     `groups` also have `cause`: why a group that disappeared was removed, in words of offset_changes joined by ` or `.
@@ -192,7 +192,7 @@ class Difference:
         return {name: _counts(rows) for name, rows in (("groups", self.groups), ("offsets", self.offsets))}
 
 
-def difference(before: Side, after: Side) -> Difference:
+def difference(before: Side, after: Side) -> Comparison:
     """What differs between two sides, one log partition at a time; log partitions of either side count."""
     groups, offsets = [], []
     causes: dict[str, str] = {}
@@ -208,7 +208,7 @@ def difference(before: Side, after: Side) -> Difference:
     ordered = _ordered(groups, ["group_id"], pa.string())
     told = [causes.get(group_id) for group_id in ordered["group_id"].to_pylist()] if causes else None
     cause = pa.nulls(ordered.num_rows, pa.string()) if told is None else pa.array(told, pa.string())
-    return Difference(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
+    return Comparison(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
 
 
 def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile: Profile) -> dict[str, str]:

@@ -1,14 +1,17 @@
-"""Where questions are asked: a log, an archive or a run that is open, and the coordinators of its log partitions."""
+"""What answers about coordinators are computed from: a log, an archive or a run, opened, with its log partitions."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sexton.coordinator.api.broker_settings import Recorded
-from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.coordinator import Coordinator, Shard
 from sexton.coordinator.api.topics import Topics
-from sexton.errors import NoCoverage
-from sexton.views.part import Part
+from sexton.coordinator.api.view import PartitionView
+from sexton.errors import NoCoverage, UsageError
+
+if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they load
+    from sexton.coordinator.expiry import SweepBlock
 
 AUTO = "auto"
 """The profile that the log or the archive proves."""
@@ -30,11 +33,55 @@ class ViewRequest:
     """The coordinator's load buffer; None for what the archive recorded, else Kafka's default. Not of a run."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPartition:
+    """What was read of a log partition."""
+
+    held: PartitionView
+    load_failure: str | None = None
+    """Why a coordinator's load of it would fail."""
+    never_ends: bool = False
+    """Whether no load of it ever ends; `load_failure` says why."""
+    undecodable: int = 0
+    """Records, batches or stretches of bytes that could not be decoded."""
+    is_covered: bool = True
+    """False where there are bytes, but none from before the instant that was asked for."""
+    next_log_offset: int = 0
+    """Where the next batch would be appended."""
+    sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
+    """By a retention, at an instant: what makes the sweep of it fail (`coordinator.expiry.sweep_block`)."""
+    group_ids: tuple[str, ...] = ()
+    """Groups with offsets, where that may be needed to tell the number of log partitions."""
+
+
+class LazyShards(Mapping[int, Shard]):
+    """Shards by log partition, each made when it is first asked for."""
+
+    def __init__(self, log_partitions: Iterable[int], make: Callable[[int], Shard]) -> None:
+        self._made: dict[int, Shard | None] = dict.fromkeys(log_partitions)
+        self._make = make
+
+    def __getitem__(self, log_partition: int) -> Shard:
+        shard = self._made[log_partition]
+        if shard is None:
+            shard = self._made[log_partition] = self._make(log_partition)
+        return shard
+
+    def __contains__(self, log_partition: object) -> bool:
+        return log_partition in self._made
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
 class Parts(Protocol):
     """The log partitions that a view reads."""
 
     @property
-    def read(self) -> Mapping[int, Part]:
+    def read(self) -> Mapping[int, LoadedPartition]:
         """Those that have been read so far."""
 
 
@@ -109,3 +156,20 @@ def doubts_of(count: int | None, missing: Collection[int]) -> list[str]:
     if missing:
         doubts.append(f"log partitions not here: {', '.join(map(str, missing))}")
     return doubts
+
+
+def open_view(request: ViewRequest) -> CoordinatorView:
+    """Open what the request names; UsageError for one that does not fit together."""
+    given = [place for place in (request.segments, request.archive, request.run) if place is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "give one of --segments DIR, --archive URI and --run DIR", fix="a run is what `sexton audit --out` has left"
+        )
+    # Only what is asked for is imported: a run needs nothing that reads a log, which takes longest to load.
+    if request.run is not None:
+        from sexton.views.run_view import view_of_run
+
+        return view_of_run(request, request.run)
+    from sexton.views.log_view import view_of_log
+
+    return view_of_log(request)

@@ -132,12 +132,12 @@ OUTCOMES = {
 }
 
 
-def cause_words(cause: str) -> str:
+def cause_meaning(cause: str) -> str:
     """A tombstone's cause; `rule:<name>` speaks for itself."""
     return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
 
 
-def beyond_words(plan: "PlanRecord") -> str:
+def beyond_broker_sentence(plan: "PlanRecord") -> str:
     """By how much a plan goes beyond what the broker itself would remove: the first line that an approver reads."""
     if plan.broker_retention_ms is None or plan.beyond is None:
         return (
@@ -152,10 +152,10 @@ def beyond_words(plan: "PlanRecord") -> str:
         told = f"Goes beyond the broker by 0 offsets: it would remove all of these itself ({own})."
     else:
         told = f"Exactly what the broker would remove itself, 0 offsets beyond it ({own})."
-    return f"{told} {what_if_words(plan)}" if plan.is_what_if else told
+    return f"{told} {what_if_sentence(plan)}" if plan.is_what_if else told
 
 
-def what_if_words(plan: "PlanRecord") -> str:
+def what_if_sentence(plan: "PlanRecord") -> str:
     """Why a plan by another retention than the broker's is not applied."""
     return f"It is a what-if by a retention of {duration(plan.retention_ms)}: it is never applied."
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from sexton.coordinator.profiles import NAMES
 from sexton.errors import UsageError
-from sexton.maintenance.checkpoint_comparison import Checked, check_checkpoint
+from sexton.maintenance.checkpoint_comparison import Checked, compare_checkpoint
 from sexton.pipeline import job, replay_groups
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.runs.choose_profile import AUTO
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 def _check(engine: Engine, arguments: argparse.Namespace, request: ReplayRequest) -> Checked:
     if request.archive is None:
         raise UsageError("only an archive has checkpoints", where="--check", fix="give --archive URI")
-    return check_checkpoint(
+    return compare_checkpoint(
         engine,
         RunFolder(arguments.run_dir),
         archive=request.archive,

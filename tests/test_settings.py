@@ -38,8 +38,8 @@ def test_the_first_has_plain_names_and_the_others_their_own(read) -> None:
     first, second, third = read(
         {"main": MAIN, "eu": EU, "Us-2": {"cluster_id": "u", "kafka_conn_id": "k"}}
     ).every_cluster
-    assert [cluster.scoped_name("keep_house") for cluster in (first, second, third)] == [
-        "keep_house", "keep_house__eu", "keep_house__Us-2"
+    assert [cluster.scoped_name("maintenance") for cluster in (first, second, third)] == [
+        "maintenance", "maintenance__eu", "maintenance__Us-2"
     ]  # fmt: skip
     assert [(c.kafka_conn_id, c.applier_conn_id) for c in (first, second, third)] == [
         ("kafka_default", "kafka_applier"), ("kafka_eu", "kafka_eu_applier"), ("k", "kafka_Us-2_applier")

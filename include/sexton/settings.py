@@ -38,7 +38,7 @@ class Cluster:
     applier_conn_id: str
     schedule: str
     deadline_minutes: int
-    house_schedule: str
+    maintenance_schedule: str
     retention_minutes: int | None
     policy: str
 
@@ -66,7 +66,7 @@ class ClusterSettings(BaseModel):
     applier_conn_id: str = Field(default="", min_length=1)
     schedule: str = ""
     deadline_minutes: int = Field(default=0, ge=0)
-    house_schedule: str = ""
+    maintenance_schedule: str = ""
     retention_minutes: int | None = Field(default=None, ge=1)
     policy: str = ""
 
@@ -150,27 +150,35 @@ class Settings(BaseSettings):
     fetch_bytes_per_second: int = Field(
         default=0, ge=0, description="how fast a snapshot may read, in all; 0: as fast as the brokers' quotas allow"
     )
-    house_schedule: str = Field(default="30 3 * * *", description="cron of keep_house, in UTC; empty: only by hand")
-    house_deletes: bool = Field(default=False, description="whether keep_house removes what it only tells otherwise")
-    house_keep_all_hours: int = Field(default=48, ge=1, description="published runs: all that are younger stay")
-    house_keep_hourly_days: int = Field(default=14, ge=0, description="the last of each hour that are younger")
-    house_keep_daily_months: int = Field(default=12, ge=0, description="the last of each day; older: of each month")
-    house_holds: list[AwareDatetime] = Field(
+    maintenance_schedule: str = Field(
+        default="30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
+    )
+    maintenance_deletes: bool = Field(default=False, description="whether maintenance deletes; otherwise report only")
+    maintenance_keep_all_hours: int = Field(default=48, ge=1, description="published runs: all that are younger stay")
+    maintenance_keep_hourly_days: int = Field(default=14, ge=0, description="the last of each hour that are younger")
+    maintenance_keep_daily_months: int = Field(
+        default=12, ge=0, description="the last of each day; older: of each month"
+    )
+    maintenance_holds: list[AwareDatetime] = Field(
         default_factory=list, description="as_of of runs that stay whatever their age, as a JSON list of ISO 8601"
     )
-    house_lake_days: int = Field(
+    maintenance_lake_days: int = Field(
         default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
     )
-    house_runs_days: int = Field(
+    maintenance_runs_days: int = Field(
         default=30,
         ge=1,
-        description="how long run folders of offset_retention and keep_house are kept",
+        description="how long run folders of offset_retention and maintenance are kept",
     )
-    house_verify_days: int = Field(default=7, ge=1, description="in how many runs all of the archive is read")
-    house_recheck_days: int = Field(
-        default=7, ge=1, description="how often the newest checkpoint is held against a full replay"
+    maintenance_verify_days: int = Field(default=7, ge=1, description="in how many runs all of the archive is read")
+    maintenance_checkpoint_days: int = Field(
+        default=7,
+        ge=1,
+        description="how many days after a successful check the newest checkpoint is compared with a full replay again",
     )
-    house_drill_groups: int = Field(default=1_000, ge=1, description="groups that a drill compares; of more, some")
+    maintenance_reconcile_groups: int = Field(
+        default=1_000, ge=1, description="maximum of groups compared; larger clusters are sampled"
+    )
     failpoint: str = Field(
         default="", description="for tests: where a process is killed, see `sexton doctor --failpoints`"
     )

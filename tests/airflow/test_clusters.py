@@ -24,7 +24,7 @@ CLUSTERS = {
     "eu": {
         "cluster_id": "eu-id",
         "schedule": "*/5 * * * *",
-        "house_schedule": "",
+        "maintenance_schedule": "",
         "retention_minutes": 60,
         "deadline_minutes": 7,
         "policy": "/etc/eu.yaml",
@@ -61,7 +61,7 @@ def test_what_a_cluster_has_of_its_own(bag) -> None:
     assert (main.params["retention_minutes"], eu.params["retention_minutes"]) == (None, 60)
     assert main.deadline is None
     assert eu.deadline[0].callback.kwargs == {"minutes": 7}
-    assert not isinstance(bag.dags["keep_house__eu"].timetable, CronDataIntervalTimetable)
+    assert not isinstance(bag.dags["maintenance__eu"].timetable, CronDataIntervalTimetable)
     for dag, policy in ((main, "/etc/all.yaml"), (eu, "/etc/eu.yaml")):
         (option, _) = dag.get_task("find_expired").application_args
         assert Template(option).render(params={"policy": ""}, **dag.user_defined_macros) == f"--policy={policy}"
@@ -72,10 +72,13 @@ def test_what_a_cluster_has_of_its_own(bag) -> None:
 )
 def test_no_task_touches_another_cluster(bag, suffix: str, cluster_id: str, conn_id: str) -> None:
     only = f"--cluster-id={cluster_id}-id"
-    retention, house = bag.dags[f"offset_retention{suffix}"], bag.dags[f"keep_house{suffix}"]
+    retention, maintenance = bag.dags[f"offset_retention{suffix}"], bag.dags[f"maintenance{suffix}"]
     chooses = [retention.get_task(stage) for stage in ("snapshot_log", "replay_groups")]
-    assert all(only in task.application_args for task in [*chooses, *house.tasks])
-    assert retention.get_task("snapshot_log").kafka_conn_id == house.get_task("drill").kafka_conn_id == conn_id
+    own = [task for task in maintenance.tasks if task.task_id != "compact_tables"]  # which is for all clusters
+    assert all(only in task.application_args for task in [*chooses, *own])
+    assert (
+        retention.get_task("snapshot_log").kafka_conn_id == maintenance.get_task("reconcile").kafka_conn_id == conn_id
+    )
     assert {task.cluster.cluster_id for kind in ("apply_tombstones", "restore_offsets")
             for task in bag.dags[kind + suffix].tasks if hasattr(task, "cluster")} == {f"{cluster_id}-id"}  # fmt: skip
 
@@ -87,7 +90,7 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
     }
     assert pools == {
         "offset_retention": {"snapshot_log": "sexton_kafka__eu", "publish_tables": "sexton_publish"},
-        "keep_house": {"drill": "sexton_kafka__eu", "thin": "sexton_publish"},
+        "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
     }
@@ -98,10 +101,10 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
     assert used == set(made.stdout.split())
 
 
-def test_the_lake_is_tidied_once(bag) -> None:
-    assert bag.dags["keep_house"].get_task("thin").downstream_task_ids == {"tidy"}
-    assert not bag.dags["keep_house__eu"].has_task("tidy")
-    assert bag.dags["keep_house__eu"].get_task("thin").downstream_task_ids == set()
+def test_the_tables_are_compacted_once(bag) -> None:
+    assert bag.dags["maintenance"].get_task("expire_runs").downstream_task_ids == {"compact_tables"}
+    assert not bag.dags["maintenance__eu"].has_task("compact_tables")
+    assert bag.dags["maintenance__eu"].get_task("expire_runs").downstream_task_ids == set()
 
 
 def test_news_of_one_cluster_is_no_news_of_another(bag) -> None:

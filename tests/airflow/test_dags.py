@@ -18,7 +18,7 @@ from sexton.airflow.acting import Act
 from sexton.airflow.approval import AlertApprovalWaits
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
-from sexton.airflow.tasks import HOUSE_STEPS, STAGES
+from sexton.airflow.tasks import MAINTENANCE_TASKS, STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
@@ -35,8 +35,8 @@ def dag(bag):
 
 
 @pytest.fixture(scope="module")
-def house(bag):
-    return bag.dags["keep_house"]
+def maintenance(bag):
+    return bag.dags["maintenance"]
 
 
 def test_dag_files_import(bag) -> None:
@@ -74,30 +74,30 @@ def test_stems_name_job_and_stage(dag) -> None:
         assert (ROOT / "include" / "sexton" / "pipeline" / f"{stage}.py").is_file()
 
 
-def test_nothing_is_removed_before_the_archive_is_verified(house) -> None:
-    verify, recheck, thin, tidy, drill = (house.get_task(step) for step in HOUSE_STEPS)
-    assert {task.task_id for task in house.tasks} == set(HOUSE_STEPS)
-    assert verify.downstream_task_ids == {"recheck", "thin"}
-    assert thin.downstream_task_ids == {"tidy"}
-    assert recheck.downstream_task_ids == tidy.downstream_task_ids == set()
-    assert drill.downstream_task_ids == drill.upstream_task_ids == set()
-    assert all(task.trigger_rule == "all_success" for task in house.tasks)
+def test_nothing_is_removed_before_the_archive_is_verified(maintenance) -> None:
+    verify, check, expire, compact, reconcile = (maintenance.get_task(task) for task in MAINTENANCE_TASKS)
+    assert {task.task_id for task in maintenance.tasks} == set(MAINTENANCE_TASKS)
+    assert verify.downstream_task_ids == {"check_checkpoint", "expire_runs"}
+    assert expire.downstream_task_ids == {"compact_tables"}
+    assert check.downstream_task_ids == compact.downstream_task_ids == set()
+    assert reconcile.downstream_task_ids == reconcile.upstream_task_ids == set()
+    assert all(task.trigger_rule == "all_success" for task in maintenance.tasks)
 
 
-def test_keeping_house_removes_nothing_unless_it_is_told_to(house) -> None:
-    assert house.params["delete"] is False
+def test_maintenance_removes_nothing_unless_it_is_told_to(maintenance) -> None:
+    assert maintenance.params["delete"] is False
 
 
-def test_steps_name_job_and_module(house) -> None:
-    for step in HOUSE_STEPS:
-        task = house.get_task(step)
-        assert Path(task.application) == ROOT / "spark_jobs" / "keep_house.py"
-        assert task.application_args[0] == step
-        assert (ROOT / "include" / "sexton" / "maintenance" / f"{step}.py").is_file()
-    assert (ROOT / "spark_jobs" / "keep_house.py").is_file()
+def test_stems_name_job_module_and_test_of_maintenance(maintenance) -> None:
+    for name in MAINTENANCE_TASKS:
+        application = Path(maintenance.get_task(name).application)
+        assert application == ROOT / "spark_jobs" / f"{name}.py"
+        assert application.is_file()
+        assert (ROOT / "include" / "sexton" / "maintenance" / f"{name}.py").is_file()
+        assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "keep_house"])
+@pytest.mark.parametrize("name", ["offset_retention", "maintenance"])
 def test_intervals_are_not_empty(bag, name) -> None:
     assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
     assert bag.dags[name].max_active_runs == 1
@@ -189,8 +189,8 @@ def test_a_plan_has_to_be_named() -> None:
         DagSerialization.from_dict(DagSerialization.to_dict(dag)).params.deep_merge({"sink": "plan"}).validate()
 
 
-def test_pools(dag, house) -> None:
-    assert [house.get_task(step).pool for step in HOUSE_STEPS] == [
+def test_pools(dag, maintenance) -> None:
+    assert [maintenance.get_task(step).pool for step in MAINTENANCE_TASKS] == [
         "default_pool", "default_pool", "sexton_publish", "sexton_publish", "sexton_kafka"
     ]  # fmt: skip
     assert dag.get_task("snapshot_log").pool == "sexton_kafka"
@@ -251,16 +251,16 @@ def test_the_form_takes(dag, conf) -> None:
 
 
 @pytest.mark.parametrize("conf", [{"delete": "yes"}, {"delete": None}, {"subset": "third"}, {"subset": "1/"}])
-def test_the_form_of_the_house_refuses(house, conf) -> None:
+def test_the_form_of_maintenance_refuses(maintenance, conf) -> None:
     ((name, value),) = conf.items()
     with pytest.raises(ParamValidationError):
-        house.params.get_param(name).resolve(value)
+        maintenance.params.get_param(name).resolve(value)
 
 
 @pytest.mark.parametrize("conf", [{"delete": True}, {"subset": ""}, {"subset": "3/7"}])
-def test_the_form_of_the_house_takes(house, conf) -> None:
+def test_the_form_of_maintenance_takes(maintenance, conf) -> None:
     ((name, value),) = conf.items()
-    assert house.params.get_param(name).resolve(value) == value
+    assert maintenance.params.get_param(name).resolve(value) == value
 
 
 def test_an_empty_field_does_not_disable_the_form() -> None:
@@ -281,7 +281,7 @@ def test_an_empty_field_does_not_disable_the_form() -> None:
     ("name", "field"),
     [
         *[("offset_retention", field) for field in ("as_of", "since", "policy")],
-        ("keep_house", "subset"),
+        ("maintenance", "subset"),
         *[("restore_offsets", field) for field in ("from_ledger", "from_plan", "as_of", "pattern")],
     ],
 )

@@ -20,7 +20,7 @@ from jinja2 import Template
 from sexton.airflow import alerts, brokers, runs, tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
-from sexton.airflow.tasks import as_of_ms, house_job, spark_job
+from sexton.airflow.tasks import as_of_ms, spark_job
 from sexton.settings import Cluster, Settings
 
 (PLAIN,) = Settings().every_cluster
@@ -95,7 +95,7 @@ def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: in
 def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> None:
     outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["rotten at a", "rotten at b"]}
     submit_that(home, monkeypatch, 3, stage="verify", outcome=outcome)
-    task = house_job("verify", PLAIN)
+    task = spark_job("verify", PLAIN)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     with pytest.raises(AirflowFailException, match="the archive has changed"):
         task.execute(context_of(task))
@@ -107,7 +107,7 @@ def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> N
 @pytest.mark.parametrize("delete, passed", [(False, []), (True, ["--delete"])])
 def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, passed: list[str], subset) -> None:
     log = submit_that(home, monkeypatch, 0)
-    task = house_job("thin", PLAIN)
+    task = spark_job("expire_runs", PLAIN)
     params = SimpleNamespace(delete=delete, subset=subset)
     names = {
         "params": params,
@@ -118,17 +118,16 @@ def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, pass
     task.application_args = [Template(text).render(**names) for text in task.application_args]
     task.execute(context_of(task))
     submitted = json.loads(log.read_text())
-    at = submitted.index(str(home / "spark_jobs" / "keep_house.py"))
-    assert submitted[at + 1] == "thin"
-    assert submitted[at + 3 :] == ["--now=5", *passed, "--run-dir=x"]
-    assert submitted[at + 2].startswith("--archive=")
+    at = submitted.index(str(home / "spark_jobs" / "expire_runs.py"))
+    assert submitted[at + 2 :] == ["--now=5", *passed, "--run-dir=x"]
+    assert submitted[at + 1].startswith("--archive=")
 
 
-def test_the_drill_talks_to_the_cluster_of_the_connection(home, monkeypatch) -> None:
+def test_reconcile_talks_to_the_cluster_of_the_connection(home, monkeypatch) -> None:
     extra = {"bootstrap.servers": "a:1", "sasl.password": "secret"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
-    log = submit_that(home, monkeypatch, 0, stage="drill")
-    task = house_job("drill", PLAIN)
+    log = submit_that(home, monkeypatch, 0, stage="reconcile")
+    task = spark_job("reconcile", PLAIN)
     task.execute(context_of(task))
     submitted = json.loads(log.read_text())
     assert "--bootstrap-servers=a:1" in submitted
@@ -383,10 +382,10 @@ def test_a_login_in_the_uri_of_the_archive_is_no_argument_of_a_job(home, monkeyp
 def test_what_airflow_keeps_of_a_task_has_no_login(home) -> None:
     variables = {**os.environ, "SEXTON_ARCHIVE": "s3://key-id:ke/pt@secret@bucket/archive", "SEXTON_HOME": str(home)}
     code = (
-        "from sexton.airflow.tasks import house_job, spark_job, STAGES;"
+        "from sexton.airflow.tasks import spark_job, STAGES;"
         "from sexton.settings import settings;"
         "(one,) = settings().every_cluster;"
-        "print([spark_job(name, one).application_args for name in STAGES], house_job('thin', one).application_args)"
+        "print([spark_job(name, one).application_args for name in (*STAGES, 'expire_runs')])"
     )
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.count("s3://***@bucket/archive") == 4

@@ -23,7 +23,7 @@ def test_values_and_bounds_are_told() -> None:
         "| `SEXTON_RETENTION_MINUTES` | whole number, at least 1 | none |",
         "| `SEXTON_APPROVERS` | JSON list | none |",
         "| `SEXTON_CATALOG_PROPERTIES` | JSON object | none |",
-        "| `SEXTON_HOUSE_DELETES` | true or false | `false` |",
+        "| `SEXTON_MAINTENANCE_DELETES` | true or false | `false` |",
         "| `SEXTON_HOME` | folder | the project's folder |",
     ):
         assert row in page()

@@ -12,7 +12,7 @@ from typing import Any
 
 from sexton.settings import PROJECT_ROOT
 
-ORDER = ("offset_retention", "keep_house", "apply_tombstones", "restore_offsets")
+ORDER = ("offset_retention", "maintenance", "apply_tombstones", "restore_offsets")
 _HEAD = """# DAGs
 
 Made from `dags/` by `python -m tests.docs.dags_page docs/dags.md`. Each DAG tells more of itself in Airflow (*Docs*).
@@ -25,7 +25,7 @@ does not say is a [setting](settings.md). A form's fields as JSON are the config
 """
 _ABOUT = {
     "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
-    "keep_house": "What each step does and keeps: [keeping house](house.md).",
+    "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
     "apply_tombstones": "By hand only. Who may approve: [approval](approval.md); what is checked: [apply](apply.md).",
     "restore_offsets": "By hand only. Who may approve: [approval](approval.md); every case: [restore](restore.md).",
 }

@@ -338,7 +338,7 @@ def test_exit_codes_are_told_alike() -> None:
         'airflow dags trigger offset_retention --conf \'{"as_of": "soon"}\'',
         "docker compose exec nowhere sh",
         "docker compose up --detach --scale nobody=3",
-        "spark-submit spark_jobs/keep_house.py thin --archive a --run-dir b --nope",
+        "spark-submit spark_jobs/expire_runs.py --archive a --run-dir b --nope",
         "make nothing",
         "python -m sexton.nowhere",
         "pip install 'sexton[nothing]'",

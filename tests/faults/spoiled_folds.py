@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sexton.archive.verify import Finding
 from sexton.errors import DataQualityFailure
-from sexton.maintenance.checkpoint_comparison import check_checkpoint
+from sexton.maintenance.checkpoint_comparison import compare_checkpoint
 from sexton.runs.checkpoint_verify import verify_checkpoints
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, tree_sha256
@@ -179,7 +179,7 @@ class Trial:
     def _is_proved(self) -> bool:
         """Whether the weekly full replay finds it."""
         try:
-            check_checkpoint(
+            compare_checkpoint(
                 self.engine, RunFolder(self.folder / "check"), archive=self.archive.root, settle_ms=SETTLE_MS
             )
         except DataQualityFailure:

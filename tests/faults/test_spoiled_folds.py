@@ -43,7 +43,7 @@ VALUES = {
     "counters": {"number"},
 }
 """What nothing but the log itself can contradict: other values of the right kind, and rows more or less. A run takes
-them as they are, and the full replay that `keep_house` does every week finds them."""
+them as they are, and the full replay that `maintenance` does every week finds them."""
 
 
 def told_by(folder: Path, *options: str) -> list[dict[str, Any]]:

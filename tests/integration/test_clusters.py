@@ -87,8 +87,8 @@ def test_each_replays_its_own_log_into_its_own_folder(environment: dict[str, str
 
 
 def test_what_is_rotten_in_one_archive_stops_the_house_of_that_one(environment: dict[str, str]) -> None:
-    states = ended(environment, "keep_house", "verify", subset="1/1")
-    assert states == {"keep_house": "success", "keep_house__eu": "failed"}
-    main, eu = (found(environment, dag_id, "outcome/verify.json") for dag_id in ("keep_house", "keep_house__eu"))
+    states = ended(environment, "maintenance", "verify", subset="1/1")
+    assert states == {"maintenance": "success", "maintenance__eu": "failed"}
+    main, eu = (found(environment, dag_id, "outcome/verify.json") for dag_id in ("maintenance", "maintenance__eu"))
     assert (main["exit_code"], main["segments"], main["rotten"]) == (0, 5, 0)
     assert (eu["exit_code"], eu["segments"], eu["rotten"]) == (3, 5, 1)

@@ -127,7 +127,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             system.start(
                 SEXTON_SCHEDULE=schedule_of(ticks),
                 SEXTON_SETTLE_MS="500",
-                SEXTON_HOUSE_SCHEDULE="",
+                SEXTON_MAINTENANCE_SCHEDULE="",
                 SEXTON_POLICY=str(policy),
             )
             yield World(
@@ -182,7 +182,7 @@ REFUSED = [
     ("offset_retention", "What to describe", "since", "2026-02-30", "'2026-02-30' is not a 'ISO 8601 instant"),
     ("offset_retention", "How to judge", "retention_minutes", "0", "0 is less than or equal to the minimum of 0"),
     ("offset_retention", "How to judge", "policy", "../secrets.yaml", "'../secrets.yaml' does not match"),
-    ("keep_house", "What to do", "subset", "third", "'third' does not match"),
+    ("maintenance", "What to do", "subset", "third", "'third' does not match"),
     ("restore_offsets", "From where", "from_plan", "nope", "'nope' does not match"),
     ("restore_offsets", "What to restore", "pattern", "team-(", "'team-(' is not a 'RE2 regular expression'"),
     ("apply_tombstones", "What to apply", "plan_id", "0" * 63, f"'{'0' * 63}' does not match"),
@@ -196,7 +196,7 @@ def test_forms_open_ready_and_refuse_what_cannot_be(world: World) -> None:
     ]
     told = world.walk("forms", refused=asked)
     assert told["untouched"] == {
-        "offset_retention": True, "keep_house": True, "restore_offsets": True, "apply_tombstones": False
+        "offset_retention": True, "maintenance": True, "restore_offsets": True, "apply_tombstones": False
     }  # fmt: skip
     assert (told["filled"], told["emptied"]) == (True, False)
     for dag_id, _, name, _, answer in REFUSED:
@@ -217,7 +217,7 @@ def test_scheduled_retention(world: World) -> None:
 def test_forms_sent_untouched(world: World) -> None:
     """Those of two DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
     world.sent.update(world.walk("untouched")["runs"])
-    assert world.sent.keys() == {"offset_retention", "keep_house", "restore_offsets"}
+    assert world.sent.keys() == {"offset_retention", "maintenance", "restore_offsets"}
 
 
 def test_backfill(world: World) -> None:
@@ -241,7 +241,7 @@ def test_runs_of_the_forms_sent_untouched(world: World) -> None:
     api, sent = world.system.api(), world.sent
     wait_for(lambda: {api.run_state(*run) for run in sent.items()} <= DONE)
     states = {dag_id: api.run_state(dag_id, run_id) for dag_id, run_id in sent.items()}
-    assert states == {"offset_retention": "success", "keep_house": "success", "restore_offsets": "failed"}
+    assert states == {"offset_retention": "success", "maintenance": "success", "restore_offsets": "failed"}
     assert {task["state"] for task in api.task_states("offset_retention", sent["offset_retention"]).values()} == {
         "success"
     }

@@ -11,7 +11,7 @@ import pytest
 from sexton.archive.verify import Finding, Verified
 from sexton.errors import UsageError
 from sexton.maintenance import verify
-from sexton.maintenance.verify import Looked
+from sexton.maintenance.verify import VerifiedArchive
 from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive
 from tests.faults.spoiled_folds import seal
@@ -25,12 +25,12 @@ def archive(tmp_path: Path) -> Archive:
     return three_minutes(tmp_path / "archive")
 
 
-def verified(archive: Archive, *, parts: int = PARTS, **options: Any) -> Looked:
+def verified(archive: Archive, *, parts: int = PARTS, **options: Any) -> VerifiedArchive:
     return verify.run(archive.root, parts=parts, **options)
 
 
 def note(archive: Archive, cluster_id: str = CLUSTER) -> Path:
-    return archive.folder / cluster_id / "house" / "verified.json"
+    return archive.folder / cluster_id / "maintenance" / "verify.json"
 
 
 def spoiled(archive: Archive) -> tuple[Path, bytes]:
@@ -46,7 +46,7 @@ def manifest_of(segment: Path) -> Path:
     return manifest
 
 
-def runs_until_found(archive: Archive) -> Looked:
+def runs_until_found(archive: Archive) -> VerifiedArchive:
     """The run in whose turn the rotten part is."""
     return next(found for found in (verified(archive) for _ in range(PARTS)) if found.rotten)
 
@@ -76,7 +76,7 @@ def test_a_part_in_which_it_died_is_read_again(archive: Archive, monkeypatch: py
     def die(*_: object, **__: object) -> None:
         raise OSError("the store is away")
 
-    for name in ("look", "write_note"):
+    for name in ("look", "write_state"):
         with monkeypatch.context() as patch:
             patch.setattr(verify, name, die)
             with pytest.raises(OSError, match="away"):
@@ -137,7 +137,7 @@ def test_what_is_rotten_and_then_away_is_not_mended(archive: Archive) -> None:
 def test_a_note_that_is_none_is_said(archive: Archive) -> None:
     verified(archive)
     note(archive).write_text('{"part": "x"}')
-    with pytest.raises(UsageError, match=r"verified\.json: no note of what was verified"):
+    with pytest.raises(UsageError, match=r"verify\.json: no state of the task verify"):
         verified(archive)
 
 

@@ -15,7 +15,7 @@ from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonErr
 from sexton.kernels.partial import PartialFold
 from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import Piece, piece_bytes
-from sexton.maintenance.checkpoint_comparison import check_checkpoint
+from sexton.maintenance.checkpoint_comparison import compare_checkpoint
 from sexton.runs import fold_log
 from sexton.runs.checkpoint import checkpoint_folders
 from sexton.runs.engine import Engine
@@ -173,7 +173,7 @@ def test_recordings(small: Engine, tmp_path: Path, recording: str) -> None:
         publish(out, record, archive)
         before = as_of_ms
     assert before == instants[-1]
-    checked = check_checkpoint(small, RunFolder(tmp_path / "check"), archive=archive.root, settle_ms=SETTLE_MS)
+    checked = compare_checkpoint(small, RunFolder(tmp_path / "check"), archive=archive.root, settle_ms=SETTLE_MS)
     assert (checked.as_of_ms, checked.is_same_file) == (instants[-1], True)
 
 
@@ -389,25 +389,25 @@ def test_the_check_finds_a_checkpoint_that_is_not_what_the_log_says(
 ) -> None:
     out = RunFolder(tmp_path / "check")
     with pytest.raises(NoCoverage, match="no checkpoint is published"):
-        check_checkpoint(small, out, archive=str(tmp_path / "nowhere"))
-    checked = check_checkpoint(small, out, archive=archive.root, settle_ms=SETTLE_MS)
+        compare_checkpoint(small, out, archive=str(tmp_path / "nowhere"))
+    checked = compare_checkpoint(small, out, archive=archive.root, settle_ms=SETTLE_MS)
     assert (checked.as_of_ms, checked.run_id, checked.records) == (instant(2), "p2", 5)
-    assert check_checkpoint(small, out, archive=archive.root, as_of_ms=instant(1)).as_of_ms == instant(1)
+    assert compare_checkpoint(small, out, archive=archive.root, as_of_ms=instant(1)).as_of_ms == instant(1)
     with pytest.raises(NoCoverage):
-        check_checkpoint(small, out, archive=archive.root, as_of_ms=instant(3))
+        compare_checkpoint(small, out, archive=archive.root, as_of_ms=instant(3))
 
     wrong = run(small, tmp_path / "wrong", archive, instant(1))  # a mistake that is written down with its right hash
     shutil.rmtree(published)
     positions = run(small, tmp_path / "p2", archive, instant(2)).positions
     publish(tmp_path / "wrong", wrong.model_copy(update={"as_of_ms": instant(2), "positions": positions}), archive)
     with pytest.raises(DataQualityFailure, match="a full replay differs from it in 0/"):
-        check_checkpoint(small, out, archive=archive.root)
+        compare_checkpoint(small, out, archive=archive.root)
 
 
 def test_the_check_finds_damage(small: Engine, tmp_path: Path, archive: Archive, published: Path) -> None:
     flip(published)
     with pytest.raises(DataQualityFailure, match="SHA-256"):
-        check_checkpoint(small, RunFolder(tmp_path / "check"), archive=archive.root)
+        compare_checkpoint(small, RunFolder(tmp_path / "check"), archive=archive.root)
 
 
 # --- coverage of a run

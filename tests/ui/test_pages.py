@@ -202,7 +202,7 @@ def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeyp
 
 
 def thin(lake: WrittenLake, run: RunKey) -> None:
-    """Take a run out of every table but the ledgers, as `maintenance.thin` does."""
+    """Take a run out of every table but the ledgers, as `maintenance.expire_runs` does."""
     where = And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
     for name in TABLES:
         table = lake.catalog.load_table(f"sexton.{name}")

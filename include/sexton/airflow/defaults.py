@@ -160,16 +160,16 @@ def retention_params(cluster: Cluster) -> dict[str, Param]:
     }
 
 
-def house_params() -> dict[str, Param]:
-    """The trigger form of keep_house."""
+def maintenance_params() -> dict[str, Param]:
+    """The trigger form of maintenance."""
     return {
         "delete": Param(
-            settings().house_deletes,
+            settings().maintenance_deletes,
             type="boolean",
             title="Remove what may go",
             description="Let published runs go that the policy does not keep, what publishing left in the lake, "
             "and old run folders. "
-            "Without it thin and tidy only say what they would do.",
+            "Without it expire_runs and compact_tables only report what they would remove.",
             section="What to do",
         ),
         "subset": Param(

@@ -25,8 +25,8 @@ READS = {
     "validate_tables": (RUNS,),
     "publish_tables": (RUNS,),
     "verify": (ARCHIVE,),
-    "recheck": (ARCHIVE,),
-    "drill": (TOPIC, ARCHIVE),
+    "check_checkpoint": (ARCHIVE,),
+    "reconcile": (TOPIC, ARCHIVE),
 }
 WRITES = {
     "snapshot_log": (ARCHIVE,),
@@ -34,9 +34,9 @@ WRITES = {
     "find_expired": (RUNS,),
     "plan_tombstones": (RUNS,),
     "publish_tables": (ARCHIVE, TABLES),
-    "thin": (ARCHIVE, TABLES),
-    "tidy": (TABLES,),
-    "drill": (ARCHIVE,),
+    "expire_runs": (ARCHIVE, TABLES),
+    "compact_tables": (TABLES,),
+    "reconcile": (ARCHIVE,),
 }
 _USER_IS_PLACE = ("abfs", "abfss")
 """Schemes in which what comes before the @ is no login."""

@@ -35,9 +35,8 @@ from sexton.uris import secrets_of, uri_without_login
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
 """The six stages in their order: task id, file in spark_jobs/ and module in sexton.pipeline."""
 
-HOUSE = "keep_house"
-HOUSE_STEPS = ("verify", "recheck", "thin", "tidy", "drill")
-"""Steps of spark_jobs/keep_house.py: task id and module in sexton.maintenance."""
+MAINTENANCE_TASKS = ("verify", "check_checkpoint", "expire_runs", "compact_tables", "reconcile")
+"""The tasks of maintenance: task id, file in spark_jobs/ and module in sexton.maintenance."""
 
 ANY_ERROR = 1
 NEVER_RETRIED = {
@@ -45,14 +44,14 @@ NEVER_RETRIED = {
     DataQualityFailure.exit_code: "a critical check failed, nothing was published",
     Refused.exit_code: "a guard said no",
 }
-KNOWS_CLUSTER = ("snapshot_log", "replay_groups")
-"""The stages that choose among the archive's clusters; what follows goes on with what they chose."""
-LAKE_STAGES = ("validate_tables", "publish_tables", "thin", "tidy")
-"""The stages and steps that write to Iceberg."""
+CHOOSES_CLUSTER = ("snapshot_log", "replay_groups", "verify", "check_checkpoint", "expire_runs", "reconcile")
+"""Tasks that choose among the archive's clusters. Later stages continue with the cluster that replay_groups chose."""
+LAKE_TASKS = ("validate_tables", "publish_tables", "expire_runs", "compact_tables")
+"""Tasks that write to Iceberg."""
 TASK_POOLS = {
     "snapshot_log": KAFKA_POOL,
-    "drill": KAFKA_POOL,
-    **dict.fromkeys(("publish_tables", "thin", "tidy"), PUBLISH_POOL),
+    "reconcile": KAFKA_POOL,
+    **dict.fromkeys(("publish_tables", "expire_runs", "compact_tables"), PUBLISH_POOL),
 }
 """What has to go one at a time."""
 ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
@@ -60,6 +59,9 @@ ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
 job takes it from its own settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
+NOW = "--now={{ as_of_ms(dag_run, params) }}"
+"""Ages are measured at the end of the run's data interval."""
+DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
 def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
@@ -142,17 +144,13 @@ ARGUMENTS: dict[str, list[str]] = {
     ],
     "find_expired": ["--policy={{ policy_file(params) }}", RUN_DIR],
     "publish_tables": [ARCHIVE, RUN_DIR],
+    "verify": [ARCHIVE, NOW, "--subset={{ params.subset or '' }}", RUN_DIR],
+    "check_checkpoint": [ARCHIVE, NOW, RUN_DIR],
+    "expire_runs": [ARCHIVE, NOW, DELETE, RUN_DIR],
+    "compact_tables": [NOW, DELETE, RUN_DIR],
+    "reconcile": [ARCHIVE, NOW, RUN_DIR],
 }
-"""Arguments of the stages that take more than the run folder. An option that comes out empty is not passed."""
-
-HOUSE_ARGUMENTS = [
-    ARCHIVE,
-    "--now={{ as_of_ms(dag_run, params) }}",
-    "--subset={{ params.subset or '' }}",
-    "{{ '--delete' if params.delete else '' }}",
-    RUN_DIR,
-]
-"""Arguments of every step of keeping house: ages are told by the end of the run's data interval."""
+"""Arguments of the tasks that take more than the run folder. An option whose value is empty is not passed."""
 
 
 def told_alerts(outcome: Mapping[str, Any]) -> list[str]:
@@ -236,38 +234,21 @@ class SnapshotStage(SparkStage):
             super().execute(context)
 
 
-def spark_job(stage: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkStage:
-    """The task of one stage."""
-    own = [_only(cluster)] if stage in KNOWS_CLUSTER else []
-    return _task(stage, cluster, job=stage, arguments=[*ARGUMENTS.get(stage, [RUN_DIR]), *own], outlets=outlets)
-
-
-def house_job(step: str, cluster: Cluster) -> SparkStage:
-    """The task of one step of keeping house."""
-    return _task(step, cluster, job=HOUSE, arguments=[step, *HOUSE_ARGUMENTS, _only(cluster)])
-
-
-def _only(cluster: Cluster) -> str:
-    """The option by which a job touches no other cluster; empty where the settings name none."""
-    return f"--cluster-id={cluster.cluster_id or ''}"
-
-
-def _task(
-    task_id: str, cluster: Cluster, *, job: str, arguments: list[str], outlets: Sequence[Asset] = ()
-) -> SparkStage:
-    """A task of its own kind where it talks to the cluster, in a pool where it must go alone."""
+def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkStage:
+    """Return the task that runs `spark_jobs/<task_id>.py`, in a pool where only one may run at a time."""
     config = settings()
+    only = [f"--cluster-id={cluster.cluster_id or ''}"] if task_id in CHOOSES_CLUSTER else []
     common: dict[str, Any] = {
         "task_id": task_id,
-        "application": str(config.home / "spark_jobs" / f"{job}.py"),
-        "application_args": arguments,
+        "application": str(config.home / "spark_jobs" / f"{task_id}.py"),
+        "application_args": [*ARGUMENTS.get(task_id, [RUN_DIR]), *only],
         "conn_id": config.spark_conn_id,
         "name": f"sexton-{task_id}",
         "driver_memory": config.spark_driver_memory,
         "outlets": list(outlets),
-        "doc_md": f"`spark-submit spark_jobs/{job}.py --help` says what it does and runs it alone.",
+        "doc_md": f"Options and a standalone run: `spark-submit spark_jobs/{task_id}.py --help`.",
     }
-    if task_id in LAKE_STAGES:
+    if task_id in LAKE_TASKS:
         common["jars"] = config.spark_jars or None
     pool = TASK_POOLS.get(task_id)
     if pool is not None:

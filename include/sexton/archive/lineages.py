@@ -25,11 +25,13 @@ from sexton.failpoints import failpoint
 from sexton.log.segment import Segment
 
 ORIGIN_FILE = "origin.json"
-HOUSE_FOLDER = "house"
+MAINTENANCE_FOLDER = "maintenance"
 PLANS_FOLDER = "plans"
 LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
-OWN_FOLDERS = frozenset({"facts", "cuts", "checkpoints", HOUSE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER})
+OWN_FOLDERS = frozenset(
+    {"facts", "cuts", "checkpoints", MAINTENANCE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER}
+)
 """Folders of a cluster that are no topic's."""
 
 FIRST, IMPORTED = "first", "imported"

@@ -1,11 +1,13 @@
-"""Keeping house: what is done every day to what runs have left. Nothing here changes the cluster.
+"""The tasks of the DAG maintenance: what is done every day to the archive and the lake. Nothing here changes a cluster.
 
-    verify    a part of the archive's bytes, so that in some runs all is read
-    thin      published runs that the policy (keeping.py) lets go: their rows and their checkpoints
-    tidy      Iceberg's old snapshots, branches that were left, small files; old run folders (folders.py)
-    recheck   increments: the newest checkpoint held against a full replay, every week
-    drill     the archive folded, and held against what the live brokers answer (answers.py: both sides of that)
+    verify            read a part of the archive's bytes, so that several runs read all of it
+    check_checkpoint  compare the newest checkpoint with a full replay, every week (checkpoint_comparison.py)
+    expire_runs       remove published runs that the retention (run_retention.py) does not keep
+    compact_tables    expire Iceberg's old snapshots and branches, rewrite small files
+    run_folders       remove old run folders, after compact_tables
+    reconcile         compare the folded archive with the live brokers (group_answers.py: both sides)
 
-Each step is a module with a function `run` and a small result, whose `alerts` are for people. What removes anything
-only says what it would do unless it is told to. spark_jobs/keep_house.py runs them.
+Each task is a module with a function `run` that returns a small result, whose `alerts` are for people. A task deletes
+only with `deletes=True`; otherwise it reports what it would delete. task_state.py keeps what a task has to remember.
+The jobs are in spark_jobs/ and share options.py.
 """

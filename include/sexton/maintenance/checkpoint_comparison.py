@@ -39,7 +39,7 @@ class Checked:
     is_same_file: bool
 
 
-def check_checkpoint(
+def compare_checkpoint(
     engine: Engine,
     folder: RunFolder,
     *,

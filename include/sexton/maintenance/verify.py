@@ -3,7 +3,7 @@
 Which part was read last is noted, not told by the calendar: whatever the schedule, the next run reads the next one. So
 is what was rotten: its part may not come again for days, and until it is mended every run reads it and says so.
 
-    <archive>/<cluster_id>/house/verified.json
+    <archive>/<cluster_id>/maintenance/verify.json
 """
 
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -17,17 +17,17 @@ from sexton.archive.lineages import ArchivedSegment, clusters_of, lineages, topi
 from sexton.archive.verify import ROTTEN, Finding, check
 from sexton.archive.verify import verify as look
 from sexton.errors import SextonError
-from sexton.maintenance.notes import read_note, write_note
+from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.checkpoint import is_there
 from sexton.runs.checkpoint_verify import check as check_checkpoint
 from sexton.runs.checkpoint_verify import verify_checkpoints
 from sexton.runs.source import filesystem
 
 TOLD_FINDINGS = 20
-_NOTE = "verified"
+TASK = "verify"
 
 
-class Note(BaseModel):
+class VerifyState(BaseModel):
     """Of one cluster: part `part` of `parts` was read last, 0 where none was.
 
     `rotten` are the segments that were so when they were last read, as paths in the cluster's folder, and `checkpoints`
@@ -43,7 +43,7 @@ class Note(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class VerifiedArchive:
     """The part n/t of each cluster was read that `subsets` names: `read` of all `segments`, and this was found.
 
     `rotten` findings tell that the archive is not what was put into it, now or when it was last read; the others that
@@ -59,7 +59,7 @@ class Looked:
     alerts: list[str] = field(default_factory=list)
 
 
-def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only: str | None = None) -> Looked:
+def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only: str | None = None) -> VerifiedArchive:
     """Verify the next one of so many parts, of every cluster or `only` of one; or part n of t, which is not in turn.
 
     An alert for each of the first findings, one for the rest. UsageError where the archive has no cluster `only`, or a
@@ -70,7 +70,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     findings: list[Finding] = []
     segments = read = read_bytes = 0
     for cluster_id in clusters_of(fs, root, only):
-        note = read_note(fs, root, cluster_id, _NOTE, Note)
+        note = read_state(fs, root, cluster_id, TASK, VerifyState)
         n, t = subset or _next_part(note, parts)
         found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
         wrong, rotten = _with_noted(fs, root, cluster_id, found.findings, note.rotten)
@@ -80,14 +80,14 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
         turn = {"part": n, "parts": t} if is_in_turn else {}
         done = note.model_copy(update={"rotten": rotten, "checkpoints": checkpoints, **turn})
         if done != note:
-            write_note(fs, root, cluster_id, _NOTE, done)
+            write_state(fs, root, cluster_id, TASK, done)
         subsets[cluster_id] = f"{n}/{t}"
         findings += wrong
         segments, read, read_bytes = segments + found.segments, read + found.read, read_bytes + found.read_bytes
     alerts = [_line(finding) for finding in findings[:TOLD_FINDINGS]]
     if len(findings) > TOLD_FINDINGS:
         alerts.append(f"the archive has {len(findings) - TOLD_FINDINGS} more findings: `sexton archive verify`")
-    return Looked(
+    return VerifiedArchive(
         subsets=subsets,
         segments=segments,
         read=read,
@@ -98,7 +98,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     )
 
 
-def _next_part(note: Note, parts: int) -> tuple[int, int]:
+def _next_part(note: VerifyState, parts: int) -> tuple[int, int]:
     """The part after the last one; the first one where none was read, or one of another number of parts."""
     return (note.part % parts + 1 if note.parts == parts else 1), parts
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.maintenance.keeping import DAY_MS, HOUR_MS, MONTH_MS, KeepPolicy, kept, needed_bases
+from sexton.maintenance.run_retention import DAY_MS, HOUR_MS, MONTH_MS, RunRetention, kept, needed_bases
 
-POLICY = KeepPolicy(all_hours=2, hourly_days=1, daily_months=1)
+RETENTION = RunRetention(all_hours=2, hourly_days=1, daily_months=1)
 NOW_MS = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -32,7 +32,7 @@ def at(text: str) -> int:
 )
 def test_what_stays(runs: list[str], stays: list[str] | str) -> None:
     wanted = runs if stays == "all" else stays
-    assert kept({at(run) for run in runs}, now_ms=NOW_MS, policy=POLICY) == {at(run) for run in wanted}
+    assert kept({at(run) for run in runs}, now_ms=NOW_MS, retention=RETENTION) == {at(run) for run in wanted}
 
 
 instants = st.sets(
@@ -44,31 +44,33 @@ instants = st.sets(
     ),
     max_size=30,
 )
-policies = st.builds(
-    KeepPolicy, all_hours=st.integers(0, 5), hourly_days=st.integers(0, 3), daily_months=st.integers(0, 3)
+retentions = st.builds(
+    RunRetention, all_hours=st.integers(0, 5), hourly_days=st.integers(0, 3), daily_months=st.integers(0, 3)
 )
 
 
-@given(runs=instants, policy=policies, later_ms=st.integers(0, 2 * MONTH_MS), held=instants)
-def test_laws(runs: set[int], policy: KeepPolicy, later_ms: int, held: set[int]) -> None:
+@given(runs=instants, retention=retentions, later_ms=st.integers(0, 2 * MONTH_MS), held=instants)
+def test_laws(runs: set[int], retention: RunRetention, later_ms: int, held: set[int]) -> None:
     held = held | set(sorted(runs)[::3])
-    now = kept(runs, now_ms=NOW_MS, policy=policy, held=held)
-    later = kept(runs, now_ms=NOW_MS + later_ms, policy=policy, held=held)
+    now = kept(runs, now_ms=NOW_MS, retention=retention, held=held)
+    later = kept(runs, now_ms=NOW_MS + later_ms, retention=retention, held=held)
     assert now <= runs
     assert runs & held <= now
     assert not runs or max(runs) in now
     assert {run for run in runs if run > NOW_MS} <= now
-    assert kept(now, now_ms=NOW_MS, policy=policy, held=held) == now
+    assert kept(now, now_ms=NOW_MS, retention=retention, held=held) == now
     assert later <= now, "nothing comes back with time"
-    assert kept(now, now_ms=NOW_MS + later_ms, policy=policy, held=held) == later, "by steps or at once"
+    assert kept(now, now_ms=NOW_MS + later_ms, retention=retention, held=held) == later, "by steps or at once"
 
 
-@given(runs=instants, policy=policies)
-def test_a_more_generous_policy_keeps_more(runs: set[int], policy: KeepPolicy) -> None:
-    generous = KeepPolicy(
-        all_hours=policy.all_hours + 1, hourly_days=policy.hourly_days + 1, daily_months=policy.daily_months + 1
+@given(runs=instants, retention=retentions)
+def test_a_more_generous_retention_keeps_more(runs: set[int], retention: RunRetention) -> None:
+    generous = RunRetention(
+        all_hours=retention.all_hours + 1,
+        hourly_days=retention.hourly_days + 1,
+        daily_months=retention.daily_months + 1,
     )
-    assert kept(runs, now_ms=NOW_MS, policy=policy) <= kept(runs, now_ms=NOW_MS, policy=generous)
+    assert kept(runs, now_ms=NOW_MS, retention=retention) <= kept(runs, now_ms=NOW_MS, retention=generous)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""drill: the restore drill of the archive. It is folded anew, from no checkpoint, and held against the live brokers.
+"""reconcile: fold the whole archive, from no checkpoint, and compare it with the live brokers.
 
 Every group is compared where there are few, else some, drawn by a seed: committed offsets, type and state. A round asks
 the brokers, takes a snapshot, folds the log up to where each answer stood, and compares. What moved while it was asked,
@@ -18,7 +18,7 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import NEWEST
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession
-from sexton.maintenance.answers import Answers, Difference, ask, by_log, differences, kinds
+from sexton.maintenance.group_answers import Answers, Difference, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Connect, Snapshot, SnapshotRequest
 from sexton.runs.choose_profile import of_version
@@ -33,7 +33,7 @@ LEAST_LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drilled:
+class Reconciliation:
     """How the drill went. `groups` are known to the brokers or by the log; of these `compared` ones were compared.
 
     `drifted` groups differ, see `differences`; `unsettled` ones never stood still, `refused` ones this principal may
@@ -108,7 +108,7 @@ def run(
     most_groups: int,
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
-) -> Drilled:
+) -> Reconciliation:
     """Drill the archive of `request` against its cluster; of the groups that are listed at most so many, and of others.
 
     NoCoverage where the log holds nothing at all.
@@ -166,7 +166,7 @@ def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordi
     return Coordinator(profile=profile, partition_count=snapshot.log_partitions, shards=shards)
 
 
-def _drilled(tally: _Tally, cluster_id: str, *, rounds: int, groups: int, alerts: list[str]) -> Drilled:
+def _drilled(tally: _Tally, cluster_id: str, *, rounds: int, groups: int, alerts: list[str]) -> Reconciliation:
     """The result, and what people have to know of it. No alert names a group."""
     drift = tally.drift
     drifted = {one.group_id for one in drift}
@@ -183,7 +183,7 @@ def _drilled(tally: _Tally, cluster_id: str, *, rounds: int, groups: int, alerts
         )
     if tally.unloadable:
         alerts.append(f"{len(tally.unloadable)} groups lie in log partitions that no coordinator could load")
-    return Drilled(
+    return Reconciliation(
         cluster_id=cluster_id,
         rounds=rounds,
         groups=groups,

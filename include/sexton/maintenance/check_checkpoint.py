@@ -1,8 +1,8 @@
-"""recheck: the proof of increments, every week: the newest checkpoint held against a full replay of its instant.
+"""check_checkpoint: compare the newest checkpoint with a full replay of its instant, every week.
 
 When a cluster was last found right is noted, not told by the calendar, so that it is due whatever the schedule.
 
-    <archive>/<cluster_id>/house/rechecked.json
+    <archive>/<cluster_id>/maintenance/check_checkpoint.json
 """
 
 import shutil
@@ -15,17 +15,17 @@ from pydantic import BaseModel, ConfigDict
 from sexton.archive.files import safe_name
 from sexton.archive.lineages import clusters_of
 from sexton.errors import NoCoverage
-from sexton.maintenance.checkpoint_comparison import check_checkpoint
-from sexton.maintenance.keeping import DAY_MS
-from sexton.maintenance.notes import read_note, write_note
+from sexton.maintenance.checkpoint_comparison import compare_checkpoint
+from sexton.maintenance.run_retention import DAY_MS
+from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import filesystem
 
-_NOTE = "rechecked"
+TASK = "check_checkpoint"
 
 
-class Note(BaseModel):
+class CheckState(BaseModel):
     """When a cluster's newest checkpoint was last found right; None where none was."""
 
     model_config = ConfigDict(extra="ignore")
@@ -34,7 +34,7 @@ class Note(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rechecked:
+class CheckedCheckpoints:
     """What was confirmed, by cluster id (`checkpoint_check.Checked`), of those that were due; the next is in so many
     days."""
 
@@ -42,7 +42,9 @@ class Rechecked:
     next_in_days: int = 0
 
 
-def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, only: str | None = None) -> Rechecked:
+def run(
+    engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, only: str | None = None
+) -> CheckedCheckpoints:
     """Replay every cluster, or `only` one, in full, in a folder of its own that is removed: those that were not found
     right in the last `days` before `now_ms`.
 
@@ -53,25 +55,25 @@ def run(engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, 
     checked, untold = {}, NoCoverage("the archive holds no cluster", where=archive)
     waits = []
     for cluster_id in clusters_of(fs, root, only):
-        since = _days_since(read_note(fs, root, cluster_id, _NOTE, Note), now_ms)
+        since = _days_since(read_state(fs, root, cluster_id, TASK, CheckState), now_ms)
         if since is not None and 0 <= since < days:  # a note from after now is of a wrong clock, and proves nothing
             waits.append(days - since)
             continue
         folder = scratch / safe_name(cluster_id, what="cluster id")
         try:
-            found = check_checkpoint(engine, RunFolder(folder), archive=archive, cluster_id=cluster_id)
+            found = compare_checkpoint(engine, RunFolder(folder), archive=archive, cluster_id=cluster_id)
         except NoCoverage as error:
             untold = error
             continue
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        write_note(fs, root, cluster_id, _NOTE, Note(at_ms=now_ms))
+        write_state(fs, root, cluster_id, TASK, CheckState(at_ms=now_ms))
         checked[cluster_id] = asdict(found)
     if not checked and not waits:
         raise untold
-    return Rechecked(clusters=checked, next_in_days=min(waits, default=days))
+    return CheckedCheckpoints(clusters=checked, next_in_days=min(waits, default=days))
 
 
-def _days_since(note: Note, now_ms: int) -> int | None:
+def _days_since(note: CheckState, now_ms: int) -> int | None:
     """Whole days of the calendar (UTC), so that a run that was some hours late puts no later one off by a day."""
     return None if note.at_ms is None else now_ms // DAY_MS - note.at_ms // DAY_MS

@@ -1,8 +1,8 @@
-"""thin: published runs that the policy lets go, their rows in the tables of snapshots, and checkpoints nobody needs.
+"""expire_runs: remove published runs that the retention does not keep, their rows and their checkpoints.
 
 What goes is first noted in the archive, with all that `runs` said of it:
 
-    <archive>/<cluster_id>/house/thinned-<instant>[-<number>].json
+    <archive>/<cluster_id>/maintenance/expire_runs-<instant>[-<number>].json
 
 Then it leaves `runs`, through which everybody reads, then the tables, and the note is closed. Whatever dies on the way
 leaves readers whole; the next thinning first completes what is noted. Checkpoints go last, each by its manifest first.
@@ -20,21 +20,21 @@ from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton.archive.files import read_json, safe_name, write_whole
-from sexton.archive.lineages import HOUSE_FOLDER, clusters_of, topics_of
+from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import retried
 from sexton.lake.read import load, published_runs
-from sexton.maintenance.keeping import HOUR_MS, KeepPolicy, kept, needed_bases
-from sexton.maintenance.tidy import known_tables
+from sexton.maintenance.compact_tables import known_tables
+from sexton.maintenance.run_retention import HOUR_MS, RunRetention, kept, needed_bases
 from sexton.runs.checkpoint import MANIFEST, checkpoint_folders
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
 from sexton.tables import SNAPSHOT_TABLES
 
-_NOTE = re.compile(r"thinned-\d{1,19}(-\d+)?\.json")
+_NOTE = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
 
 
 class Note(BaseModel):
@@ -48,7 +48,7 @@ class Note(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thinned:
+class ExpiredRuns:
     """What went of a cluster, or would go: `runs` of the `published` ones, by as_of_ms, and so many checkpoints.
 
     `held` runs stay whatever their age; `completed` ones were left by a thinning that died.
@@ -68,11 +68,11 @@ def run(
     archive: str,
     *,
     now_ms: int,
-    policy: KeepPolicy,
+    retention: RunRetention,
     held: Collection[int] = frozenset(),
     deletes: bool = False,
     only: str | None = None,
-) -> list[Thinned]:
+) -> list[ExpiredRuns]:
     """Thin the runs of every cluster of the archive, or `only` of one; without `deletes` only say what would go.
 
     `held` are instants (as_of_ms) that stay. NoCoverage where nothing was ever published.
@@ -86,14 +86,14 @@ def run(
         runs = published_runs(lake, cluster_id)
         instants = {each.key.as_of_ms for each in runs}
         holds = {each.key.as_of_ms for each in runs if each.key.as_of_ms in held or each.facts["plan_id"] in applied}
-        keeps = kept(instants, now_ms=now_ms, policy=policy, held=holds)
-        free = _free_checkpoints(fs, root, cluster_id, keeps, before_ms=now_ms - policy.all_hours * HOUR_MS)
+        keeps = kept(instants, now_ms=now_ms, retention=retention, held=holds)
+        free = _free_checkpoints(fs, root, cluster_id, keeps, before_ms=now_ms - retention.all_hours * HOUR_MS)
         going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
             _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.facts for each in going]))
             _remove_checkpoints(fs, free)
         done.append(
-            Thinned(
+            ExpiredRuns(
                 cluster_id=cluster_id,
                 published=len(runs),
                 held=len(holds),
@@ -110,7 +110,7 @@ class _Notes:
 
     def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str) -> None:
         self._fs = fs
-        self._folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{HOUSE_FOLDER}"
+        self._folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{MAINTENANCE_FOLDER}"
 
     def open(self) -> Iterator[str]:
         """Where the notes are that were not closed, oldest first."""
@@ -124,7 +124,7 @@ class _Notes:
 
     def add(self, note: Note) -> str:
         """Write a note under a name of its own, and say which."""
-        stem, known = f"{self._folder}/thinned-{note.at_ms}", set(self._paths())
+        stem, known = f"{self._folder}/expire_runs-{note.at_ms}", set(self._paths())
         number, path = 1, f"{stem}.json"
         while path in known:
             number, path = number + 1, f"{stem}-{number}.json"
@@ -132,7 +132,7 @@ class _Notes:
         return path
 
     def write(self, path: str, note: Note) -> None:
-        write_whole(self._fs, path, note.model_dump_json(indent=1).encode(), what="note")
+        write_whole(self._fs, path, note.model_dump_json(indent=1).encode(), what="expire_runs")
 
     def _paths(self) -> list[str]:
         files = self._fs.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
@@ -145,9 +145,9 @@ def _take(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, note: Note
         return
     path = notes.add(note)
     _delete(engine, lake, "runs", cluster_id, [run["as_of_ms"] for run in note.runs])
-    failpoint("thin.unnamed")
+    failpoint("expire_runs.unnamed")
     _complete(engine, lake, cluster_id, notes, path)
-    failpoint("thin.emptied")
+    failpoint("expire_runs.emptied")
 
 
 def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: str) -> int:
@@ -162,7 +162,7 @@ def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: 
 
         def delete(table: str) -> None:
             _delete(engine, lake, table, cluster_id, instants)
-            failpoint("thin.between")
+            failpoint("expire_runs.between")
 
         side_by_side(delete, [table.name for table in known_tables(lake) if table in SNAPSHOT_TABLES])
     notes.write(path, note.model_copy(update={"runs": gone, "is_done": True}))
@@ -206,5 +206,5 @@ def _remove_checkpoints(fs: pafs.FileSystem, folders: Sequence[str]) -> None:
     for folder in folders:
         if fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File:
             fs.delete_file(f"{folder}/{MANIFEST}")
-        failpoint("thin.unmade")
+        failpoint("expire_runs.unmade")
         fs.delete_dir(folder)

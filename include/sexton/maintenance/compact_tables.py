@@ -1,4 +1,4 @@
-"""tidy: what publishing leaves in the lake: Iceberg's old snapshots, branches of runs that failed, small files.
+"""compact_tables: remove old Iceberg snapshots and branches of failed runs, rewrite small files.
 
 Every commit leaves a snapshot, and with it files that only it names. Those go that are older than some days, but for
 what published runs name (lake.read reads a run at its snapshots) and what main or a branch stands at; Iceberg decides
@@ -17,7 +17,7 @@ from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import retried
 from sexton.lake.read import load, published_runs
-from sexton.maintenance.keeping import DAY_MS
+from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.tables import TABLES, Table
 
@@ -32,7 +32,7 @@ _WRITTEN_IN_PIECES = ("interval", "append")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tidied:
+class CompactedTables:
     """What went of all tables, or would go; and how many `small_files` were made how few `new_files`."""
 
     snapshots: int
@@ -41,7 +41,7 @@ class Tidied:
     new_files: int
 
 
-def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = False) -> Tidied:
+def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = False) -> CompactedTables:
     """Tidy every table of the lake. What is younger than `days` at `now_ms` stays; without `deletes` everything does.
 
     NoCoverage where nothing was ever published.
@@ -65,7 +65,7 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
     cleared = side_by_side(clear, [table.name for table in tables])
     in_pieces = [table.name for table in tables if table.kind in _WRITTEN_IN_PIECES]
     compacted = side_by_side(lambda name: _compact(engine, lake, name), in_pieces)
-    return Tidied(
+    return CompactedTables(
         snapshots=sum(snapshots for snapshots, _ in cleared),
         branches=sum(branches for _, branches in cleared),
         small_files=sum(small for small, _ in compacted),

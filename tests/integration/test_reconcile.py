@@ -1,4 +1,4 @@
-"""The restore drill on a real broker: its answers are those of the archived log; an archive that lies is found out."""
+"""Reconciliation with a real broker: its answers equal the archived log, and a falsified archive is found out."""
 
 import threading
 import time
@@ -12,27 +12,27 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload
-from sexton.maintenance import drill
-from sexton.maintenance.drill import Drilled
+from sexton.maintenance import reconcile
+from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import encode_key
 from sexton.runs.engine import Engine
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
-LIAR = "drilled-and-falsified"
+LIAR = "reconciled-and-falsified"
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("drill") / "archive"
+    return tmp_path_factory.mktemp("reconcile") / "archive"
 
 
-def drilled(config: ClientConfig, archive: Path, **options: int) -> Drilled:
+def reconciled(config: ClientConfig, archive: Path, **options: int) -> Reconciliation:
     with Engine("test", iceberg=True, quiet=True) as engine:
         request = SnapshotRequest(config=config, archive=str(archive))
         told = {"seed": 1, "most_groups": 1_000, **options}
-        return drill.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, **told)
+        return reconcile.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, **told)
 
 
 def falsify(archive: Path, group_id: str) -> None:
@@ -56,12 +56,12 @@ def test_the_archive_answers_as_the_brokers_do(config: ClientConfig, workload: W
 
     def keep_committing() -> None:
         while not stopped.is_set():
-            commit(config, group_id="drilled-and-restless", count=3)
+            commit(config, group_id="reconciled-and-restless", count=3)
 
     restless = threading.Thread(target=keep_committing)
     restless.start()
     try:
-        found = drilled(config, archive)
+        found = reconciled(config, archive)
     finally:
         stopped.set()
         restless.join()
@@ -74,16 +74,16 @@ def test_the_archive_answers_as_the_brokers_do(config: ClientConfig, workload: W
 
 
 def test_some_of_many_groups(config: ClientConfig, workload: Workload, archive: Path) -> None:
-    found = drilled(config, archive, most_groups=3, seed=5)
+    found = reconciled(config, archive, most_groups=3, seed=5)
     assert (found.compared, found.drifted, found.rounds) == (3, 0, 1)
     assert found.groups > 3
 
 
 def test_an_archive_that_lies_is_drift(config: ClientConfig, workload: Workload, archive: Path) -> None:
     commit(config, group_id=LIAR, count=1)
-    assert drilled(config, archive).drifted == 0
+    assert reconciled(config, archive).drifted == 0
     falsify(archive, LIAR)
-    found = drilled(config, archive)
+    found = reconciled(config, archive)
     assert {(one.group_id, one.topic is None) for one in found.differences} == {(LIAR, False)}
     (difference,) = found.differences
     assert difference.by_log is not None

@@ -1,4 +1,4 @@
-"""Rounds of a drill against brokers that are played: what is drift, what has only moved on, what cannot be told."""
+"""Rounds of a reconciliation with simulated brokers: drift, groups that only moved on, and what cannot be compared."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -12,9 +12,10 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.facts import CommittedOffset, ListedGroup, Listing
 from sexton.kafka.session import TransientError
 from sexton.kafka.topics import PartitionLeader, Topic
-from sexton.maintenance import answers, drill
-from sexton.maintenance.answers import Answer, Answers, Kind, ask
-from sexton.maintenance.drill import ROUNDS, Drilled
+from sexton.maintenance import group_answers as answers
+from sexton.maintenance import reconcile
+from sexton.maintenance.group_answers import Answer, Answers, Kind, ask
+from sexton.maintenance.reconcile import ROUNDS, Reconciliation
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, TOPIC, Archive
@@ -58,8 +59,8 @@ def played(
     alerts: Sequence[str] = (),
     unseen: Sequence[str] = (),
     failed: Mapping[int, str] | None = None,
-) -> tuple[Drilled, list[list[str]]]:
-    """The drill, and which groups the brokers were asked about in each round; the last round comes again and again."""
+) -> tuple[Reconciliation, list[list[str]]]:
+    """The result, and which groups the brokers were asked about in each round; the last round comes again and again."""
     asked: list[list[str]] = []
 
     def ask_them(_session: object, _topic: str, group_ids: Sequence[str]) -> Answers:
@@ -71,13 +72,13 @@ def played(
         told = {"cluster_id": CLUSTER, "topic_id": TOPIC, "taken_at_ms": instant(2), "log_partitions": 1}
         return Snapshot(**told, **numbers, alerts=list(alerts))
 
-    monkeypatch.setattr(drill, "hidden", lambda _: list(unseen))
-    monkeypatch.setattr(drill, "ask", ask_them)
-    monkeypatch.setattr(drill, "kinds", lambda _: (dict.fromkeys(listed, SIMPLE), dict(failed or {})))
-    monkeypatch.setattr(drill.snapshot_log, "run", snapshot)
+    monkeypatch.setattr(reconcile, "hidden", lambda _: list(unseen))
+    monkeypatch.setattr(reconcile, "ask", ask_them)
+    monkeypatch.setattr(reconcile, "kinds", lambda _: (dict.fromkeys(listed, SIMPLE), dict(failed or {})))
+    monkeypatch.setattr(reconcile.snapshot_log, "run", snapshot)
     request = SnapshotRequest(config=CONFIG, archive=archive.root)
     with Engine("tests", quiet=True) as engine:
-        found = drill.run(
+        found = reconcile.run(
             engine,
             request,
             seed=1,
@@ -159,7 +160,7 @@ def test_what_cannot_be_told_is_an_alert(monkeypatch: pytest.MonkeyPatch, archiv
     found, _ = played(monkeypatch, archive, said(a=A, refused=["b", "c"]))
     assert (found.refused, found.unsettled) == (2, 0)
     assert ["2 groups" in alert for alert in found.alerts] == [True]
-    monkeypatch.setattr(drill, "by_log", lambda *_: None)
+    monkeypatch.setattr(reconcile, "by_log", lambda *_: None)
     found, _ = played(monkeypatch, archive, said(a=A, b=B, c=C))
     assert found.unloadable == 3
     assert ["no coordinator could load" in alert for alert in found.alerts] == [True]

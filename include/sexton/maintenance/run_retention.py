@@ -16,7 +16,7 @@ MONTH_MS = 31 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepPolicy:
+class RunRetention:
     """How densely runs are kept, by their age; hours, days and months are those of UTC's calendar.
 
     What is older than `daily_months`, of 31 days each, is kept by the month, for ever.
@@ -28,7 +28,7 @@ class KeepPolicy:
 
 
 def kept(
-    instants: Collection[int], *, now_ms: int, policy: KeepPolicy, held: Collection[int] = frozenset()
+    instants: Collection[int], *, now_ms: int, retention: RunRetention, held: Collection[int] = frozenset()
 ) -> set[int]:
     """Those of `instants`, the as_of_ms of one cluster's runs, that stay: by their age at `now_ms`, or because `held`.
 
@@ -41,9 +41,9 @@ def kept(
         at
         for at in instants
         if at in held
-        or now_ms - at < policy.all_hours * HOUR_MS
-        or (at in of_hour and now_ms - at < policy.hourly_days * DAY_MS)
-        or (at in of_day and now_ms - at < policy.daily_months * MONTH_MS)
+        or now_ms - at < retention.all_hours * HOUR_MS
+        or (at in of_hour and now_ms - at < retention.hourly_days * DAY_MS)
+        or (at in of_day and now_ms - at < retention.daily_months * MONTH_MS)
         or at in of_month
     }
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
-from sexton.maintenance import tidy
-from sexton.maintenance.keeping import DAY_MS
-from sexton.maintenance.tidy import SMALL_FILES, Tidied
+from sexton.maintenance import compact_tables
+from sexton.maintenance.compact_tables import SMALL_FILES, CompactedTables
+from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from tests.maintenance.lakes import CHANGES, STATE, Runs, append, fill, row
 
-CLUSTER = "tidy"
+CLUSTER = "compacted"
 FIRST, SECOND, THIRD = 1_000, 2_000, 3_000
 DAYS = 7
-NOTHING = Tidied(snapshots=0, branches=0, small_files=0, new_files=0)
+NOTHING = CompactedTables(snapshots=0, branches=0, small_files=0, new_files=0)
 
 
 def test_old_snapshots_go_but_for_those_that_somebody_names(
@@ -34,17 +34,17 @@ def test_old_snapshots_go_but_for_those_that_somebody_names(
     newest_ms = max(snapshot.timestamp_ms for snapshot in load(lake, "runs").snapshots())
     old_ms = newest_ms + DAYS * DAY_MS + 60_000
 
-    def tidied(now_ms: int = old_ms, **options: bool) -> Tidied:
-        return tidy.run(iceberg, lake, now_ms=now_ms, days=DAYS, **options)
+    def compacted(now_ms: int = old_ms, **options: bool) -> CompactedTables:
+        return compact_tables.run(iceberg, lake, now_ms=now_ms, days=DAYS, **options)
 
-    assert tidied(old_ms - DAY_MS, deletes=True) == NOTHING
-    told = tidied()
+    assert compacted(old_ms - DAY_MS, deletes=True) == NOTHING
+    told = compacted()
     assert told.branches == 1
     assert told.snapshots > 0
     assert "run_failed" in load(lake, STATE).refs()
-    assert tidied() == told
+    assert compacted() == told
 
-    assert tidied(deletes=True) == told
+    assert compacted(deletes=True) == told
     table = load(lake, STATE)
     assert set(table.refs()) == {"main", "somebodys"}
     assert {snapshot.snapshot_id for snapshot in table.snapshots()} == {*named, unnamed, _head(lake, STATE)}
@@ -52,10 +52,10 @@ def test_old_snapshots_go_but_for_those_that_somebody_names(
     assert runs.seen() == seen
 
     session.sql(f"ALTER TABLE {states} DROP BRANCH somebodys")
-    assert tidied(deletes=True).snapshots == 1
+    assert compacted(deletes=True).snapshots == 1
     assert len(_files(lake, STATE)) == len(before) - 1, "the row that nobody saw"
     assert runs.seen() == seen
-    assert tidied(deletes=True) == NOTHING
+    assert compacted(deletes=True) == NOTHING
 
 
 def test_small_files_are_made_few_where_runs_write_piece_by_piece(
@@ -67,11 +67,11 @@ def test_small_files_are_made_few_where_runs_write_piece_by_piece(
         append(iceberg.session, lake, CHANGES, [row(CHANGES, ("pieces", SECOND), group_id=f"g{number}")])
     append(iceberg.session, lake, STATE, [row(STATE, ("pieces", FIRST), group_id="g") for _ in range(SMALL_FILES)])
     before, seen = load(lake, CHANGES).scan().count(), runs.seen()
-    found = tidy.run(iceberg, lake, now_ms=0, days=DAYS)
+    found = compact_tables.run(iceberg, lake, now_ms=0, days=DAYS)
     assert (found.small_files, found.new_files) == (SMALL_FILES, 1)
     assert load(lake, CHANGES).scan().count() == before
     assert runs.seen() == seen
-    assert tidy.run(iceberg, lake, now_ms=0, days=DAYS) == NOTHING
+    assert compact_tables.run(iceberg, lake, now_ms=0, days=DAYS) == NOTHING
 
 
 def _head(lake: Lake, table: str) -> int:

@@ -1,40 +1,46 @@
-"""The job's front: what each step takes, and how it ends."""
+"""Options and outcomes of the five maintenance jobs."""
 
 import importlib.util
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from sexton.lake.catalog import Lake
-from sexton.maintenance.answers import Difference
-from sexton.maintenance.drill import Drilled
-from sexton.maintenance.keeping import DAY_MS
-from sexton.maintenance.tidy import Tidied
+from sexton.maintenance.compact_tables import CompactedTables
+from sexton.maintenance.group_answers import Difference
+from sexton.maintenance.reconcile import Reconciliation
+from sexton.maintenance.run_retention import DAY_MS
 from sexton.pipeline import job
 from sexton.settings import Settings
 from tests.archived import CLUSTER, Archive
 from tests.lake_session import lake_at
 from tests.pipeline.archive_runs import three_minutes
 
-FILE = Path(__file__).resolve().parents[2] / "spark_jobs" / "keep_house.py"
+JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 Run = Callable[..., tuple[int, dict]]
+Load = Callable[[str], ModuleType]
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """The job as spark-submit loads it, with the default settings and a lake in which nothing was published."""
-    spec = importlib.util.spec_from_file_location("keep_house_job", FILE)
+def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
+    """Loads a job as spark-submit does, with the default settings and a lake in which nothing was published."""
+    return cache(lambda task: job_module(task, monkeypatch, tmp_path))
+
+
+def job_module(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{task}_job", JOBS / f"{task}.py")
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     lake: Lake = lake_at(tmp_path / "lake")
     monkeypatch.setattr(found, "settings", lambda: Settings(home=tmp_path))
-    monkeypatch.setattr(found, "open_lake", lambda: lake)
+    monkeypatch.setattr(found, "open_lake", lambda: lake, raising=False)
     return found
 
 
@@ -44,10 +50,11 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def run(module: ModuleType, archive: Archive, tmp_path: Path) -> Run:
+def run(load: Load, archive: Archive, tmp_path: Path) -> Run:
     def step(name: str, *more: str) -> tuple[int, dict]:
-        arguments = [name, f"--archive={archive.root}", f"--run-dir={tmp_path / 'run'}", *more]
-        code = job.main(name, module.options(), module.run, arguments)
+        source = [] if name == "compact_tables" else [f"--archive={archive.root}"]
+        arguments = [*source, f"--run-dir={tmp_path / 'run'}", *more]
+        code = job.main(name, load(name).options(), load(name).run, arguments)
         return code, json.loads((tmp_path / "run" / "outcome" / f"{name}.json").read_text())
 
     return step
@@ -72,7 +79,7 @@ def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
     segment.unlink()
     code, told = run("verify", "--subset=1/1")
     assert code == 3
-    assert "nothing is thinned" in told["error"]
+    assert "no run expires" in told["error"]
     assert any(segment.name in alert for alert in told["alerts"])
 
 
@@ -87,35 +94,40 @@ def test_a_rotten_archive_ends_every_day_until_it_is_mended(run: Run, archive: A
     assert run("verify")[0] == 0
 
 
-@pytest.mark.parametrize("step", ["thin", "tidy"])
+@pytest.mark.parametrize("step", ["expire_runs", "compact_tables"])
 def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: str) -> None:
     assert run(step, "--delete")[0] == 4
 
 
-def test_tidying_ends_with_the_run_folders(
-    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_compact_tables_ends_with_the_run_folders(
+    run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+        load("compact_tables").compact_tables,
+        "run",
+        lambda *_, **__: CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0),
     )
     old = tmp_path / "var" / "runs" / "offset_retention" / "old"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))
     told = {"snapshots": 1, "run_folders": 1, "run_folder_bytes": 0}
     assert (
-        run("tidy", f"--now={30 * DAY_MS}")[1].items() >= {"deleted": False, "snapshots": 1, "run_folders": 0}.items()
+        run("compact_tables", f"--now={30 * DAY_MS}")[1].items()
+        >= {"deleted": False, "snapshots": 1, "run_folders": 0}.items()
     )
-    assert run("tidy", f"--now={30 * DAY_MS + 1}")[1].items() >= {"deleted": False, **told}.items()
+    assert run("compact_tables", f"--now={30 * DAY_MS + 1}")[1].items() >= {"deleted": False, **told}.items()
     assert old.is_dir()
-    assert run("tidy", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
+    assert run("compact_tables", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
     assert not old.exists()
 
 
 def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
-    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        module.tidy, "run", lambda *_, **__: Tidied(snapshots=1, branches=0, small_files=0, new_files=0)
+        load("compact_tables").compact_tables,
+        "run",
+        lambda *_, **__: CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0),
     )
     for name in ("a", "b"):
         old = tmp_path / "var" / "runs" / "offset_retention" / name
@@ -127,14 +139,14 @@ def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
             raise PermissionError(13, "Permission denied")
         folder.rmdir()
 
-    monkeypatch.setattr(module.folders.shutil, "rmtree", rmtree)
-    code, told = run("tidy", f"--now={40 * DAY_MS}", "--delete")
+    monkeypatch.setattr(load("compact_tables").run_folders.shutil, "rmtree", rmtree)
+    code, told = run("compact_tables", f"--now={40 * DAY_MS}", "--delete")
     assert (code, told["snapshots"], told["run_folders"], told["stuck_folders"]) == (0, 1, 1, 1)
     assert ["Permission denied" in alert for alert in told["alerts"]] == [True]
 
 
 def test_what_drifts_is_written_down_and_no_alert_names_it(
-    run: Run, module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     differs = Difference(
         group_id="secret-name",
@@ -148,15 +160,15 @@ def test_what_drifts_is_written_down_and_no_alert_names_it(
     numbers = dict.fromkeys(
         ("rounds", "groups", "compared", "offsets", "drifted", "unsettled", "refused", "unloadable"), 1
     )
-    found = Drilled(cluster_id="c", **numbers, differences=[differs], alerts=["drift: 1"])
+    found = Reconciliation(cluster_id="c", **numbers, differences=[differs], alerts=["drift: 1"])
     seen = []
 
-    def drilled(_engine: object, request: object, **options: object) -> Drilled:
+    def reconciled(_engine: object, request: object, **options: object) -> Reconciliation:
         seen.append((request, options["seed"], options["most_groups"]))
         return found
 
-    monkeypatch.setattr(module.drill, "run", drilled)
-    code, told = run("drill", "--bootstrap-servers=a:1", "--now=77")
+    monkeypatch.setattr(load("reconcile").reconcile, "run", reconciled)
+    code, told = run("reconcile", "--bootstrap-servers=a:1", "--now=77")
     assert code == 0
     assert told["alerts"] == ["drift: 1"]
     assert "secret-name" not in json.dumps(told)
@@ -168,5 +180,5 @@ def test_what_drifts_is_written_down_and_no_alert_names_it(
 
 
 def test_held_instants_come_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEXTON_HOUSE_HOLDS", '["2026-11-21T06:00:00Z", "2026-11-21T08:00:00+02:00"]')
-    assert {round(instant.timestamp() * 1000) for instant in Settings().house_holds} == {1795240800000}
+    monkeypatch.setenv("SEXTON_MAINTENANCE_HOLDS", '["2026-11-21T06:00:00Z", "2026-11-21T08:00:00+02:00"]')
+    assert {round(instant.timestamp() * 1000) for instant in Settings().maintenance_holds} == {1795240800000}

@@ -1,4 +1,4 @@
-"""tidy: old run folders. What is in them was published, or can be had again from archived bytes.
+"""compact_tables: old run folders. What is in them was published, or can be had again from archived bytes.
 
 Runs of the DAGs that change a cluster keep theirs, which are small: they say who approved what.
 """
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sexton.maintenance.keeping import DAY_MS
+from sexton.maintenance.run_retention import DAY_MS
 
-REPEATABLE_DAGS = ("offset_retention", "keep_house")
+REPEATABLE_DAGS = ("offset_retention", "maintenance")
 """DAGs whose runs read archived bytes and write nothing to a cluster; those of further clusters are `<DAG>__<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OldFolders:
+class OldRunFolders:
     """How many run folders went, or would go, and the size of their files (bytes); and how many are `stuck`: they could
     not be looked at, or not be removed."""
 
@@ -27,7 +27,7 @@ class OldFolders:
     alerts: list[str] = field(default_factory=list)
 
 
-def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldFolders:
+def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldRunFolders:
     """Remove the run folders below `root` in which nothing was written for `days` before `now_ms`, or only tell them.
 
     A run that is cleared writes to its folder, so it keeps it. A folder that is stuck keeps no other one from
@@ -48,7 +48,7 @@ def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldFold
     alerts = (
         [f"run folders that could not be looked at or removed: {len(stuck)}, the first {stuck[0]}"] if stuck else []
     )
-    return OldFolders(run_folders=len(sizes), run_folder_bytes=sum(sizes), stuck_folders=len(stuck), alerts=alerts)
+    return OldRunFolders(run_folders=len(sizes), run_folder_bytes=sum(sizes), stuck_folders=len(stuck), alerts=alerts)
 
 
 def _run_folders(root: Path) -> Iterator[Path]:

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from sexton.maintenance import folders
-from sexton.maintenance.folders import OldFolders
-from sexton.maintenance.keeping import DAY_MS
+from sexton.maintenance import run_folders as folders
+from sexton.maintenance.run_folders import OldRunFolders
+from sexton.maintenance.run_retention import DAY_MS
 
 NOW_MS, DAYS = 1_800_000_000_000, 30
 YOUNG_MS, OLD_MS = NOW_MS - DAYS * DAY_MS, NOW_MS - DAYS * DAY_MS - 1
-NOTHING = OldFolders(run_folders=0, run_folder_bytes=0)
+NOTHING = OldRunFolders(run_folders=0, run_folder_bytes=0)
 REMOVE = shutil.rmtree
 """As it is before a test puts another in its place."""
 
 
-def tidied(root: Path, *, deletes: bool = False) -> OldFolders:
+def removed(root: Path, *, deletes: bool = False) -> OldRunFolders:
     return folders.run(root, now_ms=NOW_MS, days=DAYS, deletes=deletes)
 
 
@@ -36,22 +36,22 @@ def written(path: Path, at_ms: int) -> None:
     os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000), follow_symlinks=False)
 
 
-@pytest.mark.parametrize("dag", ["offset_retention", "keep_house", "offset_retention__eu"])
+@pytest.mark.parametrize("dag", ["offset_retention", "maintenance", "offset_retention__eu"])
 def test_an_old_folder_goes_when_told(tmp_path: Path, dag: str) -> None:
     old, young = run_folder(tmp_path, dag, "old"), run_folder(tmp_path, dag, "young", written_ms=YOUNG_MS)
-    told = OldFolders(run_folders=1, run_folder_bytes=10)
-    assert tidied(tmp_path) == told
+    told = OldRunFolders(run_folders=1, run_folder_bytes=10)
+    assert removed(tmp_path) == told
     assert old.is_dir()
-    assert tidied(tmp_path, deletes=True) == told
+    assert removed(tmp_path, deletes=True) == told
     assert not old.exists()
     assert len([path for path in young.rglob("*") if path.is_file()]) == 2
-    assert tidied(tmp_path, deletes=True) == NOTHING
+    assert removed(tmp_path, deletes=True) == NOTHING
 
 
 @pytest.mark.parametrize("what", ["groups/0.parquet", "groups", "."])
 def test_one_young_thing_in_it_keeps_a_folder(tmp_path: Path, what: str) -> None:
     written(run_folder(tmp_path, "offset_retention", "cleared again") / what, YOUNG_MS)
-    assert tidied(tmp_path, deletes=True) == NOTHING
+    assert removed(tmp_path, deletes=True) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_one_young_thing_in_it_keeps_a_folder(tmp_path: Path, what: str) -> None
 )
 def test_what_else_lies_there_stays(tmp_path: Path, dag: str) -> None:
     run_folder(tmp_path, dag, "old")
-    assert tidied(tmp_path, deletes=True) == NOTHING
+    assert removed(tmp_path, deletes=True) == NOTHING
 
 
 def test_nothing_that_a_link_leads_to_goes(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_nothing_that_a_link_leads_to_goes(tmp_path: Path) -> None:
         link.symlink_to(kept)
         written(link, OLD_MS)
     written(inside / "groups", OLD_MS)
-    assert tidied(tmp_path, deletes=True) == OldFolders(run_folders=1, run_folder_bytes=10)
+    assert removed(tmp_path, deletes=True) == OldRunFolders(run_folders=1, run_folder_bytes=10)
     assert not inside.exists()
     assert (kept / "run.json").is_file()
 
@@ -84,7 +84,7 @@ def test_files_that_go_while_one_looks(tmp_path: Path, monkeypatch: pytest.Monke
         return found
 
     monkeypatch.setattr(folders.os, "walk", walked)
-    assert tidied(tmp_path, deletes=True) == NOTHING
+    assert removed(tmp_path, deletes=True) == NOTHING
 
 
 def test_a_folder_that_cannot_be_removed_keeps_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_removed_keeps_no_other_one(tmp_path: Path, monk
         REMOVE(folder)
 
     monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
-    found = tidied(tmp_path, deletes=True)
+    found = removed(tmp_path, deletes=True)
     assert (found.run_folders, found.run_folder_bytes, found.stuck_folders) == (2, 20, 2)
     assert [folder.is_dir() for folder in (first, stuck, again, last)] == [False, True, True, False]
     (alert,) = found.alerts
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_looked_at_keeps_no_other_one(tmp_path: Path, mo
         return judge(folder, before_ns)
 
     monkeypatch.setattr(folders, "_size_if_old", size)
-    found = tidied(tmp_path, deletes=True)
+    found = removed(tmp_path, deletes=True)
     assert (found.run_folders, found.stuck_folders, len(found.alerts)) == (1, 1, 1)
     assert not old.exists()
 
@@ -130,10 +130,10 @@ def test_a_run_that_is_cleared_while_others_go_keeps_its_folder(
         REMOVE(folder)
 
     monkeypatch.setattr(folders.shutil, "rmtree", rmtree)
-    assert tidied(tmp_path, deletes=True) == OldFolders(run_folders=1, run_folder_bytes=10)
+    assert removed(tmp_path, deletes=True) == OldRunFolders(run_folders=1, run_folder_bytes=10)
     assert not first.exists()
     assert (cleared / "run.json").is_file()
 
 
 def test_no_runs_yet(tmp_path: Path) -> None:
-    assert tidied(tmp_path / "none", deletes=True) == NOTHING
+    assert removed(tmp_path / "none", deletes=True) == NOTHING

@@ -1,4 +1,4 @@
-"""Thinning takes what the policy lets go and nothing else, and leaves readers whole wherever it dies."""
+"""expire_runs takes what no rule keeps and nothing else, and leaves readers whole wherever it dies."""
 
 import json
 from collections.abc import Callable
@@ -12,22 +12,22 @@ from sexton.failpoints import FAILPOINTS
 from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
-from sexton.maintenance import thin
-from sexton.maintenance.keeping import HOUR_MS, KeepPolicy
-from sexton.maintenance.thin import Thinned
+from sexton.maintenance import expire_runs
+from sexton.maintenance.expire_runs import ExpiredRuns
+from sexton.maintenance.run_retention import HOUR_MS, RunRetention
 from sexton.runs.engine import Engine
 from tests.killed import Killed
 from tests.lake_session import lake_at
 from tests.maintenance.lakes import CHANGES, STATE, TOPIC, Runs, fill, plan_of
 
-POLICY = KeepPolicy(all_hours=2, hourly_days=1, daily_months=1)
+RETENTION = RunRetention(all_hours=2, hourly_days=1, daily_months=1)
 NOW_MS = 1_000 * 24 * HOUR_MS + 12 * HOUR_MS
 MINUTE_MS = 60_000
 OLD = [NOW_MS - 5 * HOUR_MS + minutes * MINUTE_MS for minutes in (10, 20, 30)]
 NEW = [NOW_MS - HOUR_MS, NOW_MS]
 ALL = [*OLD, *NEW]
 STAYS = [OLD[-1], *NEW]
-POINTS = sorted(name for name in FAILPOINTS if name.startswith(("thin.", "note.")))
+POINTS = sorted(name for name in FAILPOINTS if name.startswith("expire_runs."))
 TOLD = "zz"  # the last of all clusters is the one that a lake tells stories of
 CLUSTERS = (TOLD, "says", "takes", "holds", "applied", "another", "anew", *(f"dies-{name}" for name in POINTS))
 WHOLE = (2, 1)
@@ -45,13 +45,15 @@ def _runs(iceberg: Engine, lake: Lake) -> None:
     )
 
 
-def thinned(engine: Engine, runs: Runs, **options: object) -> Thinned:
-    (found,) = thin.run(engine, runs.lake, str(runs.archive), now_ms=NOW_MS, policy=POLICY, **options)  # type: ignore[arg-type]
+def expired(engine: Engine, runs: Runs, **options: object) -> ExpiredRuns:
+    (found,) = expire_runs.run(engine, runs.lake, str(runs.archive), now_ms=NOW_MS, retention=RETENTION, **options)  # type: ignore[arg-type]
     return found
 
 
 def notes(runs: Runs) -> list[dict]:
-    return [json.loads(file.read_text()) for file in sorted((runs.archive / runs.cluster_id / "house").glob("*.json"))]
+    return [
+        json.loads(file.read_text()) for file in sorted((runs.archive / runs.cluster_id / "maintenance").glob("*.json"))
+    ]
 
 
 def files(folder: Path) -> list[str]:
@@ -64,8 +66,8 @@ def test_by_default_it_only_says_what_would_go(iceberg: Engine, runs_of: Cluster
         runs.checkpoint(at)
     before = files(runs.archive)
     no_spark = Engine("tests", quiet=True)
-    found = thinned(no_spark, runs)
-    assert found == Thinned(cluster_id="says", published=5, held=0, completed=0, runs=OLD[:2], checkpoints=2)
+    found = expired(no_spark, runs)
+    assert found == ExpiredRuns(cluster_id="says", published=5, held=0, completed=0, runs=OLD[:2], checkpoints=2)
     assert runs.seen() == dict.fromkeys(ALL, WHOLE)
     assert files(runs.archive) == before
 
@@ -73,8 +75,10 @@ def test_by_default_it_only_says_what_would_go(iceberg: Engine, runs_of: Cluster
 def test_only_one_of_several_clusters(runs_of: Cluster) -> None:
     runs = runs_of("says")
     runs_of("another").checkpoint(OLD[0])
-    assert thinned(Engine("tests", quiet=True), runs, only="says").cluster_id == "says"
-    both = thin.run(Engine("tests", quiet=True), runs.lake, str(runs.archive), now_ms=NOW_MS, policy=POLICY)
+    assert expired(Engine("tests", quiet=True), runs, only="says").cluster_id == "says"
+    both = expire_runs.run(
+        Engine("tests", quiet=True), runs.lake, str(runs.archive), now_ms=NOW_MS, retention=RETENTION
+    )
     assert [found.cluster_id for found in both] == ["another", "says"]
 
 
@@ -86,19 +90,19 @@ def test_what_goes_and_what_stays(iceberg: Engine, runs_of: Cluster) -> None:
     segment = runs.archive / runs.cluster_id / TOPIC / "0" / "000000-0" / "0.log"
     segment.parent.mkdir(parents=True)
     segment.write_bytes(b"bytes")
-    found = thinned(iceberg, runs, deletes=True)
+    found = expired(iceberg, runs, deletes=True)
     assert (found.runs, found.checkpoints) == (OLD[:2], 4)
     assert runs.seen() == dict.fromkeys(STAYS, WHOLE)
     assert runs.rows_at(STATE) == runs.rows_at("runs") == {*STAYS}
     assert load(runs.lake, STATE).current_snapshot().summary.operation.value == "delete", "no file is written anew"
-    assert runs.rows_at(CHANGES) == {*ALL}, "the ledger of intervals is never thinned"
+    assert runs.rows_at(CHANGES) == {*ALL}, "the ledger of intervals never expires"
     assert runs.checkpoints() == STAYS
     assert not left_over.exists()
     assert segment.exists()
     (note,) = notes(runs)
     assert note["is_done"]
     assert [run["plan_id"] for run in note["runs"]] == [plan_of(("takes", at)) for at in OLD[:2]]
-    again = thinned(iceberg, runs, deletes=True)
+    again = expired(iceberg, runs, deletes=True)
     assert (again.runs, again.checkpoints, again.completed) == ([], 0, 0)
     assert len(notes(runs)) == 1
 
@@ -107,14 +111,14 @@ def test_a_held_instant_stays_with_its_checkpoint(iceberg: Engine, runs_of: Clus
     runs = runs_of("holds")
     for at in ALL:
         runs.checkpoint(at)
-    found = thinned(iceberg, runs, deletes=True, held=frozenset({OLD[0], 5}))
+    found = expired(iceberg, runs, deletes=True, held=frozenset({OLD[0], 5}))
     assert (found.held, found.runs) == (1, [OLD[1]])
     assert runs.named() == runs.checkpoints() == [OLD[0], *STAYS]
 
 
 def test_a_run_whose_plan_was_applied_stays(iceberg: Engine, runs_of: Cluster) -> None:
     runs = runs_of("applied")
-    assert thinned(iceberg, runs, deletes=True).held == 1
+    assert expired(iceberg, runs, deletes=True).held == 1
     assert runs.seen() == dict.fromkeys([OLD[0], *STAYS], WHOLE)
 
 
@@ -123,7 +127,7 @@ def test_a_checkpoint_stays_from_which_a_kept_run_goes_on(iceberg: Engine, runs_
     runs = runs_of("another")
     for at in OLD[:2]:
         runs.checkpoint(at)
-    assert thinned(iceberg, runs, deletes=True).checkpoints == 1
+    assert expired(iceberg, runs, deletes=True).checkpoints == 1
     assert runs.checkpoints() == [OLD[1]]
 
 
@@ -135,7 +139,7 @@ def test_the_ledger_of_changes_is_told_as_before(iceberg: Engine, lake: Lake, ru
 
     before = told()
     assert before == ALL
-    thinned(iceberg, runs_of(TOLD), deletes=True)
+    expired(iceberg, runs_of(TOLD), deletes=True)
     assert told() == before
 
 
@@ -152,16 +156,16 @@ def test_killed_anywhere(iceberg: Engine, runs_of: Cluster, monkeypatch: pytest.
         if point == name:
             raise Killed
 
-    for module in (thin, store):
+    for module in (expire_runs, store):
         monkeypatch.setattr(module, "failpoint", die)
     with pytest.raises(Killed):
-        thinned(iceberg, runs, deletes=True)
-    assert came_by[-1] == name or "thin.between" in came_by  # tables go side by side
+        expired(iceberg, runs, deletes=True)
+    assert came_by[-1] == name or "expire_runs.between" in came_by  # tables go side by side
     seen = runs.seen()
     assert seen in (dict.fromkeys(ALL, WHOLE), dict.fromkeys(STAYS, WHOLE))
     assert {*runs.named()} <= runs.rows_at(STATE), "who reads today's table meets no run without its rows"
     monkeypatch.undo()
-    thinned(iceberg, runs, deletes=True)
+    expired(iceberg, runs, deletes=True)
     assert runs.seen() == dict.fromkeys(STAYS, WHOLE)
     assert runs.rows_at(STATE) == {*STAYS}
     assert runs.checkpoints() == STAYS
@@ -175,15 +179,15 @@ def test_what_was_published_anew_since_is_judged_anew(
     runs = runs_of("anew")
 
     def die(point: str) -> None:
-        if point == "thin.unnamed":
+        if point == "expire_runs.unnamed":
             raise Killed
 
-    monkeypatch.setattr(thin, "failpoint", die)
+    monkeypatch.setattr(expire_runs, "failpoint", die)
     with pytest.raises(Killed):
-        thinned(iceberg, runs, deletes=True)
+        expired(iceberg, runs, deletes=True)
     monkeypatch.undo()
     fill(iceberg.session, lake, [("anew", OLD[0])])
-    found = thinned(iceberg, runs, deletes=True, held={OLD[0]})
+    found = expired(iceberg, runs, deletes=True, held={OLD[0]})
     assert (found.completed, found.runs) == (1, [])
     assert runs.named() == [OLD[0], *STAYS]
     assert runs.rows_at(STATE) == {OLD[0], *STAYS}
@@ -191,4 +195,4 @@ def test_what_was_published_anew_since_is_judged_anew(
 
 def test_where_nothing_was_published(iceberg: Engine, tmp_path: Path) -> None:
     with pytest.raises(NoCoverage):
-        thin.run(iceberg, lake_at(tmp_path / "lake"), str(tmp_path), now_ms=NOW_MS, policy=POLICY)
+        expire_runs.run(iceberg, lake_at(tmp_path / "lake"), str(tmp_path), now_ms=NOW_MS, retention=RETENTION)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import DataQualityFailure, NoCoverage
-from sexton.maintenance import recheck
-from sexton.maintenance.keeping import DAY_MS
+from sexton.maintenance import check_checkpoint
+from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from tests.archived import Archive
 from tests.pipeline.archive_runs import instant, publish, run, three_minutes
@@ -23,8 +23,10 @@ def archive(tmp_path: Path) -> Archive:
 
 def checked(
     engine: Engine, archive: Archive, tmp_path: Path, *, now_ms: int = FIRST_MS, only: str | None = None
-) -> recheck.Rechecked:
-    return recheck.run(engine, str(archive.root), tmp_path / "recheck", now_ms=now_ms, days=7, only=only)
+) -> check_checkpoint.CheckedCheckpoints:
+    return check_checkpoint.run(
+        engine, str(archive.root), tmp_path / "check_checkpoint", now_ms=now_ms, days=7, only=only
+    )
 
 
 def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, archive: Archive, tmp_path: Path) -> None:
@@ -34,7 +36,7 @@ def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, arch
     done = checked(small, archive, tmp_path)
     assert [(one["as_of_ms"], one["run_id"]) for one in done.clusters.values()] == [(instant(2), "p2")]
     assert done.next_in_days == 7
-    assert list((tmp_path / "recheck").iterdir()) == []  # nothing is left of the replay
+    assert list((tmp_path / "check_checkpoint").iterdir()) == []  # nothing is left of the replay
 
     three_minutes(archive.folder, cluster_id="other")
     week_later = FIRST_MS + 7 * DAY_MS
@@ -68,7 +70,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(cluster_id)
         return Right()
 
-    monkeypatch.setattr(recheck, "check_checkpoint", check)
+    monkeypatch.setattr(check_checkpoint, "compare_checkpoint", check)
     return found
 
 
@@ -107,7 +109,7 @@ def test_a_note_from_after_now_proves_nothing(
 ) -> None:
     checked(small, archive, tmp_path, now_ms=FIRST_MS * 1_000)
     assert checked(small, archive, tmp_path).clusters
-    note = archive.folder / archive.cluster_id / "house" / "rechecked.json"
+    note = archive.folder / archive.cluster_id / "maintenance" / "check_checkpoint.json"
     assert json.loads(note.read_text()) == {"at_ms": FIRST_MS}
 
 

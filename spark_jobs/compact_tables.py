@@ -1,0 +1,37 @@
+"""compact_tables: expire Iceberg's old snapshots and the branches of failed runs, rewrite small files as large ones,
+and remove run folders that are SEXTON_MAINTENANCE_RUNS_DAYS days old.
+
+Without --delete the job rewrites small files and only reports what it would remove.
+"""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from sexton.lake.catalog import open_lake
+from sexton.maintenance import compact_tables, run_folders
+from sexton.maintenance.options import add_delete, parser
+from sexton.pipeline import job
+from sexton.runs.engine import Engine
+from sexton.settings import settings
+
+
+def options() -> argparse.ArgumentParser:
+    found = parser("compact_tables", __doc__, archive=False)
+    add_delete(found)
+    return found
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    config, now_ms, deletes = settings(), arguments.now, arguments.delete
+    with Engine("compact_tables", iceberg=True) as engine:
+        done = compact_tables.run(
+            engine, open_lake(), now_ms=now_ms, days=config.maintenance_lake_days, deletes=deletes
+        )
+    old = run_folders.run(Path(config.runs_uri), now_ms=now_ms, days=config.maintenance_runs_days, deletes=deletes)
+    return {"deleted": deletes, **asdict(done), **asdict(old)}
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("compact_tables", options(), run))

@@ -1,0 +1,48 @@
+"""expire_runs: remove published runs that SEXTON_MAINTENANCE_KEEP_* does not keep, and their checkpoints.
+
+Runs under hold and runs whose plan was applied stay. Archived segments are never removed. Without --delete the job only
+reports what it would remove.
+"""
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from sexton.lake.catalog import open_lake
+from sexton.maintenance import expire_runs
+from sexton.maintenance.options import add_delete, parser
+from sexton.maintenance.run_retention import RunRetention
+from sexton.pipeline import job
+from sexton.runs.engine import Engine
+from sexton.settings import settings
+
+
+def options() -> argparse.ArgumentParser:
+    found = parser("expire_runs", __doc__)
+    add_delete(found)
+    return found
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    config = settings()
+    retention = RunRetention(
+        all_hours=config.maintenance_keep_all_hours,
+        hourly_days=config.maintenance_keep_hourly_days,
+        daily_months=config.maintenance_keep_daily_months,
+    )
+    with Engine("expire_runs", iceberg=True) as engine:
+        done = expire_runs.run(
+            engine,
+            open_lake(),
+            arguments.archive,
+            now_ms=arguments.now,
+            retention=retention,
+            held={round(instant.timestamp() * 1000) for instant in config.maintenance_holds},
+            only=arguments.cluster_id,
+            deletes=arguments.delete,
+        )
+    return {"deleted": arguments.delete, "clusters": [asdict(one) for one in done]}
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("expire_runs", options(), run))

@@ -1,0 +1,64 @@
+"""reconcile: fold the whole archive and compare it with what the live brokers answer.
+
+The job only reads from the cluster. It takes snapshots into the archive as snapshot_log does.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from sexton.kafka.client import client_config, read_properties
+from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.maintenance import reconcile
+from sexton.maintenance.options import clock_ms, parser
+from sexton.pipeline import job
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.runs.engine import Engine
+from sexton.runs.folder import write_bytes
+from sexton.settings import settings
+
+
+def options() -> argparse.ArgumentParser:
+    found = parser("reconcile", __doc__)
+    found.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
+    found.add_argument(
+        "--client-config",
+        type=Path,
+        metavar="FILE",
+        help="Kafka client properties; secrets belong here, not in options",
+    )
+    found.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
+    return found
+
+
+def run(arguments: argparse.Namespace) -> dict[str, object]:
+    config = settings()
+    properties = read_properties(arguments.client_config) if arguments.client_config else {}
+    request = SnapshotRequest(
+        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=arguments.client_config),
+        archive=arguments.archive,
+        topic=arguments.topic,
+        bytes_per_second=config.fetch_bytes_per_second or None,
+        cluster_id=arguments.cluster_id,
+    )
+    with Engine("reconcile") as engine:
+        done = reconcile.run(
+            engine,
+            request,
+            seed=arguments.now,
+            most_groups=config.maintenance_reconcile_groups,
+            now_ms=clock_ms,
+        )
+    outcome = asdict(replace(done, differences=[]))
+    del outcome["differences"]  # they name groups; outcomes and alerts do not
+    if not done.differences:
+        return outcome
+    file = arguments.run_dir / "drift.json"
+    write_bytes(file, json.dumps([asdict(one) for one in done.differences], indent=1).encode())
+    return {**outcome, "drift": str(file)}
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("reconcile", options(), run))

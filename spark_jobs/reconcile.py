@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from sexton.kafka.client import client_config, read_properties
-from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.maintenance import reconcile
 from sexton.maintenance.options import clock_ms, parser
 from sexton.pipeline import job

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from sexton.kafka.client import client_config, read_properties
-from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.pipeline import job, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine

@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         subset = int(part[1]), int(part[2])
     parts = settings().maintenance_verify_days
     found = verify.run(arguments.archive, parts=parts, subset=subset, only=arguments.cluster_id)
-    if not found.rotten:
+    if not found.corrupt:
         return asdict(found)
-    error = f"the archive has lost or changed data ({found.rotten} findings): no run expires until it is repaired"
+    error = f"the archive has lost or changed data ({found.corrupt} findings): no run expires until it is repaired"
     return {"exit_code": DataQualityFailure.exit_code, "error": error, **asdict(found)}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import LogPartitionFacts
-from sexton.archive.lineages import ArchivedLineage, Origin, lineages, write_origin
+from sexton.archive.cluster_metadata import LogPartitionMetadata
+from sexton.archive.lineages import ArchivedLineage, Origin, list_lineages, write_origin
 from sexton.archive.manifest import Lineage
-from sexton.archive.writer import FactsRecord, write_facts, write_segment
+from sexton.archive.writer import ClusterMetadata, write_metadata, write_segment
 from sexton.log.batch import Batch, read_batches
 
 CLUSTER, TOPIC = "cluster", "topic"
@@ -71,7 +71,7 @@ class Archive:
             self._segment(log_partition, lineage, [data], reached, end, taken_at_ms)
             self.current[log_partition] = lineage, end
         if facts:
-            write_facts(self.fs, self.root, self._facts(taken_at_ms))
+            write_metadata(self.fs, self.root, self._facts(taken_at_ms))
 
     def _segment(
         self, log_partition: int, lineage: Lineage, chunks: Iterable[bytes], first: int, end: int, taken_at_ms: int
@@ -91,8 +91,8 @@ class Archive:
             last_stable_offset=end,
         )
 
-    def _facts(self, taken_at_ms: int) -> FactsRecord:
-        return FactsRecord(
+    def _facts(self, taken_at_ms: int) -> ClusterMetadata:
+        return ClusterMetadata(
             taken_at_ms=taken_at_ms,
             cluster_id=self.cluster_id,
             broker_version=self.broker_version,
@@ -100,7 +100,7 @@ class Archive:
             offsets_topic={"topic_id": self.topic_id, "partitions": self.partitions},
             topics=list(self.topics),
             log_partitions={
-                part: LogPartitionFacts(
+                part: LogPartitionMetadata(
                     lineage=lineage.name,
                     log_start_offset=lineage.start_log_offset,
                     high_watermark=end,
@@ -114,5 +114,5 @@ class Archive:
 
     def history(self, log_partition: int = 0) -> ArchivedLineage:
         """The lineage that the last snapshot went on with."""
-        found = lineages(self.fs, self.root, cluster_id=self.cluster_id, topic_id=self.topic_id)
+        found = list_lineages(self.fs, self.root, cluster_id=self.cluster_id, topic_id=self.topic_id)
         return found[log_partition][-1]

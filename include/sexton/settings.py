@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     )
     settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
     inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")
-    chunk_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
+    fold_task_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
     fetch_bytes_per_second: int = Field(
         default=0, ge=0, description="how fast a snapshot may read, in all; 0: as fast as the brokers' quotas allow"
     )

@@ -93,14 +93,14 @@ def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: in
 
 
 def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> None:
-    outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["rotten at a", "rotten at b"]}
+    outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["corrupt at a", "corrupt at b"]}
     submit_that(home, monkeypatch, 3, stage="verify", outcome=outcome)
     task = spark_job("verify", PLAIN)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     with pytest.raises(AirflowFailException, match="the archive has changed"):
         task.execute(context_of(task))
     told = [json.loads(file.read_text()) for file in (home / "var" / "alerts").glob("*.json")]
-    assert sorted(alert["message"] for alert in told) == ["rotten at a", "rotten at b"]
+    assert sorted(alert["message"] for alert in told) == ["corrupt at a", "corrupt at b"]
 
 
 @pytest.mark.parametrize("subset", ["", None])

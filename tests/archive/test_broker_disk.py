@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.broker_disk import TOPIC, DiskLog, disk_logs, pieces_from, read_pieces
+from sexton.archive.broker_disk import TOPIC, DiskLog, disk_logs, import_slices, read_slice
 from tests.log.samples import batches_of, new_log
 
 LOCAL = pafs.LocalFileSystem()
@@ -30,8 +30,8 @@ def disk(folder: Path, files: dict[int, bytes], *, log_start: int = 0, epochs: s
 
 
 def pieces(log: DiskLog, *, start: int = 0, target_bytes: int = 1) -> list[tuple[int, int, bytes]]:
-    found = pieces_from(LOCAL, log, start, target_bytes=target_bytes)
-    return [(one.first_log_offset, one.next_log_offset, read_pieces(LOCAL, one)) for one in found]
+    found = import_slices(LOCAL, log, start, target_bytes=target_bytes)
+    return [(one.first_log_offset, one.next_log_offset, read_slice(LOCAL, one)) for one in found]
 
 
 @pytest.mark.parametrize("target_bytes", [1, 300, 1 << 20])

@@ -8,14 +8,20 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import differences_text
-from sexton.archive.writer import FactsRecord, newest_facts, oldest_facts_after, topics_from_file, write_facts
+from sexton.archive.writer import (
+    ClusterMetadata,
+    newest_metadata,
+    oldest_metadata_after,
+    topics_from_file,
+    write_metadata,
+)
 from sexton.errors import UsageError
 
 LOCAL = pafs.LocalFileSystem()
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def facts(taken_at_ms: int, **changes: Any) -> FactsRecord:
+def facts(taken_at_ms: int, **changes: Any) -> ClusterMetadata:
     fields: dict[str, Any] = {
         "taken_at_ms": taken_at_ms,
         "cluster_id": "cluster-1",
@@ -26,13 +32,13 @@ def facts(taken_at_ms: int, **changes: Any) -> FactsRecord:
         "topics": [{"topic": "заказы 📦", "id": "K42KNFu8SXeAfppe0IciPQ", "partitions": [[0, 5], [2, 7]]}],
         **changes,
     }
-    return FactsRecord(**fields)
+    return ClusterMetadata(**fields)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     for taken_at_ms in (900, 1000, 12_000):
-        write_facts(LOCAL, str(tmp_path), facts(taken_at_ms))
+        write_metadata(LOCAL, str(tmp_path), facts(taken_at_ms))
     return str(tmp_path)
 
 
@@ -40,36 +46,36 @@ def root(tmp_path: Path) -> str:
     "at_ms, newest, after", [(899, None, 900), (900, 900, 1000), (1500, 1000, 12_000), (12_000, 12_000, None)]
 )
 def test_which_record_speaks_for_an_instant(root: str, at_ms: int, newest: int | None, after: int | None) -> None:
-    assert newest_facts(LOCAL, root, at_ms=at_ms) == (None if newest is None else facts(newest))
-    assert oldest_facts_after(LOCAL, root, at_ms=at_ms) == (None if after is None else facts(after))
+    assert newest_metadata(LOCAL, root, at_ms=at_ms) == (None if newest is None else facts(newest))
+    assert oldest_metadata_after(LOCAL, root, at_ms=at_ms) == (None if after is None else facts(after))
 
 
 def test_without_an_instant_the_newest_of_all(root: str) -> None:
-    assert newest_facts(LOCAL, root, cluster_id="cluster-1") == facts(12_000)
-    assert newest_facts(LOCAL, root, cluster_id="another") is None
+    assert newest_metadata(LOCAL, root, cluster_id="cluster-1") == facts(12_000)
+    assert newest_metadata(LOCAL, root, cluster_id="another") is None
 
 
 def test_no_archive_has_no_facts(tmp_path: Path) -> None:
-    assert newest_facts(LOCAL, str(tmp_path / "none")) is None
+    assert newest_metadata(LOCAL, str(tmp_path / "none")) is None
 
 
 def test_several_clusters_must_be_told_apart(root: str) -> None:
-    write_facts(LOCAL, root, facts(5, cluster_id="cluster-2", broker_version=None))
+    write_metadata(LOCAL, root, facts(5, cluster_id="cluster-2", broker_version=None))
     with pytest.raises(UsageError, match="cluster-1, cluster-2"):
-        newest_facts(LOCAL, root)
-    assert newest_facts(LOCAL, root, cluster_id="cluster-2") == facts(5, cluster_id="cluster-2", broker_version=None)
+        newest_metadata(LOCAL, root)
+    assert newest_metadata(LOCAL, root, cluster_id="cluster-2") == facts(5, cluster_id="cluster-2", broker_version=None)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "7", "{}", '{"taken_at_ms": 900}', "facts"],
+    ["{", "7", "{}", '{"taken_at_ms": 900}', "cluster_metadata"],
     ids=["cut", "a number", "empty", "fields missing", "no json"],
 )
 def test_records_are_not_trusted(root: str, text: str) -> None:
-    path = Path(root, "cluster-1", "facts", "12000.json")
+    path = Path(root, "cluster-1", "cluster_metadata", "12000.json")
     path.write_text(text)
     with pytest.raises(UsageError) as failure:
-        newest_facts(LOCAL, root)
+        newest_metadata(LOCAL, root)
     assert failure.value.where == str(path)
 
 
@@ -86,12 +92,12 @@ def test_records_are_not_trusted(root: str, text: str) -> None:
     ids=["topic row", "topics", "offsets topic", "settings", "cluster id", "sees all topics"],
 )
 def test_fields_of_records_are_not_trusted(root: str, changes: dict[str, Any]) -> None:
-    write_facts(LOCAL, root, facts(99_000, **{**changes, "cluster_id": "cluster-1"}))
+    write_metadata(LOCAL, root, facts(99_000, **{**changes, "cluster_id": "cluster-1"}))
     if "cluster_id" in changes:
-        path = Path(root, "cluster-1", "facts", "99000.json")
+        path = Path(root, "cluster-1", "cluster_metadata", "99000.json")
         path.write_text(path.read_text().replace('"cluster-1"', '"../up"'))
     with pytest.raises(UsageError):
-        newest_facts(LOCAL, root)
+        newest_metadata(LOCAL, root)
 
 
 @pytest.mark.parametrize("folder", ["kafka-4.3.1-plain", "kafka-2.8.2-plain", "kafka-3.9.1", "kafka-4.0.0"])
@@ -161,8 +167,8 @@ def test_settings_of_the_topic_and_of_brokers_that_differ(tmp_path: Path) -> Non
         topic_settings={"compression.type": "producer"},
         brokers_differ={"offsets.topic.compression.codec": {"1": "0", "2": "3"}},
     )
-    write_facts(LOCAL, str(tmp_path), told)
-    assert newest_facts(LOCAL, str(tmp_path)) == told
+    write_metadata(LOCAL, str(tmp_path), told)
+    assert newest_metadata(LOCAL, str(tmp_path)) == told
     assert differences_text(told.brokers_differ) == [
         "brokers differ in offsets.topic.compression.codec: 0 on broker 1, 3 on broker 2; that of broker 1 is taken "
         "for all"
@@ -171,20 +177,20 @@ def test_settings_of_the_topic_and_of_brokers_that_differ(tmp_path: Path) -> Non
 
 def test_a_record_of_an_early_release_is_read(tmp_path: Path) -> None:
     """It knows neither settings of the topic nor those of more than one broker."""
-    path = Path(write_facts(LOCAL, str(tmp_path), facts(5)))
+    path = Path(write_metadata(LOCAL, str(tmp_path), facts(5)))
     told = json.loads(path.read_text(encoding="utf-8"))
     for name in ("topic_settings", "brokers_differ", "log_partitions"):
         del told[name]
     path.write_text(json.dumps(told), encoding="utf-8")
-    found = newest_facts(LOCAL, str(tmp_path))
+    found = newest_metadata(LOCAL, str(tmp_path))
     assert found == facts(5)
     assert (found.topic_settings, found.brokers_differ, found.leaders) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("name", ["topic_settings", "brokers_differ"])
 def test_settings_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
-    path = Path(write_facts(LOCAL, str(tmp_path), facts(5)))
+    path = Path(write_metadata(LOCAL, str(tmp_path), facts(5)))
     told = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**told, name: [1]}), encoding="utf-8")
-    with pytest.raises(UsageError, match="not a record of facts"):
-        newest_facts(LOCAL, str(tmp_path))
+    with pytest.raises(UsageError, match="not cluster metadata"):
+        newest_metadata(LOCAL, str(tmp_path))

@@ -128,14 +128,14 @@ BREAKS: dict[str, Callable[[Archive, int], int]] = {
     ),
     "epoch left, proven": lambda archive, delay_ms: broken(
         archive,
-        "epoch_left",
+        "epoch_diverged",
         start=0,
         first=log_of(0, T0 - 5_000, T0 - 4_000, IN_BETWEEN, epoch=3),
         diverged_at=2,
         delay_ms=delay_ms,
     ),
     "epoch left, unknown": lambda archive, delay_ms: broken(
-        archive, "epoch_left", start=0, first=log_of(0, T0 - 5_000, IN_BETWEEN), delay_ms=delay_ms
+        archive, "epoch_diverged", start=0, first=log_of(0, T0 - 5_000, IN_BETWEEN), delay_ms=delay_ms
     ),
 }
 

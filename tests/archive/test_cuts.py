@@ -90,7 +90,7 @@ def test_a_stored_cut_is_used_ever_after(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: log_of(AS_OF_MS - 5, AS_OF_MS)})
     assert cut_of(archive) == 2
-    for file in (tmp_path / "cluster" / "facts").iterdir():
+    for file in (tmp_path / "cluster" / "cluster_metadata").iterdir():
         file.unlink()  # snapshots may be thinned
     assert cut_of(archive) == 2
     archive.remake("topic-2")

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.lineages import clusters_of, topics_of
-from sexton.archive.writer import Lineage, Origin, lineages, write_origin
+from sexton.archive.writer import Lineage, Origin, list_lineages, write_origin
 from sexton.errors import UsageError
 from tests.archive.test_writer import archive, batch
 
@@ -29,7 +29,7 @@ def begin(root: str, lineage: Lineage, origin: Origin) -> None:
 
 
 def listed(root: str) -> dict[int, list[Any]]:
-    return lineages(LOCAL, root, cluster_id="c", topic_id="t")
+    return list_lineages(LOCAL, root, cluster_id="c", topic_id="t")
 
 
 def test_oldest_first_with_origin_and_chain(tmp_path: Path) -> None:
@@ -43,17 +43,17 @@ def test_oldest_first_with_origin_and_chain(tmp_path: Path) -> None:
     found = listed(root)
     assert list(found) == [3, 12]
     first, second = found[3]
-    assert (first.origin, first.next_log_offset, len(first.chain), first.unlinked) == (None, 4, 2, ())
-    assert (second.origin, second.next_log_offset, len(second.unlinked)) == (GAP, 10, 1)
+    assert (first.origin, first.next_log_offset, len(first.segments), first.detached) == (None, 4, 2, ())
+    assert (second.origin, second.next_log_offset, len(second.detached)) == (GAP, 10, 1)
     assert [manifest.leader_epochs for manifest in first.manifests(LOCAL)] == [[[0, 0]], [[3, 2]]]
-    assert [segment.base_offset for segment in first.segments()] == [0, 2]
-    assert first.size_bytes == sum(Path(segment.path).stat().st_size for segment in first.segments())
+    assert [segment.base_offset for segment in first.log_segments()] == [0, 2]
+    assert first.size_bytes == sum(Path(segment.path).stat().st_size for segment in first.log_segments())
 
 
 def test_a_lineage_begins_with_its_origin(tmp_path: Path) -> None:
     begin(str(tmp_path), SECOND, GAP)
     ((found,),) = listed(str(tmp_path)).values()
-    assert (found.lineage, found.next_log_offset, found.chain) == (SECOND, 8, ())
+    assert (found.lineage, found.next_log_offset, found.segments) == (SECOND, 8, ())
 
 
 def test_an_origin_is_never_rewritten(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_folders_that_are_no_lineage(tmp_path: Path) -> None:
 
 def test_a_clusters_own_folders_are_no_topics(tmp_path: Path) -> None:
     archive(LOCAL, str(tmp_path), 0, 2, batch(0))
-    for name in ("facts", "cuts", "checkpoints"):
+    for name in ("cluster_metadata", "cuts", "checkpoints"):
         (tmp_path / "c" / name).mkdir()
     assert topics_of(LOCAL, str(tmp_path), "c") == ["t"]
     assert clusters_of(LOCAL, str(tmp_path)) == clusters_of(LOCAL, str(tmp_path), "c") == ["c"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
-from sexton.archive.verify import ROTTEN, verify
-from sexton.archive.writer import lineages, list_archived, newest_facts
+from sexton.archive.verify import CORRUPT, verify
+from sexton.archive.writer import list_archived, list_lineages, newest_metadata
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
@@ -64,11 +64,11 @@ def test_snapshots(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
             with fs.open_input_stream(segment.path) as file:
                 data += file.read()
         assert data == b"".join(log.batches)
-    facts = newest_facts(fs, root)
+    facts = newest_metadata(fs, root)
     assert facts is not None
     assert facts.taken_at_ms == START_MS + 1
     topic_id = facts.offsets_topic["topic_id"]
-    assert {len(found) for found in lineages(fs, root, cluster_id="fake", topic_id=topic_id).values()} == {1}
+    assert {len(found) for found in list_lineages(fs, root, cluster_id="fake", topic_id=topic_id).values()} == {1}
     assert verify(fs, root).findings == []
     names = objects(fs, root)
     assert not any(name.endswith(("/", ".part")) for name in names)
@@ -84,7 +84,7 @@ def test_damage(uri: str) -> None:
     with fs.open_output_stream(segment.path) as file:
         file.write(bytes(data))
     (finding,) = verify(fs, root).findings
-    assert (finding.kind, finding.where) == (ROTTEN, segment.path)
+    assert (finding.kind, finding.where) == (CORRUPT, segment.path)
 
 
 def test_import_from_a_store_into_a_store(uri: str, tmp_path: Path) -> None:

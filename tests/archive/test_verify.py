@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.verify import DAMAGED, ROTTEN, verify
+from sexton.archive.verify import CORRUPT, DAMAGED, verify
 from sexton.pipeline import snapshot_log
 from tests.archive.test_writer import archive, batch
 from tests.faults.snapshots import Archivist
@@ -90,7 +90,7 @@ def second_manifest(kept: Path) -> None:
         (of_another_place, "the manifest of a segment in fake/"),
         (second_manifest, "several manifests of one segment"),
         (lambda kept: next(segments(kept)[0].parent.glob("*-*-*.json")).write_text("{"), "not JSON"),
-        (lambda kept: max((kept / "fake" / "facts").iterdir()).write_text("{"), "not JSON"),
+        (lambda kept: max((kept / "fake" / "cluster_metadata").iterdir()).write_text("{"), "not JSON"),
         (lambda kept: next(kept.rglob("000001-*/origin.json")).write_text("[]"), "expected a JSON object"),
     ],
     ids=[
@@ -113,7 +113,7 @@ def second_manifest(kept: Path) -> None:
 def test_rot_is_found(kept: Path, spoil: Callable[[Path], object], said: str) -> None:
     spoil(kept)
     found = verify(LOCAL, str(kept)).findings
-    assert {finding.kind for finding in found} == {ROTTEN}
+    assert {finding.kind for finding in found} == {CORRUPT}
     assert any(said in finding.what for finding in found), found
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
-from sexton.archive.cluster_metadata import LogPartitionFacts
+from sexton.archive.cluster_metadata import LogPartitionMetadata
 from sexton.archive.manifest import Lineage
-from sexton.archive.writer import FactsRecord, write_facts, write_segment
+from sexton.archive.writer import ClusterMetadata, write_metadata, write_segment
 from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments
@@ -78,7 +78,7 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
                 start, stop, chunk = (segment.base_offset, split, data[:cut]) if is_base else (split, end, data[cut:])
                 if start < stop:
                     reached[part] = _archive(local, root, part, chunk, start, stop, taken_at_ms)
-        facts = FactsRecord(
+        facts = ClusterMetadata(
             taken_at_ms=taken_at_ms,
             cluster_id="bench",
             broker_version=None,
@@ -86,7 +86,7 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
             offsets_topic={"topic_id": "bench", "partitions": len(parts)},
             topics=[],
             log_partitions={
-                part: LogPartitionFacts(
+                part: LogPartitionMetadata(
                     lineage=_LINEAGE.name,
                     log_start_offset=0,
                     high_watermark=end,
@@ -97,7 +97,7 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
                 for part, end in reached.items()
             },
         )
-        write_facts(local, str(root), facts)
+        write_metadata(local, str(root), facts)
     return base_ms, end_ms
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from pyarrow import fs
 
-from sexton.kernels.fold import fold_chunk, merge_all
+from sexton.kernels.fold import fold_task, merge_all
 from sexton.kernels.results import finish
 from sexton.kernels.warm_up import warm_up
-from sexton.log.segment import Chunk, list_segments, plan_chunks
+from sexton.log.segment import FoldTask, list_segments, plan_fold_tasks
 from sexton.settings import settings
 
 
@@ -27,16 +27,17 @@ def replay(log: Path) -> int:
     records = 0
     for log_partition, files in segments.items():
         fold = merge_all(
-            _fold(chunk, config.inflated_cap_bytes) for chunk in plan_chunks(files, target_bytes=config.chunk_bytes)
+            _fold(task, config.inflated_cap_bytes)
+            for task in plan_fold_tasks(files, target_bytes=config.fold_task_bytes)
         )
         records += fold.counters["records"]
         finish(fold, log_partition=log_partition, partition_count=len(segments))
     return records
 
 
-def _fold(chunk: Chunk, cap_bytes: int):  # type: ignore[no-untyped-def]
-    pieces = [np.memmap(piece.path, dtype=np.uint8, mode="r") for piece in chunk.pieces]
-    return fold_chunk(pieces, chunk=chunk, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
+def _fold(task: FoldTask, cap_bytes: int):  # type: ignore[no-untyped-def]
+    slices = [np.memmap(span.path, dtype=np.uint8, mode="r") for span in task.slices]
+    return fold_task(slices, task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
 
 
 def main() -> None:

@@ -17,16 +17,16 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
-from sexton.kernels.fold import PartialFold, fold_chunk, merge
+from sexton.kernels.fold import PartialFold, fold_task, merge
 from sexton.kernels.results import finish
-from sexton.log.segment import Chunk
+from sexton.log.segment import FoldTask
 from sexton.verdicts.expiry import held_offsets, judge, judge_unblocked, plan, sweep_block
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
 from tests.campaign.histories import is_old
 from tests.campaign.packs import Pack
 from tests.campaign.records import OffsetKey
-from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, piece_of, tables_of
+from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, slice_of, tables_of
 from tests.oracle import oracle_tables
 from tests.strategies import BASE_MS
 
@@ -75,7 +75,7 @@ def check(whole: Pack, rng: Random) -> None:
         _same(f"kernels and closed form, {profile.text}", _told_by_tables(tables), expected)
         if profile in replayed:
             _check_replay(whole, fold, tables, expected, partition_count, rng)
-        if profile.folds_in_pieces:
+        if profile.folds_in_slices:
             _check_pieces(whole, tables, profile, partition_count, rng)
     _check_compaction(whole, rng)
 
@@ -114,9 +114,9 @@ def _check_pieces(whole: Pack, tables: Tables, profile: Profile, partition_count
 
 def _fold_pieces(data: bytes, borders: Sequence[int], profile: Profile) -> list[PartialFold]:
     return [
-        fold_chunk(
+        fold_task(
             [data],
-            chunk=Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False),
+            task=FoldTask(log_partition=0, index=index, slices=(slice_of(data, start, end),), is_last=False),
             cap_bytes=CAP_BYTES,
             as_of_ms=None,
             taken_at_ms=None,

@@ -78,7 +78,7 @@ def test_verify_reads_the_checkpoints(run: Run, tmp_path: Path) -> None:
     seal(place)
     code, out, err = run("verify", "--archive", archive.root)
     assert code == 3
-    assert out.startswith(f"rotten  {place}: 1/keys.parquet: not to be read as Parquet")
+    assert out.startswith(f"corrupt  {place}: 1/keys.parquet: not to be read as Parquet")
     assert err.endswith(": 1 finding\n")
     told = json.loads(run("verify", "--archive", archive.root, "--json")[1])
     assert (told["exit_code"], told["checkpoints"], len(told["findings"])) == (3, 1, 1)
@@ -103,12 +103,12 @@ def test_verify(run: Run, kept: Path) -> None:
     segment.write_bytes(data)
     code, out, err = run("verify", "--archive", kept)
     assert code == 3
-    assert f"rotten  {segment}: SHA-256 is" in out
+    assert f"corrupt  {segment}: SHA-256 is" in out
     assert err.startswith("error: ")
     code, out, err = run("verify", "--archive", kept, "--json")
     told = json.loads(out)
     assert (code, told["exit_code"], err) == (3, 3, "")
-    assert [finding["kind"] for finding in told["findings"]] == ["rotten"]
+    assert [finding["kind"] for finding in told["findings"]] == ["corrupt"]
 
 
 def test_verify_of_damaged_input(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton import cli
-from sexton.archive.writer import Lineage, LogPartitionFacts
+from sexton.archive.writer import Lineage, LogPartitionMetadata
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import read_batches
 from sexton.records import decode_subscription, decode_value, kafka_uuid
@@ -374,7 +374,7 @@ def test_a_transaction_on_an_old_format(asked, tmp_path):
 def recorded(tmp_path):
     """An archive of two log partitions of which broker 7 led the first, and broker 8 the other."""
     leaders = {
-        part: LogPartitionFacts(
+        part: LogPartitionMetadata(
             lineage=Lineage(ordinal=0, start_log_offset=0).name,
             log_start_offset=0,
             high_watermark=1_000,

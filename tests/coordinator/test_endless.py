@@ -21,7 +21,7 @@ from sexton.log.codec import GZIP
 from sexton.log.crc import as_u8
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.golden import CAP_BYTES
-from tests.kernels.compare import fold_bytes, piece_of
+from tests.kernels.compare import fold_bytes, slice_of
 from tests.strategies import BASE_MS, BatchSpec, Entry, commit, encode_log, offset_key, offset_value
 
 BUFFER = 600
@@ -45,7 +45,7 @@ def both(data: bytes, profile: Profile, *, buffer_bytes: int, as_of_ms: int | No
     fold = fold_bytes(data, profile=profile, as_of_ms=as_of_ms)
     endless: Endless | None = None
     if stays_somewhere(fold, buffer_bytes=buffer_bytes):
-        endless = endless_of([(as_u8(data), piece_of(data))], buffer_bytes=buffer_bytes, cut=fold.end)
+        endless = endless_of([(as_u8(data), slice_of(data))], buffer_bytes=buffer_bytes, cut=fold.end)
     (row,) = finish(fold, log_partition=0, partition_count=1, endless=endless)["load_profile"].to_pylist()
     told = {name: row[name] for name in ("load_would_fail", "load_failure", "load_outcome")}
     assert told == {name: getattr(plain, name) for name in told}

@@ -25,8 +25,8 @@ from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
 from sexton.execution.cluster_protocol import BrokerTime, Identity, TopicPartition
 from sexton.kafka.admin import CommittedValue, GroupError, GroupNow, Unsettled
-from sexton.kafka.facts import CommittedOffset
 from sexton.kafka.failures import TransientError
+from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import encode_batch, encode_marker, read_batches
 from sexton.records import decode_key, decode_value

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import ArchivedLineage, FactsRecord, lineages, newest_facts
+from sexton.archive.writer import ArchivedLineage, ClusterMetadata, list_lineages, newest_metadata
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import kafka_uuid
@@ -58,15 +58,15 @@ class Archivist:
         return self.taken[-1]
 
     @property
-    def facts(self) -> FactsRecord:
-        facts = newest_facts(LOCAL, str(self.archive), cluster_id=self.cluster.cluster_id)
+    def facts(self) -> ClusterMetadata:
+        facts = newest_metadata(LOCAL, str(self.archive), cluster_id=self.cluster.cluster_id)
         assert facts is not None
         return facts
 
     def lineages(self) -> dict[int, list[ArchivedLineage]]:
         topic_id = kafka_uuid(self.cluster.topic_id)
         assert topic_id is not None
-        return lineages(LOCAL, str(self.archive), cluster_id=self.cluster.cluster_id, topic_id=topic_id)
+        return list_lineages(LOCAL, str(self.archive), cluster_id=self.cluster.cluster_id, topic_id=topic_id)
 
     def newest(self) -> dict[int, ArchivedLineage]:
         return {log_partition: found[-1] for log_partition, found in self.lineages().items()}
@@ -84,7 +84,7 @@ class Archivist:
             held = dict(batches_in(archived(lineage)))
             left = {at: batch for at, batch in held.items() if at >= log.start}
             is_prefix = left.items() <= log.history.items()
-            if lineage.chain and not left:
+            if lineage.segments and not left:
                 told = self.facts.log_partitions[log_partition].leader_epoch
                 if held:
                     told = int.from_bytes(held[max(held)][12:16], "big")
@@ -113,7 +113,7 @@ class Archivist:
 
 def archived(lineage: ArchivedLineage) -> bytes:
     """The bytes of a lineage, its segments one after the other."""
-    return b"".join(Path(segment.path).read_bytes() for segment in lineage.segments())
+    return b"".join(Path(segment.path).read_bytes() for segment in lineage.log_segments())
 
 
 def files(folder: Path) -> dict[str, bytes]:

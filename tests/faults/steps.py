@@ -148,19 +148,19 @@ def main(profile_name: str, *files: str) -> None:
     uncompile()
     from sexton.coordinator.loading import load
     from sexton.coordinator.profiles import profile_of
-    from sexton.kernels.fold import fold_chunk
+    from sexton.kernels.fold import fold_task
     from sexton.kernels.results import finish
-    from sexton.log.segment import Chunk, Piece
+    from sexton.log.segment import FoldTask, SegmentSlice
 
     profile, found = profile_of(profile_name), []
     for file in files:
         log = Path(file).read_bytes()
-        piece = Piece(path=file, size_bytes=len(log), start_byte=0, end_byte=len(log))
-        chunk = Chunk(log_partition=0, index=0, pieces=(piece,), is_last=True)
+        span = SegmentSlice(path=file, size_bytes=len(log), start_byte=0, end_byte=len(log))
+        task = FoldTask(log_partition=0, index=0, slices=(span,), is_last=True)
 
-        def by_kernels(log: bytes = log, chunk: Chunk = chunk) -> None:
+        def by_kernels(log: bytes = log, task: FoldTask = task) -> None:
             cap_bytes = 64 << 20
-            fold = fold_chunk([log], chunk=chunk, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None, profile=profile)
+            fold = fold_task([log], task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None, profile=profile)
             finish(fold, log_partition=0, partition_count=1)
 
         def by_rules(log: bytes = log) -> None:

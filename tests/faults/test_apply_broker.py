@@ -27,9 +27,9 @@ from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
 from sexton.plans.record import Plan
 from sexton.records import decode_key

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from sexton.coordinator.loading import load
-from sexton.kernels.fold import fold_chunk
+from sexton.kernels.fold import fold_task
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
-from sexton.log.segment import Chunk
+from sexton.log.segment import FoldTask
 from sexton.log.varint import write_varint
 from sexton.settings import Settings
 from tests.faults.bombs import COUNT, bombs
 from tests.faults.memory import PeakMemory, needs_proc, run_alone
 from tests.kernels.compare import CAP_BYTES as COMPARED_CAP_BYTES
-from tests.kernels.compare import assert_equal, fold_bytes, loaded, piece_of
+from tests.kernels.compare import assert_equal, fold_bytes, loaded, slice_of
 from tests.strategies import BASE_MS, commit, offset_key, offset_value
 
 CAP_BYTES = {False: 16 << 20, True: Settings.model_fields["inflated_cap_bytes"].default}
@@ -54,8 +54,8 @@ def explode(cap_bytes: int, reader: str) -> list[dict[str, Any]]:
 def _explode(log: bytes, cap_bytes: int, reader: str) -> dict[str, Any]:
     with PeakMemory() as memory:
         if reader == "fold":
-            chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(log),), is_last=True)
-            fold = fold_chunk([log], chunk=chunk, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
+            task = FoldTask(log_partition=0, index=0, slices=(slice_of(log),), is_last=True)
+            fold = fold_task([log], task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
             reasons, read = [row.reason for _, row in fold.undecodable], fold.counters["offset_values"]
         else:
             plain = load([log], cap_bytes=cap_bytes)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from sexton.archive.lineages import EPOCH_LEFT, GAP, PARTITION_COUNT, RECREATED, SLEPT, TRUNCATED
+from sexton.archive.lineages import EPOCH_DIVERGED, GAP, PARTITION_COUNT, RECREATED, TRUNCATED, UNOBSERVED
 from sexton.archive.writer import Origin
 from sexton.pipeline import snapshot_log
 from tests.faults.snapshots import Archivist
@@ -62,7 +62,7 @@ def assert_told(archivist: Archivist, before: dict[int, str], broken: set[int]) 
     for part in broken:
         origin = newest[part].origin
         assert origin is not None
-        assert origin.reason in (GAP, TRUNCATED, EPOCH_LEFT)
+        assert origin.reason in (GAP, TRUNCATED, EPOCH_DIVERGED)
         assert origin.previous == before[part]
         assert any(alert.startswith(f"log partition {part}: ") for alert in taken.alerts)
     assert len(taken.alerts) == len(broken)
@@ -246,7 +246,7 @@ def test_nobody_looked_for_longer_than_tombstones_last(tmp_path: Path) -> None:
     assert "delete.retention.ms" in alert
     newest = archivist.newest()
     assert newest[0].origin == Origin(
-        reason=SLEPT,
+        reason=UNOBSERVED,
         found_at_ms=archivist.now_ms,
         partition_count=2,
         previous="000000-00000000000000000000",
@@ -271,7 +271,7 @@ def test_what_a_dead_snapshot_found_is_told_by_the_next(tmp_path: Path) -> None:
     cluster.before_request = die
     with pytest.raises(KeyboardInterrupt):
         archivist.snapshot()
-    assert len(archivist.newest()[0].chain) > 0  # the next one goes on there, and would find nothing wrong
+    assert len(archivist.newest()[0].segments) > 0  # the next one goes on there, and would find nothing wrong
     cluster.before_request = lambda request: None
     (alert,) = archivist.snapshot().alerts
     assert alert.startswith("log partition 0: ")
@@ -286,7 +286,7 @@ def test_a_log_that_was_emptied(tmp_path: Path) -> None:
     archivist.snapshot()
     cluster.logs[0].elect(cut_at=0)
     assert len(archivist.snapshot().alerts) == 1
-    assert archivist.newest()[0].chain == ()
+    assert archivist.newest()[0].segments == ()
     assert archivist.snapshot().alerts == []
     cluster.logs[0].append(4)
     assert archivist.snapshot().alerts == []

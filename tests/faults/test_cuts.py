@@ -19,7 +19,7 @@ from sexton.kernels.layout import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
 from sexton.kernels.scan import T_TORN
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
-from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_pieces, fold_segments, loaded
+from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_segments, fold_slices, loaded
 from tests.strategies import BatchSpec, commit, encode_batches
 
 WHOLE_REPLAYS = 300
@@ -83,7 +83,7 @@ def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = fr
         fold.tally[T_TORN] = 0
         assert is_same(fold, expected.fold(whole)), cut
         if cut in replayed:
-            assert_equal(merge_all(fold_pieces(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)
+            assert_equal(merge_all(fold_slices(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)
         count += 1
     return count
 

@@ -25,7 +25,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import PartialFold, merge_all
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, batches_in, clean_edge_cases, every_kind, moved, recordings, window
-from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_pieces, loaded, tables_of
+from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_slices, loaded, tables_of
 
 FULL_COUNT = 50_000  # for each of the two seeds
 CI_COUNT = 400
@@ -66,15 +66,15 @@ def _logs(seed: int) -> list[bytes]:
     return [log for log in [*windows, *wide, *clean_edge_cases().values(), *[every_kind()] * 8] if log]
 
 
-def judge(written: Written, damaged: bytes, *, pieces: bool = False) -> str:
+def judge(written: Written, damaged: bytes, *, slices: bool = False) -> str:
     """How the damage shows, after holding both readers against each other; raises when it neither shows nor is proved
     harmless."""
     plain = loaded(damaged, profile=written.profile)
     fold = fold_bytes(damaged, profile=written.profile)
     _lead_with_the_same_failure(plain, fold)
     assert_equal(fold, plain)
-    if pieces and written.profile is NEWEST:
-        assert_equal(merge_all(fold_pieces(damaged, [len(damaged) // 3, 2 * len(damaged) // 3])), plain)
+    if slices and written.profile is NEWEST:
+        assert_equal(merge_all(fold_slices(damaged, [len(damaged) // 3, 2 * len(damaged) // 3])), plain)
     if plain.undecodable:
         return min(row.reason for row in plain.undecodable)
     found = list(read_batches(damaged))
@@ -198,7 +198,7 @@ def test_damage_is_told_or_harmless(full: bool, seed: int, tell) -> None:
         if damaged == log:
             continue
         try:
-            seen[judge(written, damaged, pieces=number % 4 == 0)] += 1
+            seen[judge(written, damaged, slices=number % 4 == 0)] += 1
         except AssertionError as error:
             raise AssertionError(
                 f"seed {seed}, case {number}, {damage.__name__}, {written.profile.text}: {damaged.hex()}"
@@ -226,7 +226,7 @@ def test_whole_batches_and_pages(damage: Damage) -> None:
         for _ in range(3):
             damaged = damage(log, random)
             if damaged != log:
-                judge(_written(log)[0], damaged, pieces=True)
+                judge(_written(log)[0], damaged, slices=True)
 
 
 # --- what the log itself cannot tell

@@ -16,10 +16,10 @@ from sexton.coordinator import decoding
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.kernels import layout as table
-from sexton.kernels.fold import fold_chunk, merge_all
+from sexton.kernels.fold import fold_task, merge_all
 from sexton.log.batch import encode_batch
 from sexton.log.entry import MOST_BAD_RECORDS
-from sexton.log.segment import Chunk
+from sexton.log.segment import FoldTask
 from sexton.records import MOST_ITEMS
 from tests.faults.hostile_logs import (
     LOGS,
@@ -34,7 +34,7 @@ from tests.faults.hostile_logs import (
     undecodable_flood,
 )
 from tests.faults.memory import ROOT, PeakMemory, needs_proc, run_alone
-from tests.kernels.compare import assert_equal, fold_bytes, fold_pieces, loaded, piece_of, tables_of
+from tests.kernels.compare import assert_equal, fold_bytes, fold_slices, loaded, slice_of, tables_of
 from tests.strategies import BASE_MS, classic_fields, commit, group_entry
 
 MOST_GROWTH = 6
@@ -78,10 +78,10 @@ def growth_of(reader: str) -> dict[str, int | None]:
     logs = {"warm up": of([commit("g")], 0), "flood": undecodable_flood(400_000), "items": empty_protocols(1_500_000)}
     found = {}
     for name, log in logs.items():
-        chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(log),), is_last=True)
+        task = FoldTask(log_partition=0, index=0, slices=(slice_of(log),), is_last=True)
         with PeakMemory() as memory:
             if reader == "kernels":
-                tables_of(fold_chunk([log], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None))
+                tables_of(fold_task([log], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None))
             else:
                 load([log], cap_bytes=CAP_BYTES)
         found[name] = memory.growth_bytes
@@ -94,12 +94,12 @@ def growth_of(reader: str) -> dict[str, int | None]:
 @pytest.mark.parametrize(
     "log", [nested_batch(), lying_headers(900), lying_successors(400)], ids=["nested", "headers", "successors"]
 )
-@pytest.mark.parametrize("chunk_bytes", [512, 4096, 20_000])
-def test_one_answer_whatever_the_chunks(log: bytes, chunk_bytes: int) -> None:
+@pytest.mark.parametrize("fold_task_bytes", [512, 4096, 20_000])
+def test_one_answer_whatever_the_chunks(log: bytes, fold_task_bytes: int) -> None:
     whole = tables_of(fold_bytes(log))
-    pieces = fold_pieces(log, range(chunk_bytes, len(log), chunk_bytes))
-    assert len(pieces) > 1
-    assert tables_of(merge_all(pieces)) == whole
+    slices = fold_slices(log, range(fold_task_bytes, len(log), fold_task_bytes))
+    assert len(slices) > 1
+    assert tables_of(merge_all(slices)) == whole
     assert_equal(fold_bytes(log), loaded(log))
 
 
@@ -150,7 +150,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_rows_of_a_log_partition_have_an_end_and_all_are_counted(few_rows: int) -> None:
     log = undecodable_batches(5)
     plain = loaded(log)
-    for fold in (fold_bytes(log), merge_all(fold_pieces(log, range(100, len(log), 100)))):
+    for fold in (fold_bytes(log), merge_all(fold_slices(log, range(100, len(log), 100)))):
         assert_equal(fold, plain)
         found = tables_of(fold)
         (profile,) = found["load_profile"]
@@ -168,7 +168,7 @@ def test_the_first_failure_is_kept_behind_the_last_row(few_rows: int) -> None:
     log = b"".join(map(damaged, range(few_rows + 20)))
     log += b"".join(of([(b"\0\1", None)], few_rows + 20 + number) for number in range(3))
     plain = loaded(log)
-    for fold in (fold_bytes(log), merge_all(fold_pieces(log, range(700, len(log), 700)))):
+    for fold in (fold_bytes(log), merge_all(fold_slices(log, range(700, len(log), 700)))):
         assert_equal(fold, plain)
         found = tables_of(fold)
         (profile,) = found["load_profile"]
@@ -180,7 +180,7 @@ def test_the_first_failure_is_kept_behind_the_last_row(few_rows: int) -> None:
 def test_group_records_that_cannot_be_decoded_are_counted_with_the_others(few_rows: int) -> None:
     bad = [(group_entry(2, "g", None)[0], b"\0\3"), (b"\0\1", None)]
     log = b"".join(of(bad, 2 * number) for number in range(few_rows))
-    fold = merge_all(fold_pieces(log, range(1_000, len(log), 1_000)))
+    fold = merge_all(fold_slices(log, range(1_000, len(log), 1_000)))
     assert_equal(fold, loaded(log))
     assert tables_of(fold)["load_profile"][0]["undecodable_records"] == 2 * few_rows
 
@@ -197,8 +197,8 @@ def test_what_rows_hold_of_large_values_has_an_end() -> None:
 
 def test_a_value_of_too_many_items_is_told_and_fails_no_load() -> None:
     log = empty_protocols(MOST_ITEMS + 1)
-    chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(log),), is_last=True)
-    fold = fold_chunk([log], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
+    task = FoldTask(log_partition=0, index=0, slices=(slice_of(log),), is_last=True)
+    fold = fold_task([log], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
     plain = load([log], cap_bytes=CAP_BYTES)
     assert_equal(fold, plain)
     found = tables_of(fold)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.kernels.results import finish
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
-from sexton.log.segment import Segment, plan_chunks
+from sexton.log.segment import Segment, plan_fold_tasks
 from sexton.settings import Settings
 from tests.bench.generate import Shape, generate
 from tests.faults.memory import PeakMemory, needs_proc, peak_bytes, run_alone
@@ -25,7 +25,7 @@ from tests.strategies import BASE_MS, TOPIC_IDS, Entry, classic_fields, commit, 
 
 MOST_BYTES = 2 << 30
 LOAD_BUFFER_BYTES = 5 << 20  # offsets.load.buffer.size
-CHUNK_BYTES = Settings.model_fields["chunk_bytes"].default
+CHUNK_BYTES = Settings.model_fields["fold_task_bytes"].default
 CAP_BYTES = Settings.model_fields["inflated_cap_bytes"].default
 
 
@@ -44,14 +44,14 @@ def fold_file(path: str) -> dict[str, Any]:
     size_bytes = Path(path).stat().st_size
     segment = Segment(log_partition=0, path=path, size_bytes=size_bytes, base_offset=0)
     folds = (
-        fold_chunk(
+        fold_task(
             [np.memmap(path, dtype=np.uint8, mode="r")],
-            chunk=chunk,
+            task=task,
             cap_bytes=CAP_BYTES,
             as_of_ms=None,
             taken_at_ms=None,
         ).to_bytes()
-        for chunk in plan_chunks([segment], target_bytes=CHUNK_BYTES)
+        for task in plan_fold_tasks([segment], target_bytes=CHUNK_BYTES)
     )
     fold = merge_all(PartialFold.from_bytes(part) for part in folds)
     fold.write_parquet(Path(path).with_suffix(".fold"))

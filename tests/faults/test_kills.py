@@ -22,7 +22,7 @@ from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster
 
 OF_IMPORTS = {name for name in FAILPOINTS if name.startswith("import.")}
-OF_WRITES = {name for name in FAILPOINTS if name.startswith(("origin.", "segment.", "manifest.", "facts."))}
+OF_WRITES = {name for name in FAILPOINTS if name.startswith(("origin.", "segment.", "manifest.", "cluster_metadata."))}
 OF_SNAPSHOTS = OF_WRITES | {name for name in FAILPOINTS if name.startswith("snapshot.")}
 PACKAGE = Path(failpoints.__file__).parent
 

@@ -129,7 +129,7 @@ class Deployment:
                 table.name: sorted(map(repr, _of_nobody(read_published(self.lake, one, table.name).to_pylist())))
                 for table in (*SNAPSHOT_TABLES, *INTERVAL_TABLES)
             }
-            (facts,) = _of_nobody([one.facts])
+            (facts,) = _of_nobody([one.row])
             found[one.key.as_of_ms] = {**tables, "runs": facts}
         return found
 

@@ -17,7 +17,7 @@ from sexton.archive.create import create_whole
 from sexton.archive.manifest import Lineage
 from sexton.archive.repair import repair
 from sexton.archive.verify import verify
-from sexton.archive.writer import lineages, write_segment
+from sexton.archive.writer import list_lineages, write_segment
 from sexton.runs.source import filesystem
 from sexton.settings import environment
 from tests.faults.racing import grown
@@ -58,13 +58,13 @@ def end(process: "subprocess.Popen[str]") -> dict[str, Any]:
 def held(uri: str) -> dict[int, bytes]:
     """What the archive answers with, by log partition; each has one lineage."""
     fs, root = filesystem(uri)
-    (topic,) = [name for name in _names(fs, f"{root}/fake") if name != "facts"]
+    (topic,) = [name for name in _names(fs, f"{root}/fake") if name != "cluster_metadata"]
     found = {}
-    for part, histories in lineages(fs, root, cluster_id="fake", topic_id=topic).items():
+    for part, histories in list_lineages(fs, root, cluster_id="fake", topic_id=topic).items():
         (history,) = histories
-        assert not history.unlinked
+        assert not history.detached
         data = b""
-        for link in history.chain:
+        for link in history.segments:
             with fs.open_input_stream(link.segment_path) as file:
                 data += file.read()
         found[part] = data
@@ -212,13 +212,13 @@ def test_repair_describes_whole_batches(
 def test_repair_moves_aside_what_is_not_what_was_put_in(tmp_path: Path, cluster: FakeCluster) -> None:
     log = cluster.logs[0].batches
     segment = archived(tmp_path, log[:10], base(log[10]))
-    rotten = bytearray(segment.read_bytes())
-    rotten[15] ^= 1  # the leader epoch, which no CRC covers
-    segment.write_bytes(rotten)
+    corrupt = bytearray(segment.read_bytes())
+    corrupt[15] ^= 1  # the leader epoch, which no CRC covers
+    segment.write_bytes(corrupt)
     fs = pafs.LocalFileSystem()
     assert len(repair(fs, str(tmp_path))) == 2
     assert not segment.exists()
-    assert bytes(rotten) in {path.read_bytes() for path in segment.parent.glob("aside/*")}
+    assert bytes(corrupt) in {path.read_bytes() for path in segment.parent.glob("aside/*")}
     archived(tmp_path, log[:10], base(log[10]))  # as the next snapshot does
     assert verify(fs, str(tmp_path)).findings == []
 

@@ -14,15 +14,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs as pafs
 
 from sexton.archive.verify import verify
-from sexton.archive.writer import lineages, list_archived, newest_facts
+from sexton.archive.writer import list_archived, list_lineages, newest_metadata
 from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, log_ends
+from sexton.kafka.collect_metadata import log_ends
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import commit_offsets
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
@@ -114,10 +114,10 @@ def test_a_broker_that_is_killed_and_comes_back(
         taken.append(take(config, tmp_path / name))
     assert not any(one.alerts for one in taken)
     for archive in tmp_path.glob("archive*"):
-        facts = newest_facts(LOCAL, str(archive), cluster_id=broker.cluster_id)
+        facts = newest_metadata(LOCAL, str(archive), cluster_id=broker.cluster_id)
         assert facts is not None
         ids = {"cluster_id": facts.cluster_id, "topic_id": facts.offsets_topic["topic_id"]}
-        assert all(len(found) == 1 for found in lineages(LOCAL, str(archive), **ids).values())
+        assert all(len(found) == 1 for found in list_lineages(LOCAL, str(archive), **ids).values())
         assert verify(LOCAL, str(archive), cluster_id=facts.cluster_id).findings == []
         for part, segments in list_archived(LOCAL, str(archive), **ids).items():
             held = b"".join(Path(segment.path).read_bytes() for segment in segments)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sexton.kafka.admin import commit_offsets, delete_group
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from tests.integration.conftest import java, kafka_jars  # noqa: F401 (fixtures)
 from tests.integration.test_restore import (  # noqa: F401 (fixtures)

@@ -11,13 +11,13 @@ from random import Random
 import pytest
 
 from sexton.kernels.fold import merge_all
-from sexton.log.segment import Chunk, Segment, plan_chunks
+from sexton.log.segment import FoldTask, Segment, plan_fold_tasks
 from sexton.settings import Settings
 from tests.faults.logs import FIXED_SEED, joined, recordings
 from tests.kernels.compare import assert_equal, fold_bytes, fold_segments, loaded
 
 SEGMENT_BYTES = 104_857_600  # offsets.topic.segment.bytes
-TARGET_BYTES = Settings.model_fields["chunk_bytes"].default
+TARGET_BYTES = Settings.model_fields["fold_task_bytes"].default
 LOG_PARTITIONS = 50
 GIB = 1 << 30
 
@@ -49,14 +49,14 @@ def skewed(hot_share: float, total_bytes: int, shape: str) -> list[list[Segment]
     return [segments_of(0, hot), *(segments_of(number, [rest]) for number in range(1, LOG_PARTITIONS))]
 
 
-def bytes_of(chunk: Chunk) -> int:
-    return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
+def bytes_of(task: FoldTask) -> int:
+    return sum(span.end_byte - span.start_byte for span in task.slices)
 
 
-def longest_run(chunks: list[Chunk], cores: int) -> int:
+def longest_run(tasks: list[FoldTask], cores: int) -> int:
     """Bytes of the busiest core when each takes the largest chunk that is left."""
     busy = [0] * cores
-    for size in sorted(map(bytes_of, chunks), reverse=True):
+    for size in sorted(map(bytes_of, tasks), reverse=True):
         heapq.heapreplace(busy, busy[0] + size)
     return max(busy)
 
@@ -65,24 +65,24 @@ def longest_run(chunks: list[Chunk], cores: int) -> int:
 @pytest.mark.parametrize("shape", ["one file", "whole segments", "compacted"])
 def test_every_core_has_its_share_of_a_hot_log_partition(shape: str, cores: int) -> None:
     partitions = skewed(0.9, 40 * GIB, shape)
-    chunks = [chunk for segments in partitions for chunk in plan_chunks(segments, target_bytes=TARGET_BYTES)]
-    total = sum(map(bytes_of, chunks))
+    tasks = [task for segments in partitions for task in plan_fold_tasks(segments, target_bytes=TARGET_BYTES)]
+    total = sum(map(bytes_of, tasks))
     assert total == sum(segment.size_bytes for segments in partitions for segment in segments)
-    assert max(map(bytes_of, chunks)) <= TARGET_BYTES
-    assert longest_run(chunks, cores) <= total / cores + TARGET_BYTES  # no more than a chunk above an even share
+    assert max(map(bytes_of, tasks)) <= TARGET_BYTES
+    assert longest_run(tasks, cores) <= total / cores + TARGET_BYTES  # no more than a chunk above an even share
     balanced = skewed(1 / LOG_PARTITIONS, 40 * GIB, shape)
-    even = [chunk for segments in balanced for chunk in plan_chunks(segments, target_bytes=TARGET_BYTES)]
-    share = longest_run(chunks, cores) / total, longest_run(even, cores) / sum(map(bytes_of, even))
+    even = [task for segments in balanced for task in plan_fold_tasks(segments, target_bytes=TARGET_BYTES)]
+    share = longest_run(tasks, cores) / total, longest_run(even, cores) / sum(map(bytes_of, even))
     assert share[0] <= 1.1 * share[1]
 
 
 @pytest.mark.parametrize("shape", ["one file", "whole segments", "compacted"])
 def test_chunks_are_neither_crumbs_nor_heaps(shape: str) -> None:
-    chunks = plan_chunks(skewed(0.9, 40 * GIB, shape)[0], target_bytes=TARGET_BYTES)
-    sizes = [bytes_of(chunk) for chunk in chunks]
+    tasks = plan_fold_tasks(skewed(0.9, 40 * GIB, shape)[0], target_bytes=TARGET_BYTES)
+    sizes = [bytes_of(task) for task in tasks]
     assert all(low + high > TARGET_BYTES // 2 for low, high in pairwise(sizes))
-    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
-    assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert [task.index for task in tasks] == list(range(len(tasks)))
+    assert [task.is_last for task in tasks] == [False] * (len(tasks) - 1) + [True]
 
 
 @pytest.mark.parametrize("target_bytes", [1_000, 9_000, 70_000, 1 << 30])

@@ -23,11 +23,12 @@ from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, gro
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups, log_ends
+from sexton.kafka.collect_metadata import log_ends
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.records import encode_key
 from sexton.settings import settings, variable
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
@@ -177,7 +178,7 @@ def test_a_snapshot_ends_in_time(how: str, proxy: StallingProxy, impatient: None
     took_s, hits = time.monotonic() - begun, proxy.hits
     proxy.stall(None)
     assert (code, hits > 0) == (1, True)
-    assert not list((tmp_path / "archive").rglob("facts/*.json"))
+    assert not list((tmp_path / "archive").rglob("cluster_metadata/*.json"))
     TOOK_S[f"snapshot, {how}"] = took_s
     assert took_s < (PARTITIONS + 1) * DEADLINE_S * 1.1 + BUSY_S
 

@@ -75,7 +75,7 @@ def test_a_fault_at_every_write(
             fault.at = None
             now = files(made.archivist.archive)
             assert before.items() <= now.items()  # nothing that was there is changed
-            assert {name for name in now if "/facts/" in name and name.endswith(".json")} <= set(before)
+            assert {name for name in now if "/cluster_metadata/" in name and name.endswith(".json")} <= set(before)
             assert verify(LOCAL, str(made.archivist.archive)).findings == []
 
         again = story(seed, tmp_path / f"{at}-{disturbed}", disturbed=disturbed, disturb=disturb)

@@ -6,15 +6,15 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import FactsRecord
+from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from sexton.history.offset_changes import changes_of, known_of
-from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
-from sexton.log.segment import list_segments, plan_chunks
-from sexton.quality.changes import measure_changes
+from sexton.log.segment import list_segments, plan_fold_tasks
+from sexton.quality.change_laws import measure_changes
 from sexton.quality.measure import Measures
 from sexton.tables import TABLES
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, segments
@@ -23,8 +23,8 @@ LOCAL = pafs.LocalFileSystem()
 RECORDINGS = ("kafka-4.3.1-lz4", "kafka-4.0.0", "kafka-2.8.2-plain", "kafka-2.0.1")
 
 
-def facts(taken_at_ms: int, *, minutes: str | None = "1", **ids: str) -> FactsRecord:
-    return FactsRecord(
+def facts(taken_at_ms: int, *, minutes: str | None = "1", **ids: str) -> ClusterMetadata:
+    return ClusterMetadata(
         taken_at_ms=taken_at_ms,
         cluster_id="c",
         broker_version=None,
@@ -36,10 +36,10 @@ def facts(taken_at_ms: int, *, minutes: str | None = "1", **ids: str) -> FactsRe
 
 def fold_of(folder: Path, log_partition: int, recording: str) -> PartialFold:
     found = list_segments(LOCAL, str(folder))[log_partition]
-    (chunk,) = plan_chunks(found, target_bytes=1 << 40)
-    datas = [Path(piece.path).read_bytes() for piece in chunk.pieces]
+    (task,) = plan_fold_tasks(found, target_bytes=1 << 40)
+    datas = [Path(span.path).read_bytes() for span in task.slices]
     profile = of_broker(RELEASES[recording])
-    return fold_chunk(datas, chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
+    return fold_task(datas, task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

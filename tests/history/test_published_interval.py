@@ -59,9 +59,9 @@ def test_each_run_goes_on_from_the_one_before(iceberg: Engine, lake: Lake, tmp_p
         record = judged(iceberg, tmp_path / f"r{number}", archive, number, since_ms=instant(number - 1))
         assert record.base_as_of_ms == (instant(number - 1) if number > 1 else None)
         found = published(iceberg, tmp_path / f"r{number}")
-        assert found.facts["checkpoint_sha256"] == record.checkpoint_sha256
+        assert found.row["checkpoint_sha256"] == record.checkpoint_sha256
         # Before the first minute there was nothing to begin with, not even a batch: that is an instant, too.
-        assert found.facts["changes_since_ms"] == instant(number - 1)
+        assert found.row["changes_since_ms"] == instant(number - 1)
     assert checkpoints(archive) == [f"{instant(number)}-r{number}" for number in (1, 2, 3)]
     newest = published_runs(lake, "cluster")[-1]
     rows = read_published(lake, newest, "offset_changes").to_pylist()
@@ -76,7 +76,7 @@ def test_each_run_goes_on_from_the_one_before(iceberg: Engine, lake: Lake, tmp_p
 def test_a_run_that_tells_no_changes_publishes_none(iceberg: Engine, tmp_path: Path, archive: Archive) -> None:
     judged(iceberg, tmp_path / "alone", archive, 2)
     found = published(iceberg, tmp_path / "alone")
-    assert found.facts["changes_since_ms"] is None
+    assert found.row["changes_since_ms"] is None
     assert "offset_changes" not in found.snapshots
 
 

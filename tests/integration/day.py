@@ -178,7 +178,7 @@ def compare_runs(lived: Lived, found: dict[int, Published]) -> int:
     failed = {at: tasks for at, tasks in lived.tasks.items() if set(tasks.values()) != {"success"}}
     assert not failed, failed
     wanted = {end_ms: (start_ms, "complete") for start_ms, end_ms in lived.intervals}
-    told = {at: (one.run.facts["changes_since_ms"], one.run.facts["coverage"]) for at, one in found.items()}
+    told = {at: (one.run.row["changes_since_ms"], one.run.row["coverage"]) for at, one in found.items()}
     assert told == wanted
     if lived.again is not None:
         assert found[lived.again[1]].run.key.run_id.rpartition(".")[2] != "1", "the later attempt is not there"

@@ -22,9 +22,10 @@ from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups, log_ends
+from sexton.kafka.collect_metadata import log_ends
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import TIMEOUT_S
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable

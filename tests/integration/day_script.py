@@ -20,7 +20,7 @@ from confluent_kafka.admin import NewTopic
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
 from tests.integration.differential import UNSTABLE_CODE

@@ -27,12 +27,12 @@ from sexton.kafka import jars
 from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.kernels.fold import fold_chunk, merge_all
+from sexton.kernels.fold import fold_task, merge_all
 from sexton.kernels.results import finish
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, commit_offsets
-from sexton.log.segment import list_segments, plan_chunks
+from sexton.log.segment import list_segments, plan_fold_tasks
 from sexton.settings import settings, variable
 
 TOPICS = {"t0": 3, "t1": 2, "t2": 1}
@@ -203,14 +203,14 @@ def told_by_log(data: Path, groups: Iterable[str]) -> Answers:
         found.offsets[group_id] = {}
     for part, segments in list_segments(fs.LocalFileSystem(), str(data)).items():
         folds = (
-            fold_chunk(
-                (np.fromfile(piece.path, dtype=np.uint8) for piece in chunk.pieces),
-                chunk=chunk,
+            fold_task(
+                (np.fromfile(span.path, dtype=np.uint8) for span in task.slices),
+                task=task,
                 cap_bytes=1 << 26,
                 as_of_ms=None,
                 taken_at_ms=None,
             )
-            for chunk in plan_chunks(segments, target_bytes=CHUNK_BYTES)
+            for task in plan_fold_tasks(segments, target_bytes=CHUNK_BYTES)
         )
         tables = finish(merge_all(folds), log_partition=part, partition_count=None)
         assert not tables["load_profile"]["load_would_fail"][0].as_py(), tables["load_profile"].to_pylist()

@@ -19,8 +19,8 @@ from typing import Any
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest
 
-from sexton.kafka.facts import find_coordinator
 from sexton.kafka.failures import error_name
+from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 
 NAMES = ("StreamsGroupHeartbeatRequest", "StreamsGroupHeartbeatResponse")

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import newest_facts
+from sexton.archive.writer import newest_metadata
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
@@ -42,12 +42,13 @@ from sexton.kafka.admin import (
 from sexton.kafka.bounds import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.broker import run_tool
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, list_groups
+from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import encode_key
@@ -216,7 +217,7 @@ def applier(cluster: SecureCluster) -> Iterator[ClusterSession]:
 
 def facts_of(session: ClusterSession) -> tuple[bool | None, list[str]]:
     topic = describe_topic(session, OFFSETS_TOPIC)
-    facts, warnings = collect_facts(session, offsets_topic=topic, taken_at_ms=1)
+    facts, warnings = collect_metadata(session, offsets_topic=topic, taken_at_ms=1)
     return facts.sees_all_topics, warnings
 
 
@@ -270,7 +271,7 @@ def test_the_reader_takes_a_snapshot(cluster: SecureCluster, tmp_path: Path) -> 
         request = SnapshotRequest(config=cluster.config(READER), archive=str(tmp_path))
         taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
     assert taken.warnings == []
-    facts = newest_facts(pafs.LocalFileSystem(), str(tmp_path))
+    facts = newest_metadata(pafs.LocalFileSystem(), str(tmp_path))
     assert facts is not None
     assert facts.sees_all_topics is True
     assert facts.settings["offsets.retention.minutes"] == "10080"

@@ -28,9 +28,10 @@ from sexton.kafka.admin import (
 )
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, find_coordinator, list_groups
+from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
 from sexton.records import encode_key
 from tests.integration.streams_client import streams_member

@@ -29,10 +29,10 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader, TailRecord
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger, acts_of
 from sexton.log.batch import encode_batch
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log

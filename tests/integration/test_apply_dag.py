@@ -20,7 +20,7 @@ from sexton.airflow.runs import run_folder
 from sexton.errors import SextonError
 from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import committed_offsets
+from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
 from sexton.local.system import System

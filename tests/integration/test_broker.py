@@ -13,10 +13,11 @@ from sexton.errors import BrokerError, SetupError, UsageError
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker, stop_broker
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, list_groups, log_ends
+from sexton.kafka.collect_metadata import collect_metadata, log_ends
 from sexton.kafka.fetch import OutOfRangeError, fetch_range
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import describe_topic, end_of_epoch
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic, end_of_epoch
 from sexton.local.workload import (
     LASTING_TOPICS,
     PINNED_GROUP,
@@ -137,7 +138,7 @@ def test_another_protocol_on_the_port_is_suspected(broker: EmbeddedBroker, sasl_
 
 def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, session: ClusterSession) -> None:
     topic = describe_topic(session, OFFSETS_TOPIC)
-    facts, warnings = collect_facts(session, offsets_topic=topic, taken_at_ms=5)
+    facts, warnings = collect_metadata(session, offsets_topic=topic, taken_at_ms=5)
     assert (facts.taken_at_ms, facts.cluster_id, facts.broker_version) == (5, broker.cluster_id, "4.3")
     assert facts.settings["offsets.retention.minutes"] == "10080"
     assert facts.offsets_topic == {"topic_id": topic.topic_id, "partitions": 4}
@@ -154,10 +155,10 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
 def test_settings_that_may_not_be_read_are_a_warning(
     broker: EmbeddedBroker, sasl_port: int, workload: Workload
 ) -> None:
-    from sexton.kafka.configs import told_settings
+    from sexton.kafka.configs import reported_settings
 
     with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
-        told, warnings = told_settings(session, OFFSETS_TOPIC)
+        told, warnings = reported_settings(session, OFFSETS_TOPIC)
     assert (told.broker, told.topic) == ({}, {})
     allow = "allow User:nobody DESCRIBE_CONFIGS on"
     assert [warning.partition(allow)[2] for warning in warnings] == [" the cluster)", f" topic {OFFSETS_TOPIC})"]

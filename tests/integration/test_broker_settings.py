@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import newest_facts
+from sexton.archive.writer import newest_metadata
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
@@ -106,7 +106,7 @@ def test_the_plan_has_the_batches_that_the_broker_wrote(
         request = snapshot_log.SnapshotRequest(config=config, archive=archive)
         snapshot_log.run(Here(), request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
 
-    facts = newest_facts(pafs.LocalFileSystem(), archive)
+    facts = newest_metadata(pafs.LocalFileSystem(), archive)
     assert facts is not None
     assert own.items() <= facts.settings.items()
     assert facts.topic_settings["compression.type"] == "producer"

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import FactsRecord
+from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.coordinator.changes.rules import SLACK_MS
 from sexton.coordinator.profiles import NEWEST
 from sexton.history.offset_changes import changes_of, known_of
@@ -19,9 +19,10 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC, collect_facts, committed_offsets, find_coordinator
+from sexton.kafka.collect_metadata import collect_metadata
+from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.log.segment import list_segments
 
@@ -170,8 +171,8 @@ def test_every_disappearance_is_told_by_its_cause(broker: EmbeddedBroker) -> Non
     assert len(decided) > len(told) / 2
 
 
-def facts_of(session: ClusterSession) -> FactsRecord:
+def facts_of(session: ClusterSession) -> ClusterMetadata:
     """What a snapshot would record now."""
     taken_at_ms = time.time_ns() // 1_000_000
-    record, _ = collect_facts(session, offsets_topic=describe_topic(session, OFFSETS_TOPIC), taken_at_ms=taken_at_ms)
+    record, _ = collect_metadata(session, offsets_topic=describe_topic(session, OFFSETS_TOPIC), taken_at_ms=taken_at_ms)
     return record

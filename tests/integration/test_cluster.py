@@ -26,7 +26,7 @@ from pyarrow import fs as pafs
 
 from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import committed_offsets
+from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
@@ -121,7 +121,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("cluster")
     jars.ensure(settings().cache, "s3")
     python = python_with_wheel(settings().cache / "cluster" / "python", folder / "wheel")
-    changes = {"SEXTON_SCHEDULE": "", "SEXTON_SETTLE_MS": "500", "SEXTON_CHUNK_BYTES": str(CHUNK_BYTES)}
+    changes = {"SEXTON_SCHEDULE": "", "SEXTON_SETTLE_MS": "500", "SEXTON_FOLD_TASK_BYTES": str(CHUNK_BYTES)}
     changes["SEXTON_MAX_SHARE_OF_GROUPS"] = "1"  # all but a few groups of this cluster are due
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -300,7 +300,7 @@ def test_what_was_published_is_what_the_broker_answers(ran: Ran) -> None:
 
 def test_what_is_due_is_planned(ran: Ran) -> None:
     assert {row["group_id"] for row in ran.rows("tombstones")} == set(DUE)
-    assert ran.run.facts["plan_id"]
+    assert ran.run.row["plan_id"]
 
 
 def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: P
     assert told["story"], "its commits are told"
     due = len(DUE) * DUE_PARTITIONS
     assert told["whatIf"][:4] == [str(due), "0", "0", str(due)], "with that retention all of them would stay"
-    assert told["plan"] == ran.run.facts["plan_id"]
+    assert told["plan"] == ran.run.row["plan_id"]
     assert told["question"] == f"Delete what plan {told['plan'][:12]} names?"
     wait_for(
         lambda: ran.api().run_state(APPLY, told["run"]) == "success",

@@ -90,5 +90,5 @@ def test_what_is_rotten_in_one_archive_stops_the_house_of_that_one(environment: 
     states = ended(environment, "maintenance", "verify", subset="1/1")
     assert states == {"maintenance": "success", "maintenance__eu": "failed"}
     main, eu = (found(environment, dag_id, "outcome/verify.json") for dag_id in ("maintenance", "maintenance__eu"))
-    assert (main["exit_code"], main["segments"], main["rotten"]) == (0, 5, 0)
-    assert (eu["exit_code"], eu["segments"], eu["rotten"]) == (3, 5, 1)
+    assert (main["exit_code"], main["segments"], main["corrupt"]) == (0, 5, 0)
+    assert (eu["exit_code"], eu["segments"], eu["corrupt"]) == (3, 5, 1)

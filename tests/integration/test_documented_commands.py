@@ -22,7 +22,7 @@ from sexton import cli
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import find_coordinator
+from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.settings import settings

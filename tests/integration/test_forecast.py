@@ -21,7 +21,7 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
 from sexton.log.batch import Batch, Record, read_batches, read_records

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from sexton.kafka.broker import free_port
 from sexton.kafka.client import client_config
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs, read_published

@@ -9,7 +9,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.writer import list_archived
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import list_groups
+from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import Workload
 from sexton.maintenance import reconcile

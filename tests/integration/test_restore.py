@@ -19,7 +19,7 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import CommittedOffset, committed_offsets, find_coordinator
+from sexton.kafka.group_state import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger

@@ -15,13 +15,13 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from pyarrow import fs as pafs
 
 from sexton.archive.verify import verify
-from sexton.archive.writer import list_archived, newest_facts, read_manifest, verify_segment
+from sexton.archive.writer import list_archived, newest_metadata, read_manifest, verify_segment
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, dump_log
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.local.workload import Workload
 from sexton.pipeline import import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
@@ -194,7 +194,9 @@ def test_a_log_that_lost_its_end_starts_a_new_lineage(
     snapshot(config)
     again = snapshot(config)
     assert (again.segments, again.size_bytes, again.log_offsets) == (0, 0, 0)
-    assert newest_facts(LOCAL, str(tmp_path / "archive")).taken_at_ms == again.taken_at_ms  # facts are kept every time
+    assert (
+        newest_metadata(LOCAL, str(tmp_path / "archive")).taken_at_ms == again.taken_at_ms
+    )  # facts are kept every time
     own_broker.kill()  # without a clean shutdown the log is recovered from its segments alone
     (log,) = (path for path in own_broker.data.glob(f"{OFFSETS_TOPIC}-*/*.log") if path.stat().st_size)
     log.write_bytes(log.read_bytes()[:-1])

@@ -24,7 +24,7 @@ from sexton.kafka import jars
 from sexton.kafka.admin import delete_group
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.facts import committed_offsets
+from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import MAIN_DAG, System

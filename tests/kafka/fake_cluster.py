@@ -19,8 +19,8 @@ from kafka.protocol.metadata import MetadataRequest
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.configs import BROKER_RESOURCE
-from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID
 from tests.log.samples import STAMP_MS

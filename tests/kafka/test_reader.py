@@ -4,7 +4,6 @@ import pytest
 
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.fetch import (
     DivergedError,
     LeaderMovedError,
@@ -15,7 +14,7 @@ from sexton.kafka.fetch import (
     fetch_range,
 )
 from sexton.kafka.session import THROTTLE_LIMIT_MS, ClusterSession
-from sexton.kafka.topics import PartitionLeader, describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, describe_topic
 from sexton.records import kafka_uuid
 from tests.kafka.fake_cluster import FakeCluster, FakeSession
 

@@ -7,9 +7,9 @@ from typing import Any
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
-from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
-from sexton.log.segment import Chunk, Piece, Segment, plan_chunks
+from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks
 from tests.oracle import oracle_tables
 
 CAP_BYTES = 1 << 20
@@ -28,27 +28,27 @@ PROFILES = [
 UNORDERED = {"undecodable_records"}
 
 
-def piece_of(data: bytes, start: int = 0, end: int | None = None) -> Piece:
-    return Piece(path="", size_bytes=len(data), start_byte=start, end_byte=len(data) if end is None else end)
+def slice_of(data: bytes, start: int = 0, end: int | None = None) -> SegmentSlice:
+    return SegmentSlice(path="", size_bytes=len(data), start_byte=start, end_byte=len(data) if end is None else end)
 
 
 def fold_bytes(
     data: bytes, *, as_of_ms: int | None = None, taken_at_ms: int | None = None, profile: Profile = NEWEST
 ) -> PartialFold:
     """The fold of a log of one segment, in one chunk."""
-    chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(data),), is_last=True)
-    return fold_chunk(
-        [data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms, profile=profile
+    task = FoldTask(log_partition=0, index=0, slices=(slice_of(data),), is_last=True)
+    return fold_task(
+        [data], task=task, cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms, profile=profile
     )
 
 
-def fold_pieces(data: bytes, borders: Sequence[int], **options: Any) -> list[PartialFold]:
+def fold_slices(data: bytes, borders: Sequence[int], **options: Any) -> list[PartialFold]:
     """The folds of a segment cut at `borders`, which need not be those of batches."""
     places = [0, *sorted(borders), len(data)]
     return [
-        fold_chunk(
+        fold_task(
             [data],
-            chunk=Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False),
+            task=FoldTask(log_partition=0, index=index, slices=(slice_of(data, start, end),), is_last=False),
             cap_bytes=CAP_BYTES,
             as_of_ms=options.get("as_of_ms"),
             taken_at_ms=options.get("taken_at_ms"),
@@ -64,14 +64,14 @@ def fold_segments(datas: Sequence[bytes], *, target_bytes: int) -> list[PartialF
         for number, data in enumerate(datas)
     ]
     return [
-        fold_chunk(
-            [datas[int(piece.path)] for piece in chunk.pieces],
-            chunk=chunk,
+        fold_task(
+            [datas[int(span.path)] for span in task.slices],
+            task=task,
             cap_bytes=CAP_BYTES,
             as_of_ms=None,
             taken_at_ms=None,
         )
-        for chunk in plan_chunks(segments, target_bytes=target_bytes)
+        for task in plan_fold_tasks(segments, target_bytes=target_bytes)
     ]
 
 

@@ -16,16 +16,16 @@ from sexton.kernels import checkpoint as store
 from sexton.kernels import fold as fold_module
 from sexton.kernels.canonical import canonical
 from sexton.kernels.checkpoint import pack, unpack
-from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
-from sexton.log.segment import Chunk
+from sexton.kernels.fold import PartialFold, fold_task, merge_all
+from sexton.log.segment import FoldTask
 from tests.campaign.histories import history
 from tests.campaign.packs import pack as pack_histories
-from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_pieces, loaded, piece_of, tables_of
+from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_slices, loaded, slice_of, tables_of
 from tests.strategies import BatchSpec, commit, encode_batches, encode_log, histories, tombstone
 
 HISTORIES = 1_000
 FIXED_SEED = 20_261_122
-IN_PIECES = [profile for profile in PROFILES if profile.folds_in_pieces]
+IN_PIECES = [profile for profile in PROFILES if profile.folds_in_slices]
 
 
 def packed(fold: PartialFold) -> bytes:
@@ -42,9 +42,9 @@ def stored(fold: PartialFold, folder: Path) -> dict[str, bytes]:
 def fold_part(
     data: bytes, start: int, end: int, *, index: int, profile: Profile = NEWEST, onto: PartialFold | None = None
 ) -> PartialFold:
-    chunk = Chunk(log_partition=0, index=index, pieces=(piece_of(data, start, end),), is_last=False)
-    return fold_chunk(
-        [data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile, onto=onto
+    task = FoldTask(log_partition=0, index=index, slices=(slice_of(data, start, end),), is_last=False)
+    return fold_task(
+        [data], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile, onto=onto
     )
 
 
@@ -104,11 +104,11 @@ def test_pieces_leave_no_trace(
 ) -> None:
     folder = tmp_path_factory.mktemp("folds")
     data = encode_log(log, codec=codec)
-    whole = stored(fold_pieces(data, [])[0], folder / "whole")
+    whole = stored(fold_slices(data, [])[0], folder / "whole")
     borders = [random.randrange(len(data) + 1) for _ in range(random.randrange(6))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "PRUNED_FROM_KEYS", 0)
-        assert stored(merge_all(fold_pieces(data, borders)), folder / "pieces") == whole
+        assert stored(merge_all(fold_slices(data, borders)), folder / "pieces") == whole
         onto: PartialFold | None = None
         for start, end in pairwise([0, *sorted(borders), len(data)]):
             onto = fold_part(data, start, end, index=0, onto=onto)
@@ -128,7 +128,7 @@ def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
         BatchSpec(producer_id=1, transactional=True, control_type=1),
         BatchSpec(entries=(tombstone("gone"), tombstone("never"), commit("open", 8)), producer_id=2),
     ]
-    fold = fold_pieces(encode_log(log), [])[0]
+    fold = fold_slices(encode_log(log), [])[0]
     stored(fold, tmp_path)
     read = store.read_parquet(tmp_path)
     assert read["keys"]["topic"].to_pylist() == ["b", "a", "t"]
@@ -145,8 +145,8 @@ def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Pa
     (bad,) = encode_batches([first])
     (good,) = encode_batches([BatchSpec(entries=(commit("a"),))], base_offset=1)
     data = bad + good
-    whole = stored(fold_pieces(data, [])[0], tmp_path / "whole")
-    assert stored(merge_all(fold_pieces(data, [len(bad)])), tmp_path / "pieces") == whole
+    whole = stored(fold_slices(data, [])[0], tmp_path / "whole")
+    assert stored(merge_all(fold_slices(data, [len(bad)])), tmp_path / "pieces") == whole
     keys = store.read_parquet(tmp_path / "whole")["keys"]
     assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
         ("d", 0), ("a", 1), ("c", 1), ("b", 2)

@@ -15,11 +15,11 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.changes import changes_between
-from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.fold import PartialFold, fold_task
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
-from sexton.log.segment import Chunk, Segment, plan_chunks
-from tests.kernels.compare import CAP_BYTES, PROFILES, piece_of
+from sexton.log.segment import FoldTask, Segment, plan_fold_tasks
+from tests.kernels.compare import CAP_BYTES, PROFILES, slice_of
 from tests.strategies import (
     ABORT,
     BASE_MS,
@@ -144,8 +144,8 @@ def plain(batches: Sequence[bytes], border: int, known: Known, profile: Profile)
 
 def fold_of(batches: Sequence[bytes], profile: Profile) -> PartialFold:
     data = b"".join(batches)
-    chunk = Chunk(log_partition=0, index=0, pieces=(piece_of(data),), is_last=True)
-    return fold_chunk([data], chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
+    task = FoldTask(log_partition=0, index=0, slices=(slice_of(data),), is_last=True)
+    return fold_task([data], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
 
 
 def compiled(
@@ -155,11 +155,11 @@ def compiled(
     data = b"".join(batches)
     start = fold_of(batches[:border], profile) if border else None
     segment = Segment(log_partition=0, path="", size_bytes=len(data), base_offset=0)
-    pieces = tuple(piece for chunk in plan_chunks([segment], target_bytes=target_bytes) for piece in chunk.pieces)
+    slices = tuple(span for task in plan_fold_tasks([segment], target_bytes=target_bytes) for span in task.slices)
     table = changes_between(
         start,
-        [data] * len(pieces),
-        pieces=pieces,
+        [data] * len(slices),
+        slices=slices,
         cut=None,
         known=known,
         profile=profile,
@@ -228,7 +228,7 @@ def test_stops_at_the_cut() -> None:
     data = b"".join(batches)
     for cut in range(1, 6):
         table = changes_between(
-            fold_of(batches[:1], NEWEST), [data], pieces=[piece_of(data)], cut=cut, known=Known(), profile=NEWEST,
+            fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, known=Known(), profile=NEWEST,
             cap_bytes=CAP_BYTES,
         )  # fmt: skip
         assert table["new_committed_offset"].to_pylist() == ([cut - 1] if cut > 1 else [])
@@ -254,7 +254,7 @@ def test_a_read_only_log_of_no_bytes() -> None:
     table = changes_between(
         None,
         [np.zeros(0, np.uint8)],
-        pieces=[piece_of(b"")],
+        slices=[slice_of(b"")],
         cut=None,
         known=Known(),
         profile=NEWEST,

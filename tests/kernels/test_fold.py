@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
 from sexton.kernels.checkpoint import key_columns
-from sexton.kernels.fold import PartialFold, fold_chunk, merge, merge_all
+from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
 from sexton.kernels.layout import TEXT_BYTES, TEXT_LIVE, compact_texts
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set
-from sexton.log.segment import Chunk
+from sexton.log.segment import FoldTask
 from tests.bench.generate import Shape, generate
 from tests.kernels.compare import (
     CAP_BYTES,
     PROFILES,
     assert_equal,
     fold_bytes,
-    fold_pieces,
     fold_segments,
+    fold_slices,
     loaded,
-    piece_of,
+    slice_of,
 )
 from tests.strategies import (
     ABORT,
@@ -79,7 +79,7 @@ def test_pieces_merge_in_any_association(
     log: tuple[bytes, list[int]], random: Random, partition_count: int | None
 ) -> None:
     data, borders = log
-    folds = fold_pieces(data, borders)
+    folds = fold_slices(data, borders)
     assert_equal(merge_all([fold.copy() for fold in folds]), loaded(data), partition_count=partition_count)
     while len(folds) > 1:
         at = random.randrange(len(folds) - 1)
@@ -93,7 +93,7 @@ def test_nothing_is_lost_with_the_dead_keys_of_a_prefix(log: tuple[bytes, list[i
     data, borders = log
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "PRUNED_FROM_KEYS", 0)
-        folded = merge_all(fold_pieces(data, borders))
+        folded = merge_all(fold_slices(data, borders))
     assert_equal(folded, loaded(data))
 
 
@@ -103,7 +103,7 @@ def test_dead_keys_of_a_prefix_are_let_go() -> None:
     data = encode_log(history)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "PRUNED_FROM_KEYS", 100)
-        folded = merge_all(fold_pieces(data, [len(data) * part // 8 for part in range(1, 8)]))
+        folded = merge_all(fold_slices(data, [len(data) * part // 8 for part in range(1, 8)]))
     assert len(key_columns(folded.state)["topic"]) < 500
     assert_equal(folded, loaded(data))
 
@@ -130,7 +130,7 @@ def test_the_cut_in_any_chunk(log: tuple[bytes, list[int]], step: int, taken: in
         "taken_at_ms": None if taken is None else BASE_MS + taken * 60_000 - 3_600_000,
     }
     plain = loaded(data, **options)
-    merged = merge_all(fold_pieces(data, borders, **options))
+    merged = merge_all(fold_slices(data, borders, **options))
     assert_equal(merged, plain)
 
 
@@ -140,7 +140,7 @@ def test_outside_of_memory(log: tuple[bytes, list[int]], tmp_path_factory: pytes
     data, borders = log
     folder = tmp_path_factory.mktemp("fold")
     folds = []
-    for index, fold in enumerate(fold_pieces(data, borders)):
+    for index, fold in enumerate(fold_slices(data, borders)):
         fold.write_parquet(folder / str(index))
         folds.append(PartialFold.read_parquet(folder / str(index)))
     assert_equal(merge_all(PartialFold.from_bytes(fold.to_bytes()) for fold in folds), loaded(data))
@@ -175,14 +175,14 @@ def test_a_marker_settles_what_lies_two_pieces_back(control_type: int, between: 
         ]
     )
     data = b"".join(batches)
-    a, b, c, d = fold_pieces(data, [sum(map(len, batches[:count])) for count in (1, 2, 3)])
+    a, b, c, d = fold_slices(data, [sum(map(len, batches[:count])) for count in (1, 2, 3)])
     for fold in (merge(a, merge(merge(b, c), d)), merge(a, merge(b, merge(c, d))), merge(merge(merge(a, b), c), d)):
         assert_equal(fold, loaded(data))
 
 
 def test_merge_leaves_its_operands_alone() -> None:
     data = encode_log([BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(commit("g", 2), tombstone("h")))])
-    left, right = fold_pieces(data, [len(data) // 2])
+    left, right = fold_slices(data, [len(data) // 2])
     before = left.to_bytes(), right.to_bytes()
     merge(left, right)
     assert (left.to_bytes(), right.to_bytes()) == before
@@ -192,7 +192,7 @@ def test_merge_leaves_its_operands_alone() -> None:
 def test_edge_cases(case: dict[str, object]) -> None:
     data = base64.b64decode(str(case["segment"]))
     assert_equal(fold_bytes(data), loaded(data))
-    assert_equal(merge_all(fold_pieces(data, [len(data) // 3, 2 * len(data) // 3])), loaded(data))
+    assert_equal(merge_all(fold_slices(data, [len(data) // 3, 2 * len(data) // 3])), loaded(data))
 
 
 RECORDED = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*"))
@@ -202,8 +202,8 @@ RECORDED = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*"))
 def test_recordings(folder: Path) -> None:
     datas = [path.read_bytes() for path in sorted(folder.glob("*.log"))]
     whole = merge_all(fold_segments(datas, target_bytes=1 << 30))
-    pieces = merge_all(fold_segments(datas, target_bytes=max(map(len, datas)) // 3 + 1))
-    for fold in (whole, pieces):
+    slices = merge_all(fold_segments(datas, target_bytes=max(map(len, datas)) // 3 + 1))
+    for fold in (whole, slices):
         assert_equal(fold, loaded(b"".join(datas)), partition_count=4)
 
 
@@ -238,7 +238,7 @@ def test_flipped_and_truncated_bytes(history: list[BatchSpec], flips: list[tuple
     data = data[: round(len(data) * max(keep, 0.5))]
     assert_equal(fold_bytes(bytes(data)), loaded(bytes(data)))
     borders = [len(data) // 3, len(data) // 2]
-    assert_equal(merge_all(fold_pieces(bytes(data), borders)), loaded(bytes(data)))
+    assert_equal(merge_all(fold_slices(bytes(data), borders)), loaded(bytes(data)))
 
 
 def test_damage_behind_a_bad_batch_comes_after_its_records() -> None:
@@ -248,7 +248,7 @@ def test_damage_behind_a_bad_batch_comes_after_its_records() -> None:
     first = b"\1" + bad[1:]
     data = first + bytes(61) + good
     assert_equal(fold_bytes(data), loaded(data))
-    assert_equal(merge_all(fold_pieces(data, [len(first)])), loaded(data))
+    assert_equal(merge_all(fold_slices(data, [len(first)])), loaded(data))
 
 
 def odd_value(*tags: bytes, size: bytes = b"\2", count: bytes | None = None) -> bytes:
@@ -340,7 +340,7 @@ def test_keys_that_read_alike_are_one(one: bytes, other: bytes, is_topic: bool) 
     assert_equal(fold, loaded(data), partition_count=7)
     assert fold.state.counts[0] == 1
     data = encode_log([*history, BatchSpec(entries=(entry(one, None),))])
-    assert_equal(merge_all(fold_pieces(data, [len(data) // 2])), loaded(data))
+    assert_equal(merge_all(fold_slices(data, [len(data) // 2])), loaded(data))
 
 
 def test_a_batch_too_large_once_inflated() -> None:
@@ -399,15 +399,15 @@ def test_metadata_that_no_row_holds_is_dropped() -> None:
 def test_the_first_failure_is_told_across_pieces() -> None:
     batches = encode_batches([BatchSpec(entries=((b"", b"v"),)), BatchSpec(entries=(commit("g"),))])
     data = batches[0] + b"\x01" * 50 + batches[1]
-    fold = merge_all(fold_pieces(data, [len(batches[0])]))
+    fold = merge_all(fold_slices(data, [len(batches[0])]))
     assert fold.undecodable[1][1].reason == "skipped_bytes"
     assert_equal(fold, loaded(data))
 
 
 def test_a_chunk_of_several_pieces() -> None:
     datas = encode_batches(long_history(40))
-    chunk = Chunk(log_partition=0, index=0, pieces=tuple(piece_of(data) for data in datas), is_last=True)
-    fold = fold_chunk(datas, chunk=chunk, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
+    task = FoldTask(log_partition=0, index=0, slices=tuple(slice_of(data) for data in datas), is_last=True)
+    fold = fold_task(datas, task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
     assert_equal(fold, loaded(b"".join(datas)))
 
 
@@ -424,4 +424,4 @@ def test_damage_behind_a_batch_that_claims_more_than_it_holds() -> None:
     log = a + bad + b"junk" * 30 + c
     assert_equal(fold_bytes(log), loaded(log))
     for border in range(len(a), len(log), 7):
-        assert_equal(merge_all(fold_pieces(log, [border])), loaded(log))
+        assert_equal(merge_all(fold_slices(log, [border])), loaded(log))

@@ -102,7 +102,7 @@ def test_what_somebody_has_set_stays(evolved: Lake, spark: SparkSession) -> None
 
 def test_both_runs_are_read_in_the_declared_shape(evolved: Lake) -> None:
     before, after = published_runs(evolved)
-    assert (before.facts["plan_sha256"], after.key.run_id) == (None, "after")
+    assert (before.row["plan_sha256"], after.key.run_id) == (None, "after")
     for run, told in ((before, (None, None, None)), (after, ("topic_gone", True, "build"))):
         (row,) = read_published(evolved, run, "offset_verdicts").to_pylist()
         assert (row["orphan"], row["left_topic"], row["policy_owner"]) == told

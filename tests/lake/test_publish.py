@@ -191,7 +191,7 @@ def test_what_runs_tells_comes_back(runs: Runs) -> None:
     (found,) = runs.published()
     assert found == run
     assert found.cuts == {0: 100, 1: 100}
-    assert {name: found.facts[name] for name in FACTS} == FACTS
+    assert {name: found.row[name] for name in FACTS} == FACTS
 
 
 @any_catalog
@@ -352,7 +352,7 @@ def test_the_newest_run_at_an_instant(runs: Runs) -> None:
 @any_catalog
 def test_a_run_outlives_its_snapshot(runs: Runs) -> None:
     """Maintenance may expire the snapshot that `runs` names, as long as the rows stay."""
-    gone = PublishedRun(key=(run := runs.both("one")).key, facts={**run.facts, "snapshots": []})
+    gone = PublishedRun(key=(run := runs.both("one")).key, row={**run.row, "snapshots": []})
     assert runs.counts(gone) == (2, 1)
     runs.both("two")
     with pytest.raises(SextonError, match="expired"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
-from sexton.log.segment import Segment, disk_identity, list_segments, plan_chunks
+from sexton.log.segment import Segment, disk_identity, list_segments, plan_fold_tasks
 
 LOCAL = pafs.LocalFileSystem()
 
@@ -97,30 +97,30 @@ def segments(*sizes: int) -> list[Segment]:
     ids=["empty log", "one", "split", "joined", "empty segments", "both"],
 )
 def test_chunks(sizes: list[int], expected: list[list[tuple[str, int, int]]]) -> None:
-    chunks = plan_chunks(segments(*sizes), target_bytes=10)
-    assert [[(p.path, p.start_byte, p.end_byte) for p in chunk.pieces] for chunk in chunks] == expected
-    assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
-    assert [chunk.is_last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert {chunk.log_partition for chunk in chunks} == {7}
+    tasks = plan_fold_tasks(segments(*sizes), target_bytes=10)
+    assert [[(p.path, p.start_byte, p.end_byte) for p in task.slices] for task in tasks] == expected
+    assert [task.index for task in tasks] == list(range(len(tasks)))
+    assert [task.is_last for task in tasks] == [False] * (len(tasks) - 1) + [True]
+    assert {task.log_partition for task in tasks} == {7}
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(1, 200))
 def test_chunks_hold_every_byte_once_and_are_about_the_size_asked_for(sizes: list[int], target_bytes: int) -> None:
-    chunks = plan_chunks(segments(*sizes), target_bytes=target_bytes)
-    pieces = [piece for chunk in chunks for piece in chunk.pieces]
+    tasks = plan_fold_tasks(segments(*sizes), target_bytes=target_bytes)
+    slices = [span for task in tasks for span in task.slices]
     for segment in segments(*sizes):
-        own = [piece for piece in pieces if piece.path == segment.path]
-        assert {(piece.size_bytes, piece.base_offset) for piece in own} == {(segment.size_bytes, segment.base_offset)}
-        assert [piece.start_byte for piece in own] == [0, *(piece.end_byte for piece in own)][:-1]
+        own = [span for span in slices if span.path == segment.path]
+        assert {(span.size_bytes, span.base_offset) for span in own} == {(segment.size_bytes, segment.base_offset)}
+        assert [span.start_byte for span in own] == [0, *(span.end_byte for span in own)][:-1]
         assert own[-1].end_byte == segment.size_bytes
-    assert [int(piece.path) for piece in pieces] == sorted(int(piece.path) for piece in pieces)
-    for chunk in chunks:
-        assert sum(piece.end_byte - piece.start_byte for piece in chunk.pieces) <= target_bytes
+    assert [int(span.path) for span in slices] == sorted(int(span.path) for span in slices)
+    for task in tasks:
+        assert sum(span.end_byte - span.start_byte for span in task.slices) <= target_bytes
 
 
 def test_a_log_of_no_segment_has_no_chunk() -> None:
-    assert plan_chunks([], target_bytes=10) == []
+    assert plan_fold_tasks([], target_bytes=10) == []
 
 
 @pytest.mark.parametrize("where", ["data", "."], ids=["in the folder", "above it"])

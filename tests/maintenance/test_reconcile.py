@@ -9,7 +9,7 @@ import pytest
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import CommittedOffset, ListedGroup, Listing
+from sexton.kafka.group_state import CommittedOffset, ListedGroup, Listing
 from sexton.kafka.session import TransientError
 from sexton.kafka.topics import PartitionLeader, Topic
 from sexton.maintenance import group_answers as answers

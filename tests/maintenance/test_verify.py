@@ -47,8 +47,8 @@ def manifest_of(segment: Path) -> Path:
 
 
 def runs_until_found(archive: Archive) -> VerifiedArchive:
-    """The run in whose turn the rotten part is."""
-    return next(found for found in (verified(archive) for _ in range(PARTS)) if found.rotten)
+    """The run in whose turn the corrupt part is."""
+    return next(found for found in (verified(archive) for _ in range(PARTS)) if found.corrupt)
 
 
 def test_in_so_many_runs_everything_is_read(archive: Archive) -> None:
@@ -97,22 +97,22 @@ def test_what_is_rotten_is_found_in_its_part_and_told_until_it_is_mended(archive
     later = [verified(archive) for _ in range(PARTS)]
     assert len({found.subsets[CLUSTER] for found in later}) == PARTS
     for found in (first, *later, verified(archive, subset=(1, 1))):
-        assert found.rotten == 1
+        assert found.corrupt == 1
         (alert,) = found.alerts
         assert str(segment) in alert
         assert "SHA-256" in alert
     segment.write_bytes(before)
-    assert [verified(archive).rotten for _ in range(PARTS)] == [0] * PARTS
-    assert json.loads(note(archive).read_text())["rotten"] == []
+    assert [verified(archive).corrupt for _ in range(PARTS)] == [0] * PARTS
+    assert json.loads(note(archive).read_text())["corrupt"] == []
 
 
 def test_what_is_found_by_hand_is_told_in_every_later_run(archive: Archive) -> None:
     manifest = manifest_of(spoiled(archive)[0])
     before = manifest.read_text()
     manifest.write_text("{")
-    assert verified(archive, subset=(1, 1)).rotten == 1
+    assert verified(archive, subset=(1, 1)).corrupt == 1
     later = [verified(archive) for _ in range(PARTS)]
-    assert [(found.rotten, manifest.name in found.alerts[0]) for found in later] == [(1, True)] * PARTS
+    assert [(found.corrupt, manifest.name in found.alerts[0]) for found in later] == [(1, True)] * PARTS
     manifest.write_text(before)
     assert "SHA-256" in verified(archive).alerts[0], "only one of its two files was mended"
 
@@ -120,18 +120,18 @@ def test_what_is_found_by_hand_is_told_in_every_later_run(archive: Archive) -> N
 def test_what_is_rotten_and_then_away_is_not_mended(archive: Archive) -> None:
     segment, before = spoiled(archive)
     manifest = manifest_of(segment)
-    rotten, told = segment.read_bytes(), manifest.read_text()
+    corrupt, told = segment.read_bytes(), manifest.read_text()
     verified(archive, subset=(1, 1))
     segment.unlink()
     assert [alert.endswith("its segment is not") for alert in verified(archive).alerts] == [True]
     manifest.unlink()
     for _ in range(2):
         assert any(str(segment) in alert and "no unbroken history" in alert for alert in verified(archive).alerts)
-    segment.write_bytes(rotten)
+    segment.write_bytes(corrupt)
     manifest.write_text(told)
-    assert [verified(archive).rotten for _ in range(PARTS)] == [1] * PARTS
+    assert [verified(archive).corrupt for _ in range(PARTS)] == [1] * PARTS
     segment.write_bytes(before)
-    assert verified(archive).rotten == 0
+    assert verified(archive).corrupt == 0
 
 
 def test_a_note_that_is_none_is_said(archive: Archive) -> None:
@@ -145,7 +145,7 @@ def test_only_one_of_several_clusters(archive: Archive) -> None:
     other = three_minutes(archive.folder, cluster_id="other")
     next((other.folder / "other").rglob("*.log")).write_bytes(b"?")
     found = {only: verified(archive, subset=(1, 1), only=only) for only in (None, "other", CLUSTER)}
-    assert [(one.segments, one.rotten) for one in found.values()] == [(10, 1), (5, 1), (5, 0)]
+    assert [(one.segments, one.corrupt) for one in found.values()] == [(10, 1), (5, 1), (5, 0)]
     with pytest.raises(UsageError, match="no cluster third"):
         verified(archive, only="third")
 
@@ -165,20 +165,20 @@ def test_many_findings_are_few_alerts(
     monkeypatch: pytest.MonkeyPatch, archive: Archive, count: int, alerts: int
 ) -> None:
     findings = [Finding(kind="damaged", where=str(number), what="bad") for number in range(count)]
-    told = Verified(segments=1, read=1, read_bytes=1, unlinked=0, findings=findings)
+    told = Verified(segments=1, read=1, read_bytes=1, detached=0, findings=findings)
     monkeypatch.setattr(verify, "look", lambda *_, **__: told)
     found = verified(archive)
-    assert (len(found.alerts), found.findings, found.rotten) == (alerts, count, 0)
+    assert (len(found.alerts), found.findings, found.corrupt) == (alerts, count, 0)
 
 
 def test_a_spoiled_checkpoint_is_told_until_it_is_gone(archive: Archive, tmp_path: Path) -> None:
     with Engine("tests", quiet=True) as engine:
         place = publish(tmp_path / "r1", run(engine, tmp_path / "r1", archive, instant(1)), archive)
-    assert all(verified(archive).rotten == 0 for _ in range(PARTS))
+    assert all(verified(archive).corrupt == 0 for _ in range(PARTS))
     (place / "1" / "keys.parquet").write_bytes(b"PAR1")
     seal(place)
     found = runs_until_found(archive)
-    assert found.alerts[0].startswith(f"the archive is rotten at {place}: 1/keys.parquet: ")
-    assert [verified(archive).rotten for _ in range(PARTS)] == [1] * PARTS
+    assert found.alerts[0].startswith(f"the archive is corrupt at {place}: 1/keys.parquet: ")
+    assert [verified(archive).corrupt for _ in range(PARTS)] == [1] * PARTS
     shutil.rmtree(place)
-    assert [verified(archive).rotten for _ in range(PARTS)] == [0] * PARTS
+    assert [verified(archive).corrupt for _ in range(PARTS)] == [0] * PARTS

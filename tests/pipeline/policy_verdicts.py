@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.coordinator.loading import Loaded
-from sexton.policy import GroupFacts, OffsetFacts, Policy, decide
-from sexton.policy.facts import last_active_ms
+from sexton.policy import GroupInput, OffsetInput, Policy, decide
+from sexton.policy.inputs import last_active_ms
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge
 from tests.verdicts.test_expiry import tables_of
@@ -47,13 +47,13 @@ def judged(loaded: Loaded, policy: Policy | None, *, retention_ms: int, now_ms: 
     return {**tables, "held": held, "verdicts": pa.Table.from_pylist(rows, schema=schema)}
 
 
-def facts_of(groups: pa.Table, held: pa.Table) -> dict[str, GroupFacts]:
+def facts_of(groups: pa.Table, held: pa.Table) -> dict[str, GroupInput]:
     """Each group as a policy asks about it."""
     commits: dict[str, list[int]] = {}
     for row in held.to_pylist():
         commits.setdefault(row["group_id"], []).append(row["commit_timestamp_ms"])
     return {
-        row["group_id"]: GroupFacts(
+        row["group_id"]: GroupInput(
             **{name: row[name] for name in ("group_id", "group_type", "state", "protocol_type", "member_count")},
             last_active_ms=last_active_ms(commits.get(row["group_id"], []), row["current_state_timestamp_ms"]),
         )
@@ -61,7 +61,7 @@ def facts_of(groups: pa.Table, held: pa.Table) -> dict[str, GroupFacts]:
     }
 
 
-def offset_facts(row: dict[str, Any], commit_timestamp_ms: int) -> OffsetFacts:
+def offset_facts(row: dict[str, Any], commit_timestamp_ms: int) -> OffsetInput:
     names = (
         "topic",
         "partition",
@@ -71,7 +71,7 @@ def offset_facts(row: dict[str, Any], commit_timestamp_ms: int) -> OffsetFacts:
         "broker_reason",
         "broker_expires_at_ms",
     )
-    return OffsetFacts(
+    return OffsetInput(
         **{name: row[name] for name in names},
         commit_timestamp_ms=commit_timestamp_ms,
         is_pending=row["pinned_by_producer_id"] is not None,

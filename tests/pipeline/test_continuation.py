@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.writer import ArchiveEnd, FactsRecord, Lineage, LogPartitionFacts, Origin
-from sexton.kafka.facts import LogEnds
+from sexton.archive.writer import ArchiveEnd, ClusterMetadata, Lineage, LogPartitionMetadata, Origin
+from sexton.kafka.collect_metadata import LogEnds
 from sexton.pipeline.continuation import Known, breaks_since, continuation
 
 FIRST = Lineage(ordinal=0, start_log_offset=0)
@@ -51,11 +51,11 @@ def test_it_goes_on(now: LogEnds, archive: ArchiveEnd, left_epoch: tuple[int, in
             log(2, 10),
             archived(7),
             (5, 6),
-            {"reason": "epoch_left", "diverged_at": 6},
+            {"reason": "epoch_diverged", "diverged_at": 6},
             "epoch at 6, below the archived 7",
         ),
-        (log(2, 10), archived(7), (3, 8), {"reason": "epoch_left"}, "left the archived leader epoch below"),
-        (log(2, 10), archived(7), (-1, -1), {"reason": "epoch_left"}, "left the archived leader epoch below"),
+        (log(2, 10), archived(7), (3, 8), {"reason": "epoch_diverged"}, "left the archived leader epoch below"),
+        (log(2, 10), archived(7), (-1, -1), {"reason": "epoch_diverged"}, "left the archived leader epoch below"),
     ],
     ids=["gap", "truncated", "diverged", "epoch-unknown-to-the-log", "epoch-above-the-log"],
 )
@@ -80,7 +80,7 @@ def test_the_first_of_all(start: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "archive, known, end, slept",
+    "archive, known, end, unobserved",
     [
         (archived(7, taken_at_ms=20), {"before_ms": None}, 10, True),
         (archived(7, taken_at_ms=20), {"before_ms": 49}, 10, True),
@@ -91,12 +91,12 @@ def test_the_first_of_all(start: int) -> None:
     ],
     ids=["dead-snapshots-only", "long-ago", "just-in-time", "by-a-dead-snapshot", "nothing-new", "long-retention"],
 )
-def test_who_sleeps_misses_tombstones(archive: ArchiveEnd, known: dict[str, Any], end: int, slept: bool) -> None:
+def test_who_sleeps_misses_tombstones(archive: ArchiveEnd, known: dict[str, Any], end: int, unobserved: bool) -> None:
     fields = {"found_at_ms": 100, "partition_count": 4, "delete_retention_ms": 50, **known}
     lineage, _, origin = continuation(log(0, end), archive, (5, 10), Known(**fields))
-    assert (lineage.ordinal, origin is not None) == (slept, slept)
+    assert (lineage.ordinal, origin is not None) == (unobserved, unobserved)
     if origin:
-        assert origin.reason == "slept"
+        assert origin.reason == "unobserved"
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_the_number_of_log_partitions(archive: ArchiveEnd, counted_before: int |
     assert (lineage.ordinal, start, origin and origin.partition_count) == (1, 0, 5)
 
 
-def facts(topic_id: str, lineage: Lineage) -> FactsRecord:
-    told = LogPartitionFacts(
+def facts(topic_id: str, lineage: Lineage) -> ClusterMetadata:
+    told = LogPartitionMetadata(
         lineage=lineage.name, log_start_offset=0, high_watermark=9, last_stable_offset=9, leader=1, leader_epoch=5
     )
-    return FactsRecord(
+    return ClusterMetadata(
         taken_at_ms=1,
         cluster_id="c",
         broker_version=None,
@@ -149,8 +149,8 @@ def test_a_break_is_told_until_a_snapshot_has_finished() -> None:
 def test_what_is_true_of_the_topic_is_told_once() -> None:
     anew = Origin(reason="recreated", found_at_ms=100, previous_topic_id="old")
     more = Origin(reason="partition_count", found_at_ms=100, partition_count=60)
-    slept = Origin(reason="slept", found_at_ms=100)
-    lines = breaks_since(None, "new", {part: (FIRST, (anew, more, slept)[part % 3]) for part in range(9)})
+    unobserved = Origin(reason="unobserved", found_at_ms=100)
+    lines = breaks_since(None, "new", {part: (FIRST, (anew, more, unobserved)[part % 3]) for part in range(9)})
     assert len(lines) == 3
     assert "its id was old and is new" in lines[0]
     assert "60 log partitions" in lines[1]

@@ -10,7 +10,14 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.verify import verify
-from sexton.archive.writer import FactsRecord, lineages, list_archived, newest_facts, read_manifest, write_facts
+from sexton.archive.writer import (
+    ClusterMetadata,
+    list_archived,
+    list_lineages,
+    newest_metadata,
+    read_manifest,
+    write_metadata,
+)
 from sexton.errors import Refused, UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
@@ -72,7 +79,7 @@ def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_pa
     for log in cluster.logs:
         assert archived(tmp_path, log.log_partition) == b"".join(log.batches)
     assert verify(LOCAL, str(tmp_path / "archive")).findings == []
-    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert facts.log_partitions is not None
     assert (facts.taken_at_ms, facts.offsets_topic["partitions"]) == (START_MS + HOUR_MS, 2)
@@ -81,7 +88,7 @@ def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_pa
 
 def newest_topic(folder: Path) -> str:
     (cluster,) = (folder / "archive").iterdir()
-    return next(child.name for child in cluster.iterdir() if child.name != "facts")
+    return next(child.name for child in cluster.iterdir() if child.name != "cluster_metadata")
 
 
 def test_snapshots_go_on_from_an_import_and_imports_from_snapshots(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -138,7 +145,7 @@ def test_what_does_not_go_on_is_refused(
 
     taken = take(tmp_path, now_ms=START_MS + 1, new_lineage=True)
     assert taken.lineages == 1
-    found = lineages(LOCAL, str(tmp_path / "archive"), cluster_id="fake", topic_id=taken.topic_id)
+    found = list_lineages(LOCAL, str(tmp_path / "archive"), cluster_id="fake", topic_id=taken.topic_id)
     assert [len(found[part]) for part in (0, 1)] == [2, 1]
     origin = found[0][1].origin
     assert origin is not None
@@ -190,14 +197,14 @@ def test_the_number_of_log_partitions_by_the_facts_where_the_lineage_does_not_te
         take(tmp_path, now_ms=START_MS + 2, topics_file=topics_of(cluster, tmp_path))
 
 
-def with_settings(cluster: FakeCluster, folder: Path, **changes: Any) -> tuple[Archivist, FactsRecord]:
+def with_settings(cluster: FakeCluster, folder: Path, **changes: Any) -> tuple[Archivist, ClusterMetadata]:
     """An archive of one snapshot of a broker that keeps offsets for 30 days, and its facts."""
     archivist = Archivist(cluster, folder / "archive")
     archivist.snapshot()
     settings = {"offsets.retention.minutes": "43200", "offsets.load.buffer.size": "7000000"}
     told = {"settings": settings, "broker_version": "3.9", "max_message_bytes": 2_000_000, "delete_retention_ms": 5}
     facts = replace(archivist.facts, **{**told, **changes})
-    write_facts(LOCAL, str(folder / "archive"), facts)
+    write_metadata(LOCAL, str(folder / "archive"), facts)
     return archivist, facts
 
 
@@ -216,7 +223,7 @@ def test_what_a_disk_cannot_tell_is_as_it_was_last_seen(cluster: FakeCluster, tm
     assert source.topics_at_ms == now_ms
     assert source.topics == [json.loads(Path(topics).read_text())]
     assert source.sees_all_topics is None  # the snapshot saw them all, nobody did since
-    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert facts.delete_retention_ms == 2 * HOUR_MS
     written = files(tmp_path / "archive")
@@ -228,7 +235,7 @@ def test_nothing_is_known_of_settings_before_they_were_seen(cluster: FakeCluster
     _, later = with_settings(cluster, tmp_path)
     disk_of(cluster, tmp_path / "disk")
     take(tmp_path, now_ms=later.taken_at_ms - HOUR_MS, topics_file=topics_of(cluster, tmp_path))
-    facts = newest_facts(LOCAL, str(tmp_path / "archive"), at_ms=later.taken_at_ms - 1)
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"), at_ms=later.taken_at_ms - 1)
     assert facts is not None
     assert (facts.settings, facts.broker_version, facts.max_message_bytes) == ({}, None, None)
 
@@ -240,7 +247,7 @@ def test_a_topic_made_anew_has_settings_of_its_own(cluster: FakeCluster, tmp_pat
         log.append(2)
     disk_of(cluster, tmp_path / "disk")
     take(tmp_path, now_ms=before.taken_at_ms + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
-    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert (facts.settings, facts.broker_version) == (before.settings, "3.9")
     assert (facts.max_message_bytes, facts.delete_retention_ms) == (None, None)
@@ -408,7 +415,7 @@ def test_two_disks_of_one_cluster(cluster: FakeCluster, tmp_path: Path) -> None:
         for file in (tmp_path / "disk" / f"__consumer_offsets-{1 - part}").iterdir():
             file.unlink()
         assert take(tmp_path, topics_file=topics).log_partitions == 1
-    facts = newest_facts(LOCAL, str(tmp_path / "archive"))
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert list(facts.log_partitions or {}) == [0, 1]
 

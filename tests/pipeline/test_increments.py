@@ -14,7 +14,7 @@ from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonError, UsageError
 from sexton.kernels.partial import PartialFold
 from sexton.log.batch import Batch, read_batches
-from sexton.log.segment import Piece, piece_bytes
+from sexton.log.segment import SegmentSlice, slice_bytes
 from sexton.maintenance.checkpoint_comparison import compare_checkpoint
 from sexton.runs import fold_log
 from sexton.runs.checkpoint import checkpoint_folders
@@ -63,9 +63,9 @@ def test_only_what_is_new_is_read(
     publish(tmp_path / "r2", run(small, tmp_path / "r2", archive, instant(2)), archive)
     read: list[str] = []
 
-    def note(fs: Any, piece: Piece) -> Any:
-        read.append(Path(piece.path).name)
-        return piece_bytes(fs, piece)
+    def note(fs: Any, span: SegmentSlice) -> Any:
+        read.append(Path(span.path).name)
+        return slice_bytes(fs, span)
 
     monkeypatch.setattr(fold_log, "piece_bytes", note)
     run(small, tmp_path / "r3", archive, instant(3))
@@ -167,7 +167,7 @@ def test_recordings(small: Engine, tmp_path: Path, recording: str) -> None:
         except NoCoverage:  # nothing was written by then
             continue
         full = run(small, tmp_path / f"{as_of_ms}-full", archive, as_of_ms, profile=profile.text, is_full=True)
-        assert record.base_as_of_ms == (before if profile.folds_in_pieces else None)
+        assert record.base_as_of_ms == (before if profile.folds_in_slices else None)
         assert told(full) == told(record)
         assert tables(tmp_path / f"{as_of_ms}-full") == tables(out)
         publish(out, record, archive)
@@ -338,7 +338,7 @@ def test_a_checkpoint_of_the_lineage_before_is_none(small: Engine, tmp_path: Pat
 
 def test_older_profiles_are_replayed_in_full(small: Engine, tmp_path: Path, archive: Archive) -> None:
     profile = "group_metadata_manager:2.8"
-    assert not profile_of(profile).folds_in_pieces
+    assert not profile_of(profile).folds_in_slices
     publish(tmp_path / "r2", run(small, tmp_path / "r2", archive, instant(2), profile=profile), archive)
     record = run(small, tmp_path / "r3", archive, instant(3), profile=profile)
     assert (record.base_as_of_ms, passed_over(record)) == (None, [])

@@ -97,7 +97,7 @@ def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     assert found(settled_ms) is None, "either might be meant"
     assert found(settled_ms, "fake") is not None
-    shutil.rmtree(tmp_path / "fake" / "facts")
+    shutil.rmtree(tmp_path / "fake" / "cluster_metadata")
     assert found(settled_ms, "fake") is None, "a snapshot that died before its facts was not finished"
 
 

@@ -151,11 +151,11 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
         assert read_published(lake, run, table.name).sort_by(order).equals(written.sort_by(order)), table.name
     record = folder.read_run()
     assert run.cuts == record.cuts
-    assert {each["table"]: each["rows"] for each in run.facts["counts"]} == record.counts
-    assert {name: run.facts[name] for name in ("plan_id", "coverage", "code_version", "warnings")} == {
+    assert {each["table"]: each["rows"] for each in run.row["counts"]} == record.counts
+    assert {name: run.row[name] for name in ("plan_id", "coverage", "code_version", "warnings")} == {
         name: getattr(record, name) for name in ("plan_id", "coverage", "code_version", "warnings")
     }
-    assert run.facts["checkpoint_sha256"] == "c0ffee"
+    assert run.row["checkpoint_sha256"] == "c0ffee"
 
 
 def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:

@@ -70,16 +70,16 @@ def published(engine: Engine, lake: Lake, out: Path) -> dict[str, object]:
     validate_tables.run(engine, RunFolder(out))
     publish_tables.run(engine, RunFolder(out))
     as_of_ms = RunFolder(out).read_run().as_of_ms
-    return next(run.facts for run in published_runs(lake, CLUSTER) if run.key.as_of_ms == as_of_ms)
+    return next(run.row for run in published_runs(lake, CLUSTER) if run.key.as_of_ms == as_of_ms)
 
 
 def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")
     planned(iceberg, tmp_path / "run", archive)
     assert plans_of(LOCAL, archive.root, CLUSTER) == []
-    facts = published(iceberg, lake, tmp_path / "run")
-    kept = read_plan(LOCAL, archive.root, None, str(facts["plan_id"]))
-    assert kept.sha256 == facts["plan_sha256"]
+    row = published(iceberg, lake, tmp_path / "run")
+    kept = read_plan(LOCAL, archive.root, None, str(row["plan_id"]))
+    assert kept.sha256 == row["plan_sha256"]
     before = files(archive.folder)
     publish_tables.run(iceberg, RunFolder(tmp_path / "run"))
     assert files(archive.folder) == before
@@ -127,9 +127,9 @@ def test_an_empty_plan_is_not_kept(iceberg: Engine, lake: Lake, tmp_path: Path) 
     young = commit("young", commit_timestamp_ms=instant(5))
     archive.snapshot(instant(5) + 2_000, {0: minute(5, young, first=0)})
     planned(iceberg, tmp_path / "run", archive, at=5)
-    facts = published(iceberg, lake, tmp_path / "run")
-    assert (facts["plan_sha256"], plans_of(LOCAL, archive.root, CLUSTER)) == (None, [])
-    assert facts["plan_id"] is not None
+    row = published(iceberg, lake, tmp_path / "run")
+    assert (row["plan_sha256"], plans_of(LOCAL, archive.root, CLUSTER)) == (None, [])
+    assert row["plan_id"] is not None
 
 
 def damaged(run: RunFolder) -> None:

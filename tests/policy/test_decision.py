@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.policy import CompiledPolicy, GroupFacts, OffsetFacts, Policy, decide, decide_bare, explain
+from sexton.policy import CompiledPolicy, GroupInput, OffsetInput, Policy, decide, decide_bare, explain
 from sexton.policy.durations import DAY_MS, HOUR_MS
-from sexton.policy.facts import last_active_ms
+from sexton.policy.inputs import last_active_ms
 from tests.policy.worlds import NOW_MS, SOME, groups, hold, offsets, policies, rule
 
 INSTANTS = st.integers(-3, 14).map(lambda hours: NOW_MS + hours * HOUR_MS)
@@ -16,7 +16,7 @@ WIDE = (1 << 63) - 1
 
 
 def group(group_id="ci-1", *, idle_ms=9 * DAY_MS, **changed):
-    facts = GroupFacts(
+    facts = GroupInput(
         group_id=group_id,
         group_type="Classic",
         state="Empty",
@@ -28,7 +28,7 @@ def group(group_id="ci-1", *, idle_ms=9 * DAY_MS, **changed):
 
 
 def offset(age_ms=9 * DAY_MS, **changed):
-    facts = OffsetFacts(
+    facts = OffsetInput(
         topic="t",
         partition=0,
         commit_timestamp_ms=NOW_MS - age_ms,

@@ -7,7 +7,7 @@ from sexton.policy import Limits, parse_policy
 from sexton.policy.document import MAX_BYTES
 from sexton.policy.durations import parse_duration
 from sexton.policy.expectations import KEPT_BY, Expectation, Expected, GroupGiven, OffsetGiven
-from sexton.policy.facts import GROUP_TYPES, ORPHANS, STATES
+from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.model import MAX_PATTERNS, Hold, Match, Policy, Rule
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM
 from sexton.policy.trial import run_tests

@@ -3,9 +3,9 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from sexton.policy import GroupFacts, Hold, OffsetFacts, Policy, Rule
+from sexton.policy import GroupInput, Hold, OffsetInput, Policy, Rule
 from sexton.policy.durations import HOUR_MS, duration_text, instant_text
-from sexton.policy.facts import GROUP_TYPES, ORPHANS
+from sexton.policy.inputs import GROUP_TYPES, ORPHANS
 
 SOME = settings(max_examples=100, deadline=None)
 NOW_MS = 1_800_000_000_000
@@ -69,7 +69,7 @@ def policies(draw, *, max_holds=2, max_rules=4):
 @st.composite
 def groups(draw):
     state = draw(st.sampled_from(STATES))
-    return GroupFacts(
+    return GroupInput(
         group_id=draw(st.sampled_from(GROUP_IDS)),
         group_type=draw(st.sampled_from(GROUP_TYPES)),
         state=state,
@@ -84,7 +84,7 @@ def offsets(draw):
     reasons = ("not_due", "expired", "expired_explicit", "subscribed", "pending_transaction")
     reason = draw(st.sampled_from((*reasons[:3], *reasons)))
     commit_ms, base_ms = draw(STAMPS_MS), draw(STAMPS_MS)
-    return OffsetFacts(
+    return OffsetInput(
         topic="t",
         partition=0,
         commit_timestamp_ms=commit_ms,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.quality import CHECKED_TABLES, measure_piece, total_of, validate
+from sexton.quality import CHECKED_TABLES, measure_part, total_of, validate
 from sexton.quality import expectation as names
 from sexton.quality.suites import EXPECTATIONS, INTERVAL_EXPECTATIONS
 from sexton.tables import INTERVAL_TABLES, TABLES
@@ -55,7 +55,7 @@ def changed(**values: object) -> dict[str, object]:
 def counts(rows: list[dict[str, object]]) -> dict[str, int]:
     """What breaks the declaration of offset_changes in a run that tells them."""
     tables = world.tables_of({**world.sound(), CHANGES: rows})
-    found = measure_piece(
+    found = measure_part(
         {name: [table] for name, table in tables.items()}, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1)
     )
     return {measure: count for (table, measure), count in found.counts.items() if table == CHANGES}
@@ -95,7 +95,7 @@ def test_offset_changes_that_is_not_there_or_not_as_declared_stops_a_run() -> No
     tables = world.tables_of({**world.sound(), CHANGES: [changed()], **others})
     for missing, damaged in ((True, {}), (False, {CHANGES: tables[CHANGES].drop_columns(["kind"])})):
         pieces = {name: [table] for name, table in {**tables, **damaged}.items() if not (missing and name == CHANGES)}
-        found = measure_piece(pieces, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1))
+        found = measure_part(pieces, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1))
         failed = [each for each in validate(total_of([found], IN_RUN), docs=None) if each.stops_publication]
         assert {each.table for each in failed} == {CHANGES}
         critical = [each for each in INTERVAL_EXPECTATIONS[CHANGES] if each.severity == "critical"]

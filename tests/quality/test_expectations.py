@@ -132,7 +132,7 @@ def test_a_run_is_measured_in_any_pieces() -> None:
         }
         if part == 0:
             own["topic_partitions"] = [tables["topic_partitions"]]
-        parts.append(world.measure_piece(own, RUN, [part], files={name: 1 for name in files if name in own}))
+        parts.append(world.measure_part(own, RUN, [part], files={name: 1 for name in files if name in own}))
     assert world.Measures().add(parts).counts == world.measured(tables).counts
 
 

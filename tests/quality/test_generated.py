@@ -13,7 +13,7 @@ from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
-from sexton.quality import CHECKED_TABLES, EXPECTATIONS, RunFacts
+from sexton.quality import CHECKED_TABLES, EXPECTATIONS, CheckedRun
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, plan
 from tests.kernels.compare import CAP_BYTES, PROFILES
@@ -27,11 +27,11 @@ CRITICAL = [e for found in EXPECTATIONS.values() for e in found if e.severity ==
 
 def run_of(
     history: list[BatchSpec], partition_count: int | None, profile: Profile
-) -> tuple[dict[str, pa.Table], RunFacts]:
+) -> tuple[dict[str, pa.Table], CheckedRun]:
     """The tables that the plain rules give for log partition 0, and its run."""
     log = encode_log(history)
     loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)
-    run = RunFacts(
+    run = CheckedRun(
         cluster_id="c1",
         as_of_ms=1_000,
         run_id="r1",

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.quality import CHECKED_TABLES, Measures, Result, RunFacts, measure_piece, total_of, validate
+from sexton.quality import CHECKED_TABLES, CheckedRun, Measures, Result, measure_part, total_of, validate
 from sexton.tables import FATES, TABLES
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -22,7 +22,7 @@ def group_at(log_partition: int, name: str) -> str:
 
 
 DYING, SHARING, LIVING = group_at(0, "dying"), group_at(0, "sharing"), group_at(1, "living")
-RUN = RunFacts(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan", partition_count=2)
+RUN = CheckedRun(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan", partition_count=2)
 DEFAULTS: dict[pa.DataType, Any] = {
     pa.string(): "x",
     pa.int32(): 1,
@@ -117,13 +117,13 @@ def tables_of(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()) for name, found in rows.items()}
 
 
-def measured(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> Measures:
+def measured(tables: Mapping[str, pa.Table], run: CheckedRun = RUN) -> Measures:
     """Measures of tables that came in one piece, one file a table."""
     files = dict.fromkeys((table.name for table in CHECKED_TABLES), 1)
-    return measure_piece({name: [table] for name, table in tables.items()}, run, run.cuts, files=files)
+    return measure_part({name: [table] for name, table in tables.items()}, run, run.cuts, files=files)
 
 
-def judged(tables: Mapping[str, pa.Table], run: RunFacts = RUN) -> list[Result]:
+def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN) -> list[Result]:
     return validate(total_of([measured(tables, run)], run), docs=None)
 
 

@@ -6,13 +6,13 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive import cuts
-from sexton.archive.writer import FactsRecord, Lineage, write_facts, write_segment
+from sexton.archive.writer import ClusterMetadata, Lineage, write_metadata, write_segment
 from sexton.errors import NoCoverage, UsageError
-from sexton.runs.source import FACTS_SLACK_MS, filesystem, open_archive
+from sexton.runs.source import METADATA_SLACK_MS, filesystem, open_archive
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 FIRST_MS = BASE_MS + 60_000
-SECOND_MS = FIRST_MS + 2 * FACTS_SLACK_MS
+SECOND_MS = FIRST_MS + 2 * METADATA_SLACK_MS
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def archive(tmp_path: Path) -> str:
         last_stable_offset=1,
     )
     for taken_at_ms, minutes in ((FIRST_MS, "1440"), (SECOND_MS, "10080")):
-        record = FactsRecord(
+        record = ClusterMetadata(
             taken_at_ms=taken_at_ms,
             cluster_id="cluster",
             broker_version=None,
@@ -42,7 +42,7 @@ def archive(tmp_path: Path) -> str:
             offsets_topic={"topic_id": "topic", "partitions": 1},
             topics=[],
         )
-        write_facts(fs, root, record)
+        write_metadata(fs, root, record)
     return root
 
 
@@ -53,7 +53,7 @@ def archive(tmp_path: Path) -> str:
         (SECOND_MS, 10_080),
         (SECOND_MS - 1, 1_440),
         (FIRST_MS - 1, 1_440),  # the snapshot that settled it came after it
-        (FIRST_MS - FACTS_SLACK_MS - 1, None),
+        (FIRST_MS - METADATA_SLACK_MS - 1, None),
     ],
 )
 def test_the_cluster_of_today_does_not_speak_for_yesterday(archive: str, as_of_ms: int | None, minutes: int) -> None:

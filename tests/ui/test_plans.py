@@ -83,7 +83,7 @@ def test_plans_and_what_became_of_them(client: TestClient) -> None:
     ],
 )
 def test_a_plan_is_applied_once_nothing_is_left_to_do(outcomes: dict[str, int], status: str) -> None:
-    run = PublishedRun(key=key(0), facts={})
+    run = PublishedRun(key=key(0), row={})
     line = PlanLine(run=run, plan_id=PLAN_IDS[0], plan_sha256=None, tombstones=3, outcomes=outcomes)
     assert line.status == status
 

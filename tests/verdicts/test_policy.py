@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.policy import GroupFacts, OffsetFacts, Policy, decide, parse_policy
+from sexton.policy import GroupInput, OffsetInput, Policy, decide, parse_policy
 from sexton.tables import TABLES
 from sexton.verdicts.policy import judge_by_policy
 from tests.policy import worlds
@@ -23,11 +23,11 @@ NAMES = ["policy_verdict", "policy_reason", "policy_rule", "policy_expires_at_ms
 class World:
     """Groups with different ids and offsets of each; `stamps` are when groups changed their state."""
 
-    groups: list[GroupFacts]
+    groups: list[GroupInput]
     stamps: list[int | None]
-    offsets: list[list[OffsetFacts]]
+    offsets: list[list[OffsetInput]]
 
-    def facts(self) -> list[tuple[GroupFacts, OffsetFacts]]:
+    def facts(self) -> list[tuple[GroupInput, OffsetInput]]:
         """Each offset with its group, last active at the newest commit of its offsets or when its state changed."""
         found = []
         for group, stamp, offsets in zip(self.groups, self.stamps, self.offsets, strict=True):
@@ -112,7 +112,7 @@ rules:
 """,
     where="policy",
 )
-OFFSET = OffsetFacts(
+OFFSET = OffsetInput(
     topic="t",
     partition=0,
     commit_timestamp_ms=NOW_MS - 2 * DAY_MS,
@@ -147,7 +147,7 @@ OFFSET = OffsetFacts(
 )
 def test_plain_cases(group_id: str, changed: dict[str, Any], row: list[Any]) -> None:
     """A group that has been idle for two days matches a rule for three tomorrow: until then none."""
-    group = GroupFacts(
+    group = GroupInput(
         group_id=group_id,
         group_type="Classic",
         state="Empty",

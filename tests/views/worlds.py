@@ -6,7 +6,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import FactsRecord, Lineage, write_facts, write_segment
+from sexton.archive.writer import ClusterMetadata, Lineage, write_metadata, write_segment
 from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
@@ -62,14 +62,14 @@ def write_archive(
         "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
         **told,
     }
-    facts = FactsRecord(
+    facts = ClusterMetadata(
         taken_at_ms=TAKEN_AT_MS,
         cluster_id="cluster",
         broker_version=version,
         offsets_topic={"topic_id": "topic", "partitions": partition_count},
         **known,
     )
-    write_facts(fs, str(root), facts)
+    write_metadata(fs, str(root), facts)
     return str(root)
 
 

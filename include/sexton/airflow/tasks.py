@@ -25,7 +25,7 @@ from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.formats import instant_ms, ms_of
-from sexton.airflow.lineage import lineage_of
+from sexton.airflow.openlineage import lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
 from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError

@@ -21,7 +21,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import TABLES
-from sexton.tables.verdicts import HORIZON_DAYS
+from sexton.tables.offset_verdicts import HORIZON_DAYS
 
 UNNAMED_RULE = "policy"
 _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"]
@@ -159,9 +159,9 @@ def forecast_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
     return ForecastResult(
         cluster_id=run.key.cluster_id,
         as_of_ms=run.key.as_of_ms,
-        retention_ms=run.facts["retention_ms"],
-        profile=run.facts["profile"],
-        policy_sha256=run.facts["policy_sha256"],
+        retention_ms=run.row["retention_ms"],
+        profile=run.row["profile"],
+        policy_sha256=run.row["policy_sha256"],
         rows=read_published(lake, run, TABLE, list(TABLES[TABLE].column_names)),
     )
 
@@ -177,7 +177,7 @@ def offsets_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> list[Offset
     """As `offsets_of_folder`, of a published run."""
     verdicts = read_published(lake, run, "offset_verdicts", _VERDICT)
     offsets = [read_published(lake, run, name, _OFFSET) for name in _HELD]
-    return _offsets([verdicts], offsets, group_id, as_of_ms=run.key.as_of_ms, profile=run.facts["profile"])
+    return _offsets([verdicts], offsets, group_id, as_of_ms=run.key.as_of_ms, profile=run.row["profile"])
 
 
 def abandonment_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> Abandonment | None:
@@ -205,8 +205,8 @@ def abandonment_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> Abandon
         tables,
         group_id,
         run.key.as_of_ms,
-        retention_ms=run.facts["retention_ms"],
-        profile=run.facts["profile"],
+        retention_ms=run.row["retention_ms"],
+        profile=run.row["profile"],
         block=block_of(lake, run, homes[0]) if homes else None,
     )
 

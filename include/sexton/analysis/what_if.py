@@ -126,7 +126,7 @@ def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFold
             write_parquet(folder.table_file(name, part), rows.filter(pc.equal(rows["log_partition"], part)))
     topics = read_published(lake, run, "topic_partitions")
     write_parquet(folder.table_file("topic_partitions", WHOLE_RUN), topics)
-    facts = {name: run.facts[name] for name in ("topic_id", "taken_at_ms", "profile", "retention_ms", "coverage")}
+    facts = {name: run.row[name] for name in ("topic_id", "taken_at_ms", "profile", "retention_ms", "coverage")}
     record = RunRecord(
         run_id=run.key.run_id,
         cluster_id=run.key.cluster_id,

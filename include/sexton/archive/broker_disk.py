@@ -25,7 +25,7 @@ _CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
+class ImportSlice:
     """Bytes [start_byte, end_byte) of one segment file, all batches with a base offset in [first, next) and what lies
     between them."""
 
@@ -73,7 +73,7 @@ def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
     }
 
 
-def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: int) -> Iterator[Pieces]:
+def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: int) -> Iterator[ImportSlice]:
     """All of a log from log_offset `start` on, in pieces of about `target_bytes` that never cross a file's border."""
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
@@ -87,7 +87,7 @@ def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: 
         while first < stop:
             after = min(max(int(np.searchsorted(borders, borders[begin] + target_bytes)), begin + 1), len(base))
             next_offset = int(base[after]) if after < len(base) else stop
-            yield Pieces(
+            yield ImportSlice(
                 segment=segment,
                 start_byte=int(borders[begin]),
                 end_byte=int(borders[after]) if after < len(base) else end_byte,
@@ -97,12 +97,12 @@ def pieces_from(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: 
             first, begin = next_offset, after
 
 
-def read_pieces(fs: pafs.FileSystem, pieces: Pieces) -> bytes:
+def read_slice(fs: pafs.FileSystem, import_slice: ImportSlice) -> bytes:
     """The bytes of a piece."""
-    if pieces.end_byte == pieces.start_byte:
+    if import_slice.end_byte == import_slice.start_byte:
         return b""
-    with fs.open_input_file(pieces.segment.path) as file:
-        data: bytes = file.read_at(pieces.end_byte - pieces.start_byte, pieces.start_byte)
+    with fs.open_input_file(import_slice.segment.path) as file:
+        data: bytes = file.read_at(import_slice.end_byte - import_slice.start_byte, import_slice.start_byte)
     return data
 
 

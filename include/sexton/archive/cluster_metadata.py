@@ -1,4 +1,4 @@
-"""What the log cannot tell, recorded beside it: `<archive>/<cluster_id>/facts/<taken_at_ms>.json`, one per snapshot.
+"""What the log does not hold, recorded by each snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`.
 
 A run reads the record that speaks for its instant, so that today's cluster never leaks into yesterday's answer. The
 same lines about topics can come from a file (`--topics`) where no broker is at hand.
@@ -17,13 +17,13 @@ from sexton.archive.files import child_folders, read_json, safe_name, write_whol
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 
-FACTS_FOLDER = "facts"
-_FACTS_FILE = re.compile(r"(\d{1,19})\.json")
+METADATA_FOLDER = "cluster_metadata"
+_METADATA_FILE = re.compile(r"(\d{1,19})\.json")
 _TOPIC_LINE = '{"topic": name, "id": topic id, "partitions": [[log start, log end], ...]}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPartitionFacts:
+class LogPartitionMetadata:
     """A log partition at the instant of a snapshot, and the lineage that is its archive up to the high watermark.
 
     `leader` is the node id, -1 when nobody led; -1 also stands for what a broker or a disk does not tell.
@@ -38,7 +38,7 @@ class LogPartitionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsRecord:
+class ClusterMetadata:
     """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
 
     The record is written after the segments: its `log_partitions` are archived; None in records of early releases.
@@ -56,7 +56,7 @@ class FactsRecord:
     offsets_topic: Mapping[str, Any]
     """{"topic_id": Kafka's text form, "partitions": count}"""
     topics: list[dict[str, Any]]
-    log_partitions: Mapping[int, LogPartitionFacts] | None = None
+    log_partitions: Mapping[int, LogPartitionMetadata] | None = None
     delete_retention_ms: int | None = None
     max_message_bytes: int | None = None
     sees_all_topics: bool | None = None
@@ -78,17 +78,17 @@ def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[st
     return told
 
 
-def write_facts(fs: pafs.FileSystem, root: str, record: FactsRecord) -> str:
+def write_metadata(fs: pafs.FileSystem, root: str, record: ClusterMetadata) -> str:
     """Write one record, whole or not at all; returns its path."""
     path = f"{_folder(root, record.cluster_id)}/{record.taken_at_ms}.json"
-    failpoint("facts.before")
-    write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), what="facts")
+    failpoint("cluster_metadata.before")
+    write_whole(fs, path, json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), what="cluster_metadata")
     return path
 
 
-def newest_facts(
+def newest_metadata(
     fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, at_ms: int | None = None
-) -> FactsRecord | None:
+) -> ClusterMetadata | None:
     """The newest record taken at or before `at_ms` (None: the newest of all), or None.
 
     Without `cluster_id` the archive must hold one cluster only, else UsageError.
@@ -97,10 +97,10 @@ def newest_facts(
     return _read(fs, root, cluster_id, max(taken)) if taken else None
 
 
-def oldest_facts_after(
+def oldest_metadata_after(
     fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, at_ms: int
-) -> FactsRecord | None:
-    """The oldest record taken after `at_ms`, or None; `cluster_id` as in `newest_facts`."""
+) -> ClusterMetadata | None:
+    """The oldest record taken after `at_ms`, or None; `cluster_id` as in `newest_metadata`."""
     taken = [ms for ms in _instants(fs, root, cluster_id) if ms > at_ms]
     return _read(fs, root, cluster_id, min(taken)) if taken else None
 
@@ -116,7 +116,7 @@ def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str |
 
 
 def _folder(root: str, cluster_id: str) -> str:
-    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{FACTS_FOLDER}"
+    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{METADATA_FOLDER}"
 
 
 def _instants(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> list[int]:
@@ -124,18 +124,18 @@ def _instants(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> list[in
     if cluster is None:
         return []
     files = fs.get_file_info(pafs.FileSelector(_folder(root, cluster), allow_not_found=True))
-    return [int(name[1]) for file in files if (name := _FACTS_FILE.fullmatch(file.base_name))]
+    return [int(name[1]) for file in files if (name := _METADATA_FILE.fullmatch(file.base_name))]
 
 
-def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: int) -> FactsRecord:
+def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: int) -> ClusterMetadata:
     cluster = the_cluster(fs, root, cluster_id)
     assert cluster is not None
     path = f"{_folder(root, cluster)}/{taken_at_ms}.json"
     found = read_json(fs, path)
     try:
         log_partitions = _log_partitions(found.get("log_partitions"))
-        names = {one.name for one in fields(FactsRecord)}  # a later release may say more
-        record = FactsRecord(**{name: value for name, value in found.items() if name in names})
+        names = {one.name for one in fields(ClusterMetadata)}  # a later release may say more
+        record = ClusterMetadata(**{name: value for name, value in found.items() if name in names})
         topics = [_topic(row) for row in record.topics]
         own = {"topic_id": str(record.offsets_topic["topic_id"]), "partitions": int(record.offsets_topic["partitions"])}
         settings, topic_settings = _texts(record.settings), _texts(record.topic_settings)
@@ -147,8 +147,8 @@ def _read(fs: pafs.FileSystem, root: str, cluster_id: str | None, taken_at_ms: i
         if not isinstance(record.sees_all_topics, bool | None):
             raise ValueError(f"sees_all_topics is {record.sees_all_topics!r}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"not a record of facts: {error}", where=path) from None
-    return FactsRecord(
+        raise UsageError(f"not cluster metadata: {error}", where=path) from None
+    return ClusterMetadata(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster_id,
         broker_version=record.broker_version,
@@ -168,10 +168,10 @@ def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()}
 
 
-def _log_partitions(found: Any) -> dict[int, LogPartitionFacts] | None:
+def _log_partitions(found: Any) -> dict[int, LogPartitionMetadata] | None:
     if found is None:
         return None
-    known = {int(log_partition): LogPartitionFacts(**told) for log_partition, told in found.items()}
+    known = {int(log_partition): LogPartitionMetadata(**told) for log_partition, told in found.items()}
     for log_partition, facts in known.items():
         values = asdict(facts)
         if not isinstance(values.pop("lineage"), str) or any(type(value) is not int for value in values.values()):

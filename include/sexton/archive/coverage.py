@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.lineages import (
-    EPOCH_LEFT,
+    EPOCH_DIVERGED,
     FIRST,
     GAP,
     IMPORTED,
     PARTITION_COUNT,
     RECREATED,
-    SLEPT,
     TRUNCATED,
+    UNOBSERVED,
     ArchivedLineage,
-    lineages,
+    list_lineages,
     topics_of,
 )
 from sexton.archive.snapshots import Snapshot, snapshot_instants
@@ -41,10 +41,10 @@ _TOLD_REASONS = 3
 _BREAKS = {
     GAP: "log_offsets were deleted before they were archived",
     TRUNCATED: "the log was truncated",
-    EPOCH_LEFT: "the log left its leader epoch (an unclean election)",
+    EPOCH_DIVERGED: "the log left its leader epoch (an unclean election)",
     PARTITION_COUNT: "the number of log partitions changed",
     RECREATED: "the topic was made anew",
-    SLEPT: "no snapshot was taken for so long that tombstones may have come and gone",
+    UNOBSERVED: "no snapshot was taken for so long that tombstones may have come and gone",
 }
 
 
@@ -143,9 +143,9 @@ def _broke_before(evidence: Evidence, proven: Set[str]) -> bool:
     origin = evidence.lineage.origin
     if origin is None:
         return False
-    if origin.reason == SLEPT:  # it is one log: what is missing of it tells the rest
+    if origin.reason == UNOBSERVED:  # it is one log: what is missing of it tells the rest
         return True
-    if origin.reason in (TRUNCATED, EPOCH_LEFT):
+    if origin.reason in (TRUNCATED, EPOCH_DIVERGED):
         return origin.diverged_at is not None and evidence.cut > origin.diverged_at
     if origin.reason in (FIRST, IMPORTED):  # a log partition that was not there before
         return not proven.isdisjoint((PARTITION_COUNT, RECREATED))
@@ -183,7 +183,7 @@ def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) ->
     found = [
         history
         for topic_id in topics_of(fs, root, cluster_id)
-        for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values()
+        for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values()
         for history in histories
     ]
     noticed = {history.origin.found_at_ms for history in found if history.origin and history.origin.reason in _BREAKS}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
-from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_link
+from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_segment_manifest
 from sexton.archive.log_position import LogPosition
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
@@ -32,10 +32,10 @@ def find_cut(
     fs: pafs.FileSystem, history: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
 ) -> LogPosition:
     """The first batch of the lineage, from `start` on and below log_offset `end`, that reaches the instant."""
-    for link in history.chain:
+    for link in history.segments:
         if link.next_log_offset <= start.segment or link.first_log_offset >= end:
             continue
-        manifest = read_link(fs, link)
+        manifest = read_segment_manifest(fs, link)
         reaches = manifest.last_timestamp_ms is not None and manifest.last_timestamp_ms >= as_of_ms
         if not reaches:
             continue
@@ -57,7 +57,7 @@ def find_cut(
 def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> LogPosition:
     """Behind the last batch below log_offset `end`: where a segment begins, but for snapshots that ran side by side."""
     lineage = history.lineage.name
-    across = next((link for link in history.chain if link.first_log_offset < end < link.next_log_offset), None)
+    across = next((link for link in history.segments if link.first_log_offset < end < link.next_log_offset), None)
     if across is None:
         return LogPosition(lineage=lineage, cut=end, segment=end, position=0)
     position = across.size_bytes
@@ -72,7 +72,7 @@ def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> LogPositi
 def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int) -> bool:
     """Whether every log_offset in [start, end) has its record, so that nothing was compacted before it was archived."""
     reached = start
-    for link in history.chain:
+    for link in history.segments:
         if link.next_log_offset <= start or link.first_log_offset >= end:
             continue
         for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
@@ -91,7 +91,7 @@ def segments_between(
     """The segments of a lineage that hold [`after`, `before`), the first and the last of them in part."""
     begin = after.order if after is not None else (history.lineage.start_log_offset, 0)
     found = []
-    for link in history.chain:
+    for link in history.segments:
         if (link.next_log_offset, 0) <= begin or (link.first_log_offset, 0) >= before.order:
             continue
         found.append(

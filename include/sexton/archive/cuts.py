@@ -21,7 +21,7 @@ from pyarrow import fs as pafs
 from sexton.archive.coverage import NONE, PARTIAL, Coverage, Evidence, judge, worst
 from sexton.archive.cut_search import end_of, find_cut, is_whole, start_of
 from sexton.archive.files import read_json, safe_name, write_whole
-from sexton.archive.lineages import ArchivedLineage, lineages, topics_of
+from sexton.archive.lineages import ArchivedLineage, list_lineages, topics_of
 from sexton.archive.log_position import LogPosition
 from sexton.archive.snapshots import Snapshot, SnapshotWindow, around
 from sexton.errors import NoCoverage, UsageError
@@ -177,12 +177,12 @@ def _settle(
 
 def _histories(fs: pafs.FileSystem, root: str, cluster_id: str, snapshot: Snapshot) -> dict[int, ArchivedLineage]:
     """The lineages that a snapshot had something of; NoCoverage when the archive has lost some of it."""
-    found = lineages(fs, root, cluster_id=cluster_id, topic_id=snapshot.topic_id)
+    found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=snapshot.topic_id)
     histories = {}
     for part, archived in sorted(snapshot.ends.items()):
         history = next((one for one in found.get(part, []) if one.lineage.name == archived.lineage), None)
         start = int(archived.lineage.rpartition("-")[2])
-        if archived.end <= start and (history is None or not history.chain):
+        if archived.end <= start and (history is None or not history.segments):
             continue  # nothing was there to archive
         if history is None or history.next_log_offset < archived.end:
             reached = start if history is None else history.next_log_offset

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import newest_facts
+from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.coverage import Span, spans
-from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, clusters_of, lineages, read_link, topics_of
+from sexton.archive.lineages import (
+    ArchivedLineage,
+    ArchivedSegment,
+    clusters_of,
+    list_lineages,
+    read_segment_manifest,
+    topics_of,
+)
 from sexton.archive.snapshots import snapshot_instants
 
 
@@ -19,7 +26,7 @@ class LineageLine:
     """A lineage of a log partition: log_offsets [start, end), the timestamps of its batches, when it was taken.
 
     `reason`, `previous` and `missing` are its origin's (archive.lineages.Origin), None where an early release wrote it.
-    `unlinked` segments lie behind a gap that a dead snapshot left.
+    `detached` segments lie behind a gap that a dead snapshot left.
     """
 
     topic_id: str
@@ -31,7 +38,7 @@ class LineageLine:
     start: int
     end: int
     segments: int
-    unlinked: int
+    detached: int
     size_bytes: int
     first_timestamp_ms: int | None
     last_timestamp_ms: int | None
@@ -63,11 +70,11 @@ def inventory(
 
 def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) -> ClusterInventory:
     instants = snapshot_instants(fs, root, cluster_id)
-    facts = newest_facts(fs, root, cluster_id=cluster_id) if instants else None
+    facts = newest_metadata(fs, root, cluster_id=cluster_id) if instants else None
     lines = [
         _line(fs, history)
         for topic_id in topics_of(fs, root, cluster_id)
-        for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values()
+        for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values()
         for history in histories
     ]
     return ClusterInventory(
@@ -85,8 +92,8 @@ def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) ->
 
 def _line(fs: pafs.FileSystem, history: ArchivedLineage) -> LineageLine:
     origin = history.origin
-    first = _first_stamped(fs, history.chain)
-    last = _first_stamped(fs, reversed(history.chain))
+    first = _first_stamped(fs, history.segments)
+    last = _first_stamped(fs, reversed(history.segments))
     return LineageLine(
         topic_id=history.topic_id,
         log_partition=history.log_partition,
@@ -96,20 +103,20 @@ def _line(fs: pafs.FileSystem, history: ArchivedLineage) -> LineageLine:
         missing=origin.missing if origin else None,
         start=history.lineage.start_log_offset,
         end=history.next_log_offset,
-        segments=len(history.chain),
-        unlinked=len(history.unlinked),
+        segments=len(history.segments),
+        detached=len(history.detached),
         size_bytes=history.size_bytes,
         first_timestamp_ms=first[0],
         last_timestamp_ms=last[1],
-        first_taken_at_ms=read_link(fs, history.chain[0]).taken_at_ms if history.chain else None,
-        last_taken_at_ms=read_link(fs, history.chain[-1]).taken_at_ms if history.chain else None,
+        first_taken_at_ms=read_segment_manifest(fs, history.segments[0]).taken_at_ms if history.segments else None,
+        last_taken_at_ms=read_segment_manifest(fs, history.segments[-1]).taken_at_ms if history.segments else None,
     )
 
 
 def _first_stamped(fs: pafs.FileSystem, chain: Iterable[ArchivedSegment]) -> tuple[int | None, int | None]:
     """First and last timestamp of the first segment that has any."""
     for link in chain:
-        manifest = read_link(fs, link)
+        manifest = read_segment_manifest(fs, link)
         if manifest.last_timestamp_ms is not None:
             return manifest.first_timestamp_ms, manifest.last_timestamp_ms
     return None, None

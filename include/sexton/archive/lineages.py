@@ -30,14 +30,14 @@ PLANS_FOLDER = "plans"
 LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
 OWN_FOLDERS = frozenset(
-    {"facts", "cuts", "checkpoints", MAINTENANCE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER}
+    {"cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER}
 )
 """Folders of a cluster that are no topic's."""
 
 FIRST, IMPORTED = "first", "imported"
-GAP, TRUNCATED, EPOCH_LEFT = "gap", "truncated", "epoch_left"
-SLEPT, PARTITION_COUNT, RECREATED = "slept", "partition_count", "recreated"
-BREAKS = frozenset({GAP, TRUNCATED, EPOCH_LEFT, SLEPT, PARTITION_COUNT, RECREATED})
+GAP, TRUNCATED, EPOCH_DIVERGED = "gap", "truncated", "epoch_diverged"
+UNOBSERVED, PARTITION_COUNT, RECREATED = "unobserved", "partition_count", "recreated"
+BREAKS = frozenset({GAP, TRUNCATED, EPOCH_DIVERGED, UNOBSERVED, PARTITION_COUNT, RECREATED})
 
 _LINEAGE_FOLDER = re.compile(r"(\d{6})-(\d{20})")
 _MANIFEST_FILE = re.compile(r"(\d{20})-(\d{20})-(\d{1,19})\.json")
@@ -50,8 +50,8 @@ class Origin:
         first, imported     nothing was archived of this log partition before (from a broker, from a disk)
         gap                 the log begins above what was archived: `missing` log_offsets [a, b) are lost
         truncated           the log ended below what was archived
-        epoch_left          the log left the archived leader epoch below what was archived (an unclean election)
-        slept               nobody looked for longer than the topic's delete.retention.ms: tombstones and markers may
+        epoch_diverged          the log left the archived leader epoch below what was archived (an unclean election)
+        unobserved          nobody looked for longer than the topic's delete.retention.ms: tombstones and markers may
                             have come and gone unseen, and what they removed would live on in the archive
         partition_count     the topic has another number of log partitions: groups live elsewhere now
         recreated           the topic was made anew: it has another id than the one archived before, `previous_topic_id`
@@ -112,10 +112,9 @@ class ArchivedSegment:
 class ArchivedLineage:
     """One lineage of a log partition.
 
-    `chain` are its segments from its start on, each beginning where the one before ends; `unlinked` the others, behind
-    a gap or across the chain, which nobody reads. `twins` are further manifests of segments of the chain, of as many
-    bytes, as two snapshots at a time write them: the one with the lower end counts. `origin` is None where an early
-    release wrote the archive.
+    `segments` follow each other from its start on without a gap. `detached` are the others, which nobody reads: they
+    begin after a gap or inside another one. `twins` are further manifests of a segment, of the same size, as two
+    snapshots at once write them; the one with the lower end counts. `origin` is None where its file is missing.
     """
 
     cluster_id: str
@@ -124,20 +123,20 @@ class ArchivedLineage:
     lineage: Lineage
     folder: str
     origin: Origin | None
-    chain: tuple[ArchivedSegment, ...]
-    unlinked: tuple[ArchivedSegment, ...] = ()
+    segments: tuple[ArchivedSegment, ...]
+    detached: tuple[ArchivedSegment, ...] = ()
     twins: tuple[ArchivedSegment, ...] = ()
 
     @property
     def next_log_offset(self) -> int:
         """Where the chain ends; its start when nothing is archived yet."""
-        return self.chain[-1].next_log_offset if self.chain else self.lineage.start_log_offset
+        return self.segments[-1].next_log_offset if self.segments else self.lineage.start_log_offset
 
     @property
     def size_bytes(self) -> int:
-        return sum(link.size_bytes for link in self.chain)
+        return sum(link.size_bytes for link in self.segments)
 
-    def segments(self) -> list[Segment]:
+    def log_segments(self) -> list[Segment]:
         """The chain as segments, by log_offset; that their files are there is not looked at."""
         return [
             Segment(
@@ -146,19 +145,21 @@ class ArchivedLineage:
                 size_bytes=link.size_bytes,
                 base_offset=link.first_log_offset,
             )
-            for link in self.chain
+            for link in self.segments
         ]
 
     def manifests(self, fs: pafs.FileSystem) -> Iterator[Manifest]:
         """The manifests of the chain, by log_offset, each read when it is asked for; UsageError for a bad one."""
-        return (read_link(fs, link) for link in self.chain)
+        return (read_segment_manifest(fs, link) for link in self.segments)
 
 
-def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> dict[int, list[ArchivedLineage]]:
+def list_lineages(
+    fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str
+) -> dict[int, list[ArchivedLineage]]:
     """Every lineage of every log partition of a topic, oldest first; a log partition without any is left out.
 
     A lineage exists once it has its origin or, in archives of early releases, a segment at its start. The last one may
-    be of a snapshot that died: what a finished snapshot had is told by its facts (FactsRecord.log_partitions).
+    be of a snapshot that died: what a finished snapshot had is told by its facts (ClusterMetadata.log_partitions).
     """
     files: dict[tuple[int, Lineage], list[pafs.FileInfo]] = {}
     for file in fs.get_file_info(
@@ -187,8 +188,8 @@ def lineages(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) 
                     lineage=lineage,
                     folder=folder,
                     origin=origin,
-                    chain=tuple(chain),
-                    unlinked=tuple(link for link in rest if link not in twins),
+                    segments=tuple(chain),
+                    detached=tuple(link for link in rest if link not in twins),
                     twins=twins,
                 )
             )
@@ -241,12 +242,12 @@ def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int
     return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
-def links_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
+def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
     """Every segment in a lineage's folder that has a manifest, by log_offset."""
     return _links(folder, fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
 
 
-def read_link(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest:
+def read_segment_manifest(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest:
     """The manifest of a link; UsageError when it is none or tells of another segment."""
     try:
         manifest = Manifest.from_json(read_json(fs, link.manifest_path))

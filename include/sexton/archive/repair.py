@@ -14,7 +14,14 @@ from dataclasses import replace
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, clusters_of, lineages, read_link, topics_of
+from sexton.archive.lineages import (
+    ArchivedLineage,
+    ArchivedSegment,
+    clusters_of,
+    list_lineages,
+    read_segment_manifest,
+    topics_of,
+)
 from sexton.archive.manifest import Manifest, ManifestBuilder
 from sexton.archive.writer import put_aside, write_manifest
 from sexton.errors import SextonError
@@ -26,14 +33,14 @@ def repair(fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None) -> 
     done = []
     for cluster in clusters_of(fs, root, cluster_id):
         for topic in topics_of(fs, root, cluster):
-            for histories in lineages(fs, root, cluster_id=cluster, topic_id=topic).values():
+            for histories in list_lineages(fs, root, cluster_id=cluster, topic_id=topic).values():
                 for history in histories:
                     done += list(_mend(fs, root, history))
     return done
 
 
 def _mend(fs: pafs.FileSystem, root: str, history: ArchivedLineage) -> Iterator[str]:
-    links = [*history.chain, *history.unlinked, *history.twins]
+    links = [*history.segments, *history.detached, *history.twins]
     starts = sorted({link.first_log_offset for link in links})
     for number, start in enumerate(starts):
         of_it = [link for link in links if link.first_log_offset == start]
@@ -102,7 +109,7 @@ def _described(data: bytes, before: Manifest, limit: int | None) -> tuple[Manife
 
 def _manifest(fs: pafs.FileSystem, link: ArchivedSegment) -> Manifest | None:
     try:
-        return read_link(fs, link)
+        return read_segment_manifest(fs, link)
     except SextonError:
         return None
 

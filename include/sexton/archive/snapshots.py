@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import FACTS_FOLDER, FactsRecord, newest_facts
+from sexton.archive.cluster_metadata import METADATA_FOLDER, ClusterMetadata, newest_metadata
 from sexton.archive.files import safe_name
-from sexton.archive.lineages import ArchivedLineage, lineages, topics_of
+from sexton.archive.lineages import ArchivedLineage, list_lineages, topics_of
 
-_FACTS_FILE = re.compile(r"(\d{1,19})\.json")
+_METADATA_FILE = re.compile(r"(\d{1,19})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
     """
     instants = snapshot_instants(fs, root, cluster_id)
     if not instants:
-        only = _without_facts(fs, root, cluster_id)
+        only = _without_metadata(fs, root, cluster_id)
         settles = only is not None and (as_of_ms is None or only.taken_at_ms >= as_of_ms + settle_ms)
         return SnapshotWindow(
             before=None, settling=only if settles else None, newest_ms=only.taken_at_ms if only else None
@@ -59,7 +59,7 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
     def snapshot(taken_at_ms: int | None) -> Snapshot | None:
         if taken_at_ms is None:
             return None
-        facts = newest_facts(fs, root, cluster_id=cluster_id, at_ms=taken_at_ms)
+        facts = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=taken_at_ms)
         return None if facts is None else _snapshot_of(fs, root, facts)
 
     if as_of_ms is None:
@@ -71,12 +71,12 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
 
 def snapshot_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
     """When the finished snapshots of a cluster were taken, in order."""
-    folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{FACTS_FOLDER}"
+    folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{METADATA_FOLDER}"
     files = fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    return sorted(int(name[1]) for file in files if (name := _FACTS_FILE.fullmatch(file.base_name)))
+    return sorted(int(name[1]) for file in files if (name := _METADATA_FILE.fullmatch(file.base_name)))
 
 
-def _snapshot_of(fs: pafs.FileSystem, root: str, facts: FactsRecord) -> Snapshot:
+def _snapshot_of(fs: pafs.FileSystem, root: str, facts: ClusterMetadata) -> Snapshot:
     topic_id = facts.offsets_topic["topic_id"]
     if facts.log_partitions is not None:
         ends = {
@@ -84,7 +84,7 @@ def _snapshot_of(fs: pafs.FileSystem, root: str, facts: FactsRecord) -> Snapshot
             for log_partition, one in facts.log_partitions.items()
         }
     else:
-        found = lineages(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id)
+        found = list_lineages(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id)
         ends = _ends(fs, found, until_ms=facts.taken_at_ms)
     return Snapshot(
         taken_at_ms=facts.taken_at_ms,
@@ -106,16 +106,16 @@ def _ends(fs: pafs.FileSystem, found: dict[int, list[ArchivedLineage]], *, until
     return ends
 
 
-def _without_facts(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
+def _without_metadata(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
     newest: tuple[int, str] | None = None
     for topic_id in topics_of(fs, root, cluster_id):
-        found = lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
+        found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
         taken = [m.taken_at_ms for histories in found.values() for history in histories for m in history.manifests(fs)]
         if taken:
             newest = max(newest or (max(taken), topic_id), (max(taken), topic_id))
     if newest is None:
         return None
-    found = lineages(fs, root, cluster_id=cluster_id, topic_id=newest[1])
+    found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=newest[1])
     return Snapshot(
         taken_at_ms=newest[0],
         topic_id=newest[1],

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import newest_facts
+from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.lineages import (
     ArchivedLineage,
     ArchivedSegment,
     clusters_of,
     lineage_folder,
-    lineages,
-    read_link,
+    list_lineages,
+    read_segment_manifest,
     topics_of,
 )
 from sexton.errors import SextonError
@@ -31,12 +31,12 @@ from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
 
 READERS = 4
 """Segments that are read at the same time; each is in memory whole."""
-ROTTEN, DAMAGED = "rotten", "damaged"
+CORRUPT, DAMAGED = "corrupt", "damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. `kind` is `rotten` where the archive is not what was put into it, `damaged` where it is
+    """One thing that is wrong. `kind` is `corrupt` where the archive is not what was put into it, `damaged` where it is
     just as the broker had it and that was not good: a batch whose CRC is wrong, bytes that are no batch."""
 
     kind: str
@@ -46,13 +46,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was looked at. `segments` of the whole archive, `read` of those whose bytes were read; `unlinked` segments
+    """What was looked at. `segments` of the whole archive, `read` of those whose bytes were read; `detached` segments
     lie behind a gap in their lineage, where a snapshot died: the next one closes it."""
 
     segments: int
     read: int
     read_bytes: int
-    unlinked: int
+    detached: int
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -74,7 +74,7 @@ def verify(
     for history in found:
         findings += _names(fs, history)
         findings += _missing(fs, history)
-        chosen += [link for link in history.chain if is_in_subset(link, root, subset)]
+        chosen += [link for link in history.segments if is_in_subset(link, root, subset)]
     of_bytes, read_bytes = sum(link.size_bytes for link in chosen), 0
     gone = {finding.where for finding in findings}
 
@@ -88,10 +88,10 @@ def verify(
             if progress:
                 progress(read_bytes, of_bytes)
     return Verified(
-        segments=sum(len(history.chain) for history in found),
+        segments=sum(len(history.segments) for history in found),
         read=len(chosen),
         read_bytes=read_bytes,
-        unlinked=sum(len(history.unlinked) for history in found),
+        detached=sum(len(history.detached) for history in found),
         findings=sorted(findings, key=lambda finding: (finding.where, finding.what)),
     )
 
@@ -108,21 +108,21 @@ def is_in_subset(link: ArchivedSegment, root: str, subset: tuple[int, int]) -> b
 def check(fs: pafs.FileSystem, link: ArchivedSegment) -> list[Finding]:
     """What is wrong with one segment and its manifest."""
     try:
-        manifest = read_link(fs, link)
+        manifest = read_segment_manifest(fs, link)
     except SextonError as error:
-        return [Finding(kind=ROTTEN, where=link.manifest_path, what=error.message)]
+        return [Finding(kind=CORRUPT, where=link.manifest_path, what=error.message)]
     place = f"{manifest.cluster_id}/{manifest.topic_id}/{manifest.log_partition}/{manifest.lineage}"
     if not link.folder.endswith(f"/{place}"):
-        return [Finding(kind=ROTTEN, where=link.manifest_path, what=f"the manifest of a segment in {place}")]
+        return [Finding(kind=CORRUPT, where=link.manifest_path, what=f"the manifest of a segment in {place}")]
     with fs.open_input_stream(link.segment_path) as file:
         data = file.read()
     if len(data) != manifest.size_bytes:
         what = f"{len(data)} bytes, its manifest says {manifest.size_bytes}"
-        return [Finding(kind=ROTTEN, where=link.segment_path, what=what)]
+        return [Finding(kind=CORRUPT, where=link.segment_path, what=what)]
     digest = hashlib.sha256(data).hexdigest()
     if digest != manifest.sha256:
         what = f"SHA-256 is {digest}, its manifest says {manifest.sha256}"
-        return [Finding(kind=ROTTEN, where=link.segment_path, what=what)]
+        return [Finding(kind=CORRUPT, where=link.segment_path, what=what)]
     return [Finding(kind=DAMAGED, where=link.segment_path, what=what) for what in _batches(data, link)]
 
 
@@ -159,14 +159,14 @@ def _histories(
         found: dict[str, dict[int, list[ArchivedLineage]]] = {}
         for topic in topics_of(fs, root, cluster):
             try:
-                found[topic] = lineages(fs, root, cluster_id=cluster, topic_id=topic)
+                found[topic] = list_lineages(fs, root, cluster_id=cluster, topic_id=topic)
             except SextonError as error:
-                findings.append(Finding(kind=ROTTEN, where=error.where or topic, what=error.message))
+                findings.append(Finding(kind=CORRUPT, where=error.where or topic, what=error.message))
         for log_partitions in found.values():
             for histories in log_partitions.values():
                 findings += _succession(histories)
                 yield from histories
-        findings += _against_facts(fs, root, cluster, found)
+        findings += _against_metadata(fs, root, cluster, found)
 
 
 def _succession(histories: Sequence[ArchivedLineage]) -> list[Finding]:
@@ -180,17 +180,17 @@ def _succession(histories: Sequence[ArchivedLineage]) -> list[Finding]:
             if (origin.previous, origin.previous_end) != (before.lineage.name, before.next_log_offset):
                 told = f"{origin.previous} up to {origin.previous_end}"
                 wrong.append(f"it follows {told}, but {before.lineage.name} ends at {before.next_log_offset}")
-    return [Finding(kind=ROTTEN, where=histories[0].folder.rpartition("/")[0], what=what) for what in wrong]
+    return [Finding(kind=CORRUPT, where=histories[0].folder.rpartition("/")[0], what=what) for what in wrong]
 
 
-def _against_facts(
+def _against_metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, found: Mapping[str, Mapping[int, Sequence[ArchivedLineage]]]
 ) -> list[Finding]:
     """What the newest finished snapshot had is there: a segment gone with its manifest leaves no other trace."""
     try:
-        facts = newest_facts(fs, root, cluster_id=cluster_id)
+        facts = newest_metadata(fs, root, cluster_id=cluster_id)
     except SextonError as error:
-        return [Finding(kind=ROTTEN, where=error.where or cluster_id, what=error.message)]
+        return [Finding(kind=CORRUPT, where=error.where or cluster_id, what=error.message)]
     wrong = []
     topic_id = facts.offsets_topic["topic_id"] if facts else ""
     for log_partition, told in (facts.log_partitions or {} if facts else {}).items():
@@ -200,37 +200,37 @@ def _against_facts(
             place = lineage_folder(root, cluster_id, topic_id, log_partition, told.lineage)
             reached = f"it ends at {ends[told.lineage]}" if told.lineage in ends else "it is not here"
             what = f"a snapshot had this up to {told.high_watermark}, {reached}"
-            wrong.append(Finding(kind=ROTTEN, where=place, what=what))
+            wrong.append(Finding(kind=CORRUPT, where=place, what=what))
     return wrong
 
 
 def _names(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
     """Segments of which several manifests tell that are not of the same bytes."""
-    starts = Counter(link.first_log_offset for link in (*history.chain, *history.unlinked))
-    chain = {link.first_log_offset: link for link in history.chain}
+    starts = Counter(link.first_log_offset for link in (*history.segments, *history.detached))
+    chain = {link.first_log_offset: link for link in history.segments}
     odd = {twin.first_log_offset for twin in history.twins if not _is_same(fs, twin, chain[twin.first_log_offset])}
     twice = sorted(odd | {start for start, count in starts.items() if count > 1})
     what = f"several manifests of one segment: {', '.join(map(str, twice))}"
-    return [Finding(kind=ROTTEN, where=history.folder, what=what)] if twice else []
+    return [Finding(kind=CORRUPT, where=history.folder, what=what)] if twice else []
 
 
 def _is_same(fs: pafs.FileSystem, twin: ArchivedSegment, link: ArchivedSegment) -> bool:
     try:
-        return read_link(fs, twin).sha256 == read_link(fs, link).sha256
+        return read_segment_manifest(fs, twin).sha256 == read_segment_manifest(fs, link).sha256
     except SextonError:
         return False
 
 
 def _missing(fs: pafs.FileSystem, history: ArchivedLineage) -> list[Finding]:
     """Segments that are gone or of another size."""
-    infos = fs.get_file_info([link.segment_path for link in history.chain])
+    infos = fs.get_file_info([link.segment_path for link in history.segments])
     wrong = []
-    for link, info in zip(history.chain, infos, strict=True):
+    for link, info in zip(history.segments, infos, strict=True):
         if info.type != pafs.FileType.File:
             what = "the manifest is here, its segment is not"
         elif info.size != link.size_bytes:
             what = f"{info.size} bytes, its manifest says {link.size_bytes}"
         else:
             continue
-        wrong.append(Finding(kind=ROTTEN, where=link.segment_path, what=what))
+        wrong.append(Finding(kind=CORRUPT, where=link.segment_path, what=what))
     return wrong

@@ -3,7 +3,7 @@
     <archive>/<cluster_id>/<topic_id>/<log_partition>/<lineage>/<first log_offset %020d>.log
                                                                /<first %020d>-<next %020d>-<size_bytes>.json
                                                                /origin.json          (archive.lineages)
-    <archive>/<cluster_id>/facts/<taken_at_ms>.json                                  (archive.cluster_metadata)
+    <archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json                      (archive.cluster_metadata)
 
 A segment answers for the log_offsets [first, next): all batches with a base offset in that range, also where
 compaction left none. A lineage is one unbroken history, named `<ordinal %06d>-<start log_offset %020d>`: the chain of
@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import (
-    FactsRecord,
-    LogPartitionFacts,
-    newest_facts,
-    oldest_facts_after,
+    ClusterMetadata,
+    LogPartitionMetadata,
+    newest_metadata,
+    oldest_metadata_after,
     the_cluster,
     topics_from_file,
-    write_facts,
+    write_metadata,
 )
 from sexton.archive.create import create_whole
 from sexton.archive.files import make_folder
@@ -38,9 +38,9 @@ from sexton.archive.lineages import (
     ArchivedSegment,
     Origin,
     lineage_folder,
-    lineages,
-    links_in,
-    read_link,
+    list_lineages,
+    read_segment_manifest,
+    segments_in,
     topics_of,
     write_origin,
 )
@@ -53,23 +53,23 @@ from sexton.log.segment import Segment
 __all__ = [
     "ArchiveEnd",
     "ArchivedLineage",
-    "FactsRecord",
+    "ClusterMetadata",
     "Lineage",
-    "LogPartitionFacts",
+    "LogPartitionMetadata",
     "Manifest",
     "Origin",
     "archive_ends",
     "checked_segments",
-    "lineages",
     "list_archived",
-    "newest_facts",
-    "oldest_facts_after",
+    "list_lineages",
+    "newest_metadata",
+    "oldest_metadata_after",
     "read_manifest",
     "topics_from_file",
     "verify_segment",
     "write_batches",
-    "write_facts",
     "write_manifest",
+    "write_metadata",
     "write_origin",
     "write_segment",
 ]
@@ -118,9 +118,9 @@ def write_segment(
     it is, `chunks` are not read and its manifest is returned: its end may be another one.
     """
     folder = lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)
-    present = [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]
+    present = [link for link in segments_in(fs, folder) if link.first_log_offset == first_log_offset]
     if present:
-        return read_link(fs, present[0])
+        return read_segment_manifest(fs, present[0])
     manifest = write_batches(
         fs,
         root,
@@ -168,8 +168,8 @@ def write_batches(
     make_folder(fs, folder)
     failpoint("segment.before")
     while not create_whole(fs, path, data, what="segment"):
-        if present := [link for link in links_in(fs, folder) if link.first_log_offset == first_log_offset]:
-            return read_link(fs, present[0])
+        if present := [link for link in segments_in(fs, folder) if link.first_log_offset == first_log_offset]:
+            return read_segment_manifest(fs, present[0])
         with fs.open_input_stream(path) as file:
             theirs = file.read()
         if theirs == data:
@@ -251,7 +251,7 @@ def list_archived(
     topic = topic_id if topic_id is not None or cluster is None else _newest_topic(fs, root, cluster)
     if cluster is None or topic is None:
         return {}
-    found = lineages(fs, root, cluster_id=cluster, topic_id=topic)
+    found = list_lineages(fs, root, cluster_id=cluster, topic_id=topic)
     return {
         log_partition: checked_segments(fs, newest)
         for log_partition, histories in found.items()
@@ -261,25 +261,25 @@ def list_archived(
 
 def checked_segments(fs: pafs.FileSystem, lineage: ArchivedLineage) -> list[Segment]:
     """The segments of a lineage; UsageError unless each is there and of the size that its manifest says."""
-    infos = fs.get_file_info([link.segment_path for link in lineage.chain])
-    for link, info in zip(lineage.chain, infos, strict=True):
+    infos = fs.get_file_info([link.segment_path for link in lineage.segments])
+    for link, info in zip(lineage.segments, infos, strict=True):
         if info.type != pafs.FileType.File:
             raise UsageError("the manifest is here, its segment is not", where=link.segment_path)
         if info.size != link.size_bytes:  # a shorter one would pass for a torn tail
             raise UsageError(f"{info.size} bytes, its manifest says {link.size_bytes}", where=link.segment_path)
-    return lineage.segments()
+    return lineage.log_segments()
 
 
 def archive_ends(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> dict[int, ArchiveEnd]:
     """Where the archive of each log partition ends; log partitions that were never archived are left out."""
-    found = lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
+    found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
     return {log_partition: _end_of(fs, histories[-1]) for log_partition, histories in found.items()}
 
 
 def _end_of(fs: pafs.FileSystem, newest: ArchivedLineage) -> ArchiveEnd:
     leader_epoch, taken_at_ms = -1, None
-    for link in reversed(newest.chain):
-        manifest = read_link(fs, link)
+    for link in reversed(newest.segments):
+        manifest = read_segment_manifest(fs, link)
         taken_at_ms = manifest.taken_at_ms if taken_at_ms is None else taken_at_ms
         if manifest.batch_count:
             leader_epoch = manifest.leader_epochs[-1][0] if manifest.leader_epochs else -1
@@ -292,22 +292,22 @@ def _end_of(fs: pafs.FileSystem, newest: ArchivedLineage) -> ArchiveEnd:
         taken_at_ms=taken_at_ms,
         origin=newest.origin,
         next_segment=min(
-            (link.first_log_offset for link in newest.unlinked if link.first_log_offset >= newest.next_log_offset),
+            (link.first_log_offset for link in newest.detached if link.first_log_offset >= newest.next_log_offset),
             default=None,
         ),
     )
 
 
 def _newest_with_segments(histories: Sequence[ArchivedLineage]) -> ArchivedLineage | None:
-    return next((history for history in reversed(histories) if history.chain), None)
+    return next((history for history in reversed(histories) if history.segments), None)
 
 
 def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:
     """The manifest of an archived segment; UsageError when there is none or it is of another segment."""
     folder = segment.path.rpartition("/")[0]
-    for link in links_in(fs, folder):
+    for link in segments_in(fs, folder):
         if link.first_log_offset == segment.base_offset:
-            return read_link(fs, link)
+            return read_segment_manifest(fs, link)
     raise UsageError("this segment has no manifest", where=segment.path)
 
 
@@ -330,7 +330,7 @@ def verify_segment(fs: pafs.FileSystem, segment: Segment) -> list[str]:
 def _newest_topic(fs: pafs.FileSystem, root: str, cluster_id: str) -> str | None:
     taken: list[tuple[int, str]] = []
     for topic in topics_of(fs, root, cluster_id):
-        for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic).values():
+        for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic).values():
             if newest := _newest_with_segments(histories):
-                taken.append((read_link(fs, newest.chain[-1]).taken_at_ms, topic))
+                taken.append((read_segment_manifest(fs, newest.segments[-1]).taken_at_ms, topic))
     return max(taken)[1] if taken else None

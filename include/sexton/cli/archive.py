@@ -119,8 +119,8 @@ def _show(cluster: "ClusterInventory") -> None:
             tell_aside(
                 f"! log partition {line.log_partition}: log_offsets [{a}, {b}) are missing before {line.lineage}"
             )
-        if line.unlinked:
-            what = some(line.unlinked, "segment")
+        if line.detached:
+            what = some(line.detached, "segment")
             tell_aside(f"! log partition {line.log_partition}: {what} behind a gap: the next snapshot closes it")
 
 
@@ -164,7 +164,7 @@ def verify(
     """
     part = _part(subset)
 
-    from sexton.archive.verify import DAMAGED, ROTTEN
+    from sexton.archive.verify import CORRUPT, DAMAGED
     from sexton.archive.verify import verify as look
     from sexton.runs.checkpoint_verify import verify_checkpoints
     from sexton.runs.source import filesystem
@@ -183,7 +183,7 @@ def verify(
     checkpoints, wrong = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=part)
     found = replace(found, findings=[*found.findings, *wrong])
     kinds = {finding.kind for finding in found.findings}
-    code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if ROTTEN in kinds else 0
+    code = UndecodableInput.exit_code if DAMAGED in kinds else DataQualityFailure.exit_code if CORRUPT in kinds else 0
     if json:
         told = {"archive": uri_without_login(uri), "subset": f"{part[0]}/{part[1]}", "exit_code": code, **asdict(found)}
         told |= {"checkpoints": checkpoints, "repaired": mended}
@@ -198,13 +198,13 @@ def verify(
     read = f"{count(found.read)} of {some(found.segments, 'segment')} read ({size(found.read_bytes)})"
     read += f" and {some(checkpoints, 'checkpoint')}" if checkpoints else ""
     tell_line(f"{read} in {duration(int((time.monotonic() - begun) * 1000))}: {some(len(found.findings), 'finding')}")
-    if found.unlinked:
+    if found.detached:
         tell_aside(
-            f"! {some(found.unlinked, 'segment')} behind a gap that a dead snapshot left: the next one closes it"
+            f"! {some(found.detached, 'segment')} behind a gap that a dead snapshot left: the next one closes it"
         )
     if code:
         tell_aside(f"error: {uri_without_login(uri)}: {some(len(found.findings), 'finding')}")
-    if not repair and any(finding.kind == ROTTEN and finding.where.endswith(".log") for finding in found.findings):
+    if not repair and any(finding.kind == CORRUPT and finding.where.endswith(".log") for finding in found.findings):
         tell_aside("! `sexton archive verify --repair` mends segments that their manifests do not describe")
     return code
 

@@ -160,7 +160,7 @@ def _read(
     retention_minutes: int | None,
 ) -> "tuple[int | None, LogStory | None, StoryReader | None]":
     """The group's story, by its log partition: the one where it belongs, else the first that tells of it."""
-    from sexton.archive.cluster_metadata import newest_facts, oldest_facts_after
+    from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
     from sexton.history.log_story import StoryReader
     from sexton.history.offset_changes import known_of
     from sexton.ledger.ledger import acts_of
@@ -173,8 +173,8 @@ def _read(
         acts = None
     else:
         source = open_archive(place, as_of_ms=view.as_of_ms, topics_file=None)
-        before = oldest_facts_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
-        after = newest_facts(fs, path, cluster_id=source.cluster_id)
+        before = oldest_metadata_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
+        after = newest_metadata(fs, path, cluster_id=source.cluster_id)
         acts = acts_of(fs, path, source.cluster_id)
     home = view.coordinator.log_partition_of(group)
     for log_partition in sorted(source.segments) if home is None else [home]:

@@ -25,7 +25,7 @@ def list_live(
     json: bool,
 ) -> int:
     """Print what every broker lists; 1 where one failed, whose groups are then missing."""
-    from sexton.kafka.facts import list_groups
+    from sexton.kafka.group_state import list_groups
     from sexton.kafka.rights import sees_all_groups
     from sexton.kafka.session import ClusterSession
 

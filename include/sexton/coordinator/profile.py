@@ -175,7 +175,7 @@ class Profile:
     """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
 
     @property
-    def folds_in_pieces(self) -> bool:
+    def folds_in_slices(self) -> bool:
         """Whether folds of pieces of a log partition can be merged; else it has to be read in one."""
         is_last_wins = self.waits is Waits.NEVER
         return is_last_wins or (self.tombstones_cancel_pending and not self.leaks_open_transactions)

@@ -15,10 +15,10 @@ from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.bounds import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC, UNKNOWN_ID, CommittedOffset, committed_offsets
+from sexton.kafka.group_state import CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import describe_cluster, describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC, UNKNOWN_ID, describe_cluster, describe_topic
 
 
 @dataclass(frozen=True, slots=True)

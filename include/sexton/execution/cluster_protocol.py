@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
-from sexton.kafka.facts import CommittedOffset
+from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.tail import TailRecord
 
 TopicPartition = tuple[str, int]

@@ -13,8 +13,8 @@ from sexton.execution.cluster_protocol import ClusterPort, TopicPartition
 from sexton.execution.steps import GroupWork, Planned
 from sexton.execution.watch import LogWatch, Seen
 from sexton.kafka.admin import GroupError, GroupNow
-from sexton.kafka.facts import CommittedOffset
 from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import CommittedOffset
 from sexton.ledger.entries import Item, Outcome, Result, Value
 
 UNSTABLE = 88

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import newest_facts, oldest_facts_after
+from sexton.archive.writer import newest_metadata, oldest_metadata_after
 from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -22,11 +22,11 @@ from sexton.history.events import removal_cause
 from sexton.history.group_batches import cut_of
 from sexton.history.offset_changes import changes_of, known_of
 from sexton.history.published_story import changes_between_runs
-from sexton.kernels.fold import PartialFold, fold_chunk
+from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
-from sexton.log.segment import piece_bytes, plan_chunks
+from sexton.log.segment import plan_fold_tasks, slice_bytes
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
 from sexton.settings import settings
@@ -87,8 +87,8 @@ class LogSide:
         fs, path = filesystem(self.source.uri)
         before = after = None
         if self.source.is_archive:
-            before = newest_facts(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
-            after = oldest_facts_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
+            before = newest_metadata(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
+            after = oldest_metadata_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
         rows = changes_of(
             fs,
             self.source.segments[log_partition],
@@ -107,10 +107,10 @@ class LogSide:
         if self.as_of_ms is None:
             return None
         future_ms = self.taken_at_ms + FUTURE_MS
-        for chunk in plan_chunks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
-            for piece in chunk.pieces:
-                data = piece_bytes(fs, piece)
-                found = cut_of(data, piece, as_of_ms=self.as_of_ms, future_ms=future_ms)
+        for task in plan_fold_tasks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
+            for span in task.slices:
+                data = slice_bytes(fs, span)
+                found = cut_of(data, span, as_of_ms=self.as_of_ms, future_ms=future_ms)
                 if found is not None:
                     return found
         return None
@@ -120,10 +120,10 @@ class LogSide:
         segments = self.source.segments.get(log_partition, [])
         if not segments:
             return PartialFold.empty(profile=self.profile, is_prefix=True)
-        (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
-        return fold_chunk(
-            (piece_bytes(fs, piece) for piece in chunk.pieces),
-            chunk=chunk,
+        (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
+        return fold_task(
+            (slice_bytes(fs, span) for span in task.slices),
+            task=task,
             cap_bytes=settings().inflated_cap_bytes,
             as_of_ms=None if self.source.is_archive else self.as_of_ms,
             taken_at_ms=self.source.taken_at_ms or self.taken_at_ms,
@@ -174,7 +174,7 @@ class PublishedSide:
         if not isinstance(since, PublishedSide):
             return {}
         rows = changes_between_runs(self.lake, since.run, self.run, group_ids)
-        return _causes(rows, group_ids, profile_of(self.run.facts["profile"]))
+        return _causes(rows, group_ids, profile_of(self.run.row["profile"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
 from sexton.log.entry import CODEC_MASK
 from sexton.log.framing import BAD_CRC, KIND, POSITION, SIZE, first_frame, frames
-from sexton.log.segment import Piece
+from sexton.log.segment import SegmentSlice
 
 _HEADER_BYTES = 61
 _ATTRIBUTES_AT = (17, 17, 22)
@@ -26,16 +26,16 @@ _REPLACED = "\ufffd"
 
 
 def batches_about(
-    data: U8Array, piece: Piece, group_id: str, *, cap_bytes: int, stop_offset: int | None = None
+    data: U8Array, span: SegmentSlice, group_id: str, *, cap_bytes: int, stop_offset: int | None = None
 ) -> Iterator[Batch]:
-    """The batches that begin in `piece`, and below `stop_offset`, in log order; some of them may tell of others only.
+    """The batches that begin in `span`, and below `stop_offset`, in log order; some of them may tell of others only.
 
     `data` is the whole file. A batch that cannot be inflated is left out: it tells of nobody.
     """
     name = group_id.encode()
     needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
-    place = first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
-    for rows in frames(data, start=place, end=piece.end_byte):
+    place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
+    for rows in frames(data, start=place, end=span.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         if stop_offset is not None:
             rows = rows[_numbers(data, rows, 0) < stop_offset]
@@ -47,13 +47,13 @@ def batches_about(
                     yield batch
 
 
-def cut_of(data: U8Array, piece: Piece, *, as_of_ms: int, future_ms: int) -> int | None:
-    """Base offset of the first batch in `piece` that reaches `as_of_ms`; None where none does.
+def cut_of(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) -> int | None:
+    """Base offset of the first batch in `span` that reaches `as_of_ms`; None where none does.
 
     Batches stamped later than `future_ms` are passed over, as by `coordinator.loading`.
     """
-    place = first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
-    for rows in frames(data, start=place, end=piece.end_byte):
+    place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
+    for rows in frames(data, start=place, end=span.end_byte):
         rows = rows[rows[:, KIND] <= BAD_CRC]
         stamps = np.full(len(rows), -1, np.int64)
         magic = data[rows[:, POSITION] + 16]

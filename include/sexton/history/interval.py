@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sexton.archive.cut_search import segments_between
-from sexton.archive.writer import newest_facts, oldest_facts_after
+from sexton.archive.writer import newest_metadata, oldest_metadata_after
 from sexton.coordinator.changes.change import Act, Known
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
@@ -112,8 +112,8 @@ def write_changes(
         for acts in acts_of(fs, root, source.cluster_id, since_ms=interval.since_ms - _MARGIN_MS)
     )
     known = known_of(
-        newest_facts(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),
-        oldest_facts_after(fs, root, cluster_id=source.cluster_id, at_ms=record.as_of_ms - 1),
+        newest_metadata(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),
+        oldest_metadata_after(fs, root, cluster_id=source.cluster_id, at_ms=record.as_of_ms - 1),
         retention_ms=asked_ms,
     )
     work = []
@@ -121,7 +121,7 @@ def write_changes(
         own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
         after = interval.start.positions.get(part)
         is_told = part in source.positions and part not in interval.broken  # one without a position is empty
-        segments = segments_between(source.histories[part], source.positions[part], after=after) if is_told else []
+        segments = segments_between(source.lineages[part], source.positions[part], after=after) if is_told else []
         work.append(
             _ChangesWork(
                 folder=folder,
@@ -160,7 +160,7 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
     for part, position in end.positions.items():
         before = begin.positions.get(part)
         if before is None:
-            if end.histories[part].lineage.start_log_offset > 0:
+            if end.lineages[part].lineage.start_log_offset > 0:
                 yield part
         elif before.lineage != position.lineage or before.order > position.order:
             yield part

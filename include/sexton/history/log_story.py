@@ -27,7 +27,7 @@ from sexton.history.events import GONE, Event, EventBuilder
 from sexton.history.group_batches import batches_about, cut_of
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.log.segment import Piece, Segment, piece_bytes, plan_chunks
+from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.settings import settings
 
 PLAIN_BYTES = 8 << 20
@@ -75,9 +75,9 @@ class StoryReader:
         gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE]
         gone.sort(key=lambda row: row["log_offset"])
         reader = EventBuilder(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
-        for data, piece in self._pieces():
+        for data, span in self._slices():
             for batch in batches_about(
-                data, piece, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset
+                data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset
             ):
                 records = [*self._own_records(batch)]
                 if records:
@@ -99,17 +99,17 @@ class StoryReader:
         """Whether the story is about a topic partition."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
-    def _pieces(self) -> Iterator[tuple[npt.NDArray[np.uint8], Piece]]:
-        for chunk in plan_chunks(self.segments, target_bytes=_WHOLE_LOG):
-            for piece in chunk.pieces:
-                yield piece_bytes(self.fs, piece), piece
+    def _slices(self) -> Iterator[tuple[npt.NDArray[np.uint8], SegmentSlice]]:
+        for task in plan_fold_tasks(self.segments, target_bytes=_WHOLE_LOG):
+            for span in task.slices:
+                yield slice_bytes(self.fs, span), span
 
     def _stop_offset(self) -> int | None:
         if self.as_of_ms is None:
             return None
         future_ms = self.taken_at_ms + FUTURE_MS
-        for data, piece in self._pieces():
-            found = cut_of(data, piece, as_of_ms=self.as_of_ms, future_ms=future_ms)
+        for data, span in self._slices():
+            found = cut_of(data, span, as_of_ms=self.as_of_ms, future_ms=future_ms)
             if found is not None:
                 return found
         return None
@@ -117,7 +117,7 @@ class StoryReader:
     def _changes(self, stop_offset: int | None) -> list[dict[str, Any]]:
         """The group's rows of offset_changes, from where the log begins."""
         if sum(segment.stop_byte - segment.start_byte for segment in self.segments) <= PLAIN_BYTES:
-            chunks = (data[piece.start_byte : piece.end_byte].tobytes() for data, piece in self._pieces())
+            chunks = (data[span.start_byte : span.end_byte].tobytes() for data, span in self._slices())
             found = changes(
                 load([], cap_bytes=settings().inflated_cap_bytes, profile=self.profile),
                 chunks,

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import FactsRecord
+from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.coordinator.changes.change import Act, Known, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.kernels.changes import changes_between
 from sexton.kernels.partial import PartialFold
-from sexton.log.segment import Segment, piece_bytes, plan_chunks
+from sexton.log.segment import Segment, plan_fold_tasks, slice_bytes
 from sexton.settings import settings
 from sexton.tables import TABLES
 
@@ -41,11 +41,11 @@ def changes_of(
     side. Without `start` the interval begins at log_offset 0; a log that begins later has lost what came before, so
     that little can be ruled out. `start` is a fold by the same `profile`; of profiles that do not fold in pieces too.
     """
-    pieces = [piece for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG) for piece in chunk.pieces]
+    slices = [span for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG) for span in task.slices]
     table = changes_between(
         start,
-        (piece_bytes(fs, piece) for piece in pieces),
-        pieces=pieces,
+        (slice_bytes(fs, span) for span in slices),
+        slices=slices,
         cut=cut,
         known=known,
         profile=profile,
@@ -57,8 +57,8 @@ def changes_of(
 
 
 def known_of(
-    before: FactsRecord | None,
-    after: FactsRecord | None,
+    before: ClusterMetadata | None,
+    after: ClusterMetadata | None,
     *,
     retention_ms: int | None = None,
     removed: Mapping[OffsetKey, Sequence[Act]] | None = None,
@@ -78,14 +78,14 @@ def known_of(
     )
 
 
-def _retentions(*facts: FactsRecord | None) -> Iterable[int]:
+def _retentions(*facts: ClusterMetadata | None) -> Iterable[int]:
     for record in facts:
         minutes = None if record is None else record.settings.get(RETENTION)
         if minutes:
             yield int(minutes) * _MINUTE_MS
 
 
-def _topics_at(facts: FactsRecord | None) -> TopicsAt | None:
+def _topics_at(facts: ClusterMetadata | None) -> TopicsAt | None:
     if facts is None:
         return None
     return TopicsAt(taken_at_ms=facts.taken_at_ms, ids={row["topic"]: row["id"] for row in facts.topics})

@@ -155,7 +155,7 @@ def _seen(
             yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=told)
         elif told != before:
             between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
-            causes = removal_cause(between, profile_of(run.facts["profile"]))
+            causes = removal_cause(between, profile_of(run.row["profile"]))
             detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
             yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="removed", detail=detail, causes=causes)
         before, since_ms = told, as_of_ms

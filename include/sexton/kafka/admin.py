@@ -17,8 +17,8 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.facts import find_coordinator, groups_at
 from sexton.kafka.failures import AMBIGUOUS, NotAllowed, TransientError, Unsettled, error_name
+from sexton.kafka.group_state import find_coordinator, groups_at
 from sexton.kafka.session import ClusterSession
 
 __all__ = [

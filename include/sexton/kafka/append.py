@@ -18,11 +18,10 @@ from kafka.protocol.producer import ProduceRequest
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError, Refused
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC
 from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailRecord, records_of
-from sexton.kafka.topics import NO_LEADER, PartitionLeader, Topic, describe_topic
+from sexton.kafka.topics import NO_LEADER, OFFSETS_TOPIC, PartitionLeader, Topic, describe_topic
 from sexton.log.batch import Batch, Damage, TornTail, read_batches
 from sexton.records import OFFSET_TYPES, MalformedRecord, UnknownRecordType, decode_key
 

@@ -22,15 +22,15 @@ UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSettings:
-    """Settings as a cluster tells them; `brokers_differ` as a FactsRecord has it."""
+class ReportedSettings:
+    """Settings as a cluster tells them; `brokers_differ` as a ClusterMetadata has it."""
 
     broker: dict[str, str]
     topic: dict[str, str]
     brokers_differ: dict[str, dict[str, str]]
 
 
-def told_settings(session: ClusterSession, topic: str) -> tuple[ToldSettings, list[str]]:
+def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSettings, list[str]]:
     """What decides how offsets are kept and written: of the broker with the lowest id, and of the offsets topic.
 
     Every broker is asked, as each decides for the log partitions that it leads. What is not told is left out, with a
@@ -51,7 +51,7 @@ def told_settings(session: ClusterSession, topic: str) -> tuple[ToldSettings, li
             brokers[broker] = settings
         else:
             warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
-    told = ToldSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
+    told = ReportedSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
     return told, [*warnings, *differences_text(told.brokers_differ)]
 
 

@@ -10,6 +10,9 @@ from kafka.protocol.metadata import MetadataRequest
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.records import kafka_uuid
 
+OFFSETS_TOPIC = "__consumer_offsets"
+UNKNOWN_ID = "unknown"
+"""Topics have ids since Kafka 2.8."""
 NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -27,7 +27,7 @@ from sexton.kernels.reread import reread
 from sexton.kernels.rules import new_state_of
 from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
-from sexton.log.segment import Piece
+from sexton.log.segment import SegmentSlice
 
 _COMPILED_FORMAT = 2
 ORDER = [("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending"), ("log_offset", "ascending")]
@@ -37,7 +37,7 @@ def changes_between(
     start: PartialFold | None,
     datas: Iterable[Bytes | bytes],
     *,
-    pieces: Sequence[Piece],
+    slices: Sequence[SegmentSlice],
     cut: int | None,
     known: Known,
     profile: Profile,
@@ -45,7 +45,7 @@ def changes_between(
 ) -> pa.Table:
     """The rows of offset_changes from the end of `start` up to `cut`, by key and log_offset, without log_partition.
 
-    `datas` gives the bytes of the whole file of each of `pieces`, which are in log order. Batches below the end of
+    `datas` gives the bytes of the whole file of each of `slices`, which are in log order. Batches below the end of
     `start` are passed over, those from `cut` on are not read (None: to the end). Without `start` the interval begins
     where the log partition does. `start` is a fold of everything before, by the same profile, and stays as it is.
     """
@@ -65,8 +65,8 @@ def changes_between(
         next_offset=first,
         view=StateView(profile, state),
     )
-    for data, piece in zip(datas, pieces, strict=True):
-        if not changer.fold_piece(read_only(data), piece):
+    for data, span in zip(datas, slices, strict=True):
+        if not changer.fold_slice(read_only(data), span):
             break
     changer.flush()
     disappeared = pa.Table.from_pylist([row.to_row() for row in changer.rows], SCHEMA)
@@ -98,9 +98,9 @@ class _Changer(Folder):
     gone: list[int] = field(default_factory=list)
     """Rows of `keys` that disappeared."""
 
-    def fold_piece(self, data: Bytes, piece: Piece) -> bool:
+    def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
         """Fold the batches of the interval that begin in the piece; False when its end was reached."""
-        for frames in frames_of(data, piece, self._frames):
+        for frames in frames_of(data, span, self._frames):
             row, end = self._span(data, frames)
             while row < end:
                 if self.profile.newest_format >= _COMPILED_FORMAT:

@@ -29,9 +29,9 @@ from sexton.kernels.text import GROWTH
 from sexton.log import framing
 from sexton.log.batch import Batch, Damage, TornTail, read_frame
 from sexton.log.crc import as_u8
-from sexton.log.segment import Chunk, Piece
+from sexton.log.segment import FoldTask, SegmentSlice
 
-__all__ = ["PartialFold", "fold_chunk", "merge", "merge_all"]
+__all__ = ["PartialFold", "fold_task", "merge", "merge_all"]
 
 NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
@@ -44,10 +44,10 @@ _AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
 """A cursor before the first record of the first batch, with an empty queue."""
 
 
-def fold_chunk(
-    pieces: Iterable[Bytes | bytes],
+def fold_task(
+    slices: Iterable[Bytes | bytes],
     *,
-    chunk: Chunk,
+    task: FoldTask,
     cap_bytes: int,
     as_of_ms: int | None,
     taken_at_ms: int | None,
@@ -56,11 +56,11 @@ def fold_chunk(
 ) -> PartialFold:
     """Fold the batches that begin in the chunk's pieces; `onto` a fold that ends where the chunk begins, which is lost.
 
-    `pieces` gives, for each piece of `chunk`, the bytes of its whole file (a memory map will do). No batch is inflated
+    `slices` gives, for each piece of `task`, the bytes of its whole file (a memory map will do). No batch is inflated
     beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
     hour after `taken_at_ms`, or that of their piece, are passed over in that search. Never raises on what it reads.
     """
-    start = PartialFold.empty(profile=profile, is_prefix=chunk.index == 0) if onto is None else onto
+    start = PartialFold.empty(profile=profile, is_prefix=task.index == 0) if onto is None else onto
     folder = Folder(
         cap_bytes=cap_bytes,
         as_of_ms=as_of_ms,
@@ -71,8 +71,8 @@ def fold_chunk(
         tally=start.tally,
         undecodable=start.undecodable,
     )
-    for data, piece in zip(pieces, chunk.pieces, strict=True):
-        if not folder.fold_piece(read_only(data), piece):
+    for data, span in zip(slices, task.slices, strict=True):
+        if not folder.fold_slice(read_only(data), span):
             break
     return folder.finish()
 
@@ -171,11 +171,11 @@ class Folder:
             is_prefix=self.is_prefix,
         )
 
-    def fold_piece(self, data: Bytes, piece: Piece) -> bool:
+    def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
         """Fold the batches that begin in the piece; False when the cut was reached."""
-        if piece.taken_at_ms is not None:
-            self.taken_at_ms = piece.taken_at_ms
-        for frames in frames_of(data, piece, self._frames):
+        if span.taken_at_ms is not None:
+            self.taken_at_ms = span.taken_at_ms
+        for frames in frames_of(data, span, self._frames):
             self._tell_torn(frames)
             if self.profile.newest_format < _COMPILED_FORMAT:
                 if not all(self.fold_frame(data, frame.tolist()) for frame in frames):
@@ -293,11 +293,11 @@ class Folder:
         return True
 
 
-def frames_of(data: Bytes, piece: Piece, frames: Int64s) -> Iterator[Int64s]:
+def frames_of(data: Bytes, span: SegmentSlice, frames: Int64s) -> Iterator[Int64s]:
     """Frames of all that begins in the piece, a block at a time."""
-    place = framing.first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
+    place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
-    end = min(piece.end_byte, len(data))
+    end = min(span.end_byte, len(data))
     count = 64
     while at < end:
         start = at

@@ -9,7 +9,7 @@ from sexton.kernels.partial import PartialFold
 from sexton.log import framing
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
-from sexton.log.segment import Piece
+from sexton.log.segment import SegmentSlice
 
 _FRAMES = 4096
 
@@ -19,10 +19,10 @@ def stays_somewhere(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
     return is_too_large(fold.counters["largest_batch_bytes"], buffer_bytes=buffer_bytes, profile=fold.profile)
 
 
-def endless_of(pieces: Iterable[tuple[U8Array, Piece]], *, buffer_bytes: int, cut: int) -> Endless | None:
+def endless_of(slices: Iterable[tuple[U8Array, SegmentSlice]], *, buffer_bytes: int, cut: int) -> Endless | None:
     """The first batch before `cut` that is larger than the buffer; the pieces of a log partition in log order."""
-    for data, piece in pieces:
-        batch = _first(np.asarray(data), piece, buffer_bytes)
+    for data, span in slices:
+        batch = _first(np.asarray(data), span, buffer_bytes)
         if batch is not None:
             if batch.base_offset >= cut:
                 return None
@@ -30,10 +30,10 @@ def endless_of(pieces: Iterable[tuple[U8Array, Piece]], *, buffer_bytes: int, cu
     return None
 
 
-def _first(data: U8Array, piece: Piece, buffer_bytes: int) -> Batch | None:
-    place = framing.first_frame(data, piece.start_byte, floor_offset=piece.base_offset)
+def _first(data: U8Array, span: SegmentSlice, buffer_bytes: int) -> Batch | None:
+    place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
-    end = min(piece.end_byte, len(data))
+    end = min(span.end_byte, len(data))
     frames = np.empty((_FRAMES, 4), np.int64)
     while at < end:
         filled, at, floor, budget = framing.scan(data, at, end, floor, budget, frames)

@@ -48,7 +48,7 @@ from sexton.kernels.layout import (
     Int64s,
     State,
 )
-from sexton.kernels.load_profile import load_profile
+from sexton.kernels.load_stats import load_profile
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.reread import Found, keep
 from sexton.kernels.sorted_rows import SortedRows, sort_rows

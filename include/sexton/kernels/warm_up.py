@@ -5,13 +5,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from sexton.kernels.fold import PartialFold, fold_chunk, merge
+from sexton.kernels.fold import PartialFold, fold_task, merge
 from sexton.kernels.layout import ROW_TABLES, move_texts, reserve
 from sexton.kernels.merge import without_the_dead
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.codec import LZ4, SNAPPY, ZSTD
-from sexton.log.segment import Chunk, Piece
+from sexton.log.segment import FoldTask, SegmentSlice
 
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
 _VALUE = b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)  # its metadata is malformed: another path than plain text
@@ -26,17 +26,17 @@ def warm_up() -> None:
     log = plain + pending + marker
     for number, name in enumerate((LZ4, SNAPPY, ZSTD)):
         log += encode_batch([(_KEY, _VALUE)], base_offset=5 + number, timestamp_ms=0, codec=name)
-    piece = Piece(path="", size_bytes=len(log), start_byte=0, end_byte=len(log))
-    middle = Piece(path="", size_bytes=len(log), start_byte=1, end_byte=len(log))
+    span = SegmentSlice(path="", size_bytes=len(log), start_byte=0, end_byte=len(log))
+    middle = SegmentSlice(path="", size_bytes=len(log), start_byte=1, end_byte=len(log))
     left, right = (
-        fold_chunk(
+        fold_task(
             [log],
-            chunk=Chunk(log_partition=0, index=index, pieces=(part,), is_last=False),
+            task=FoldTask(log_partition=0, index=index, slices=(part,), is_last=False),
             cap_bytes=len(log),
             as_of_ms=None,
             taken_at_ms=None,
         )
-        for index, part in enumerate([piece, middle])
+        for index, part in enumerate([span, middle])
     )
     with TemporaryDirectory() as folder:
         left.write_parquet(Path(folder))

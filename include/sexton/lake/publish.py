@@ -41,7 +41,7 @@ def publish(
     no such branch, and when what is published of the run was judged otherwise.
     """
     if done := _published(lake, run):
-        if differing := [name for name in _JUDGED_BY if done.facts[name] != facts[name]]:
+        if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
             raise UsageError(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
                 fix="a run id stands for one result: clear it from replay_groups on, by hand give another --run-id",
@@ -67,7 +67,7 @@ def publish(
     retried(lambda: _write_row(spark, lake, run, row))
     failpoint("publish.branched")
     drop_branch(spark, lake, run, tables)
-    return PublishedRun(key=run, facts=row)
+    return PublishedRun(key=run, row=row)
 
 
 def retried(work: Callable[[], R]) -> R:

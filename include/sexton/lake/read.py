@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """A row of `runs`: `facts` are its columns."""
+    """A row of `runs`: `row` are its columns."""
 
     key: RunKey
-    facts: dict[str, Any]
+    row: dict[str, Any]
 
     @property
     def snapshots(self) -> dict[str, int]:
         """Iceberg snapshot by table."""
-        return {each["table"]: each["snapshot_id"] for each in self.facts["snapshots"]}
+        return {each["table"]: each["snapshot_id"] for each in self.row["snapshots"]}
 
     @property
     def cuts(self) -> dict[int, int]:
-        return {each["log_partition"]: each["cut"] for each in self.facts["cuts"]}
+        return {each["log_partition"]: each["cut"] for each in self.row["cuts"]}
 
 
 def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedRun]:
@@ -47,7 +47,7 @@ def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedR
         rows = load(lake, "runs").scan(row_filter=where).to_arrow().to_pylist()
     except NoSuchTableError:
         return []
-    runs = [PublishedRun(key=_key(row), facts=row) for row in rows]
+    runs = [PublishedRun(key=_key(row), row=row) for row in rows]
     return sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id))
 
 

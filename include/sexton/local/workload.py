@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sexton.errors import BrokerError
 from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import committed_offsets
+from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 
 TOPICS = {"orders": 3, "payments": 4, "clicks": 6, "inventory": 2, "doomed": 4, "reborn": 4}

@@ -49,7 +49,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class SegmentSlice:
     """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
 
     The borders are arbitrary; `framing.first_frame` finds where the part begins. `size_bytes` is the whole file's.
@@ -66,12 +66,12 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class FoldTask:
     """Neighbouring pieces of one log partition that one task reads; `index` counts in log order from 0."""
 
     log_partition: int
     index: int
-    pieces: tuple[Piece, ...]
+    slices: tuple[SegmentSlice, ...]
     is_last: bool
 
 
@@ -119,7 +119,7 @@ def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
     )
 
 
-def plan_chunks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[Chunk]:
+def plan_fold_tasks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[FoldTask]:
     """Cut one log partition's segments into chunks of about `target_bytes`, in log order, counted from `first_index`.
 
     Large segments are split evenly, small neighbours are joined. An empty log is one chunk without bytes, so that it
@@ -127,33 +127,33 @@ def plan_chunks(segments: Sequence[Segment], *, target_bytes: int, first_index: 
     """
     if target_bytes < 1:
         raise ValueError(f"target_bytes must be positive, got {target_bytes}")
-    groups: list[list[Piece]] = []
+    groups: list[list[SegmentSlice]] = []
     joined_bytes = 0
     for segment in segments:
-        for piece in _split(segment, target_bytes):
-            size_bytes = piece.end_byte - piece.start_byte
+        for span in _split(segment, target_bytes):
+            size_bytes = span.end_byte - span.start_byte
             if not groups or joined_bytes + size_bytes > target_bytes:
                 groups.append([])
                 joined_bytes = 0
-            groups[-1].append(piece)
+            groups[-1].append(span)
             joined_bytes += size_bytes
     return [
-        Chunk(
+        FoldTask(
             log_partition=segments[0].log_partition,
             index=first_index + index,
-            pieces=tuple(pieces),
+            slices=tuple(slices),
             is_last=index == len(groups) - 1,
         )
-        for index, pieces in enumerate(groups)
+        for index, slices in enumerate(groups)
     ]
 
 
-def _split(segment: Segment, target_bytes: int) -> list[Piece]:
+def _split(segment: Segment, target_bytes: int) -> list[SegmentSlice]:
     size_bytes = max(segment.stop_byte - segment.start_byte, 0)
     count = max(1, -(-size_bytes // target_bytes))
     borders = [segment.start_byte + size_bytes * k // count for k in range(count + 1)]
     return [
-        Piece(
+        SegmentSlice(
             path=segment.path,
             size_bytes=segment.size_bytes,
             start_byte=start,
@@ -221,9 +221,9 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
     return data
 
 
-def piece_bytes(fs: pafs.FileSystem, piece: Piece) -> npt.NDArray[np.uint8]:
+def slice_bytes(fs: pafs.FileSystem, span: SegmentSlice) -> npt.NDArray[np.uint8]:
     """The bytes of the whole file of a piece, as `file_bytes` has them."""
-    return file_bytes(fs, piece.path, piece.size_bytes, is_archived=piece.manifest_path is not None)
+    return file_bytes(fs, span.path, span.size_bytes, is_archived=span.manifest_path is not None)
 
 
 _WHILE_READ = "read a copy of the disk, or while its broker is stopped"

@@ -85,12 +85,12 @@ def run(
         completed = sum(_complete(engine, lake, cluster_id, notes, path) for path in notes.open()) if deletes else 0
         runs = published_runs(lake, cluster_id)
         instants = {each.key.as_of_ms for each in runs}
-        holds = {each.key.as_of_ms for each in runs if each.key.as_of_ms in held or each.facts["plan_id"] in applied}
+        holds = {each.key.as_of_ms for each in runs if each.key.as_of_ms in held or each.row["plan_id"] in applied}
         keeps = kept(instants, now_ms=now_ms, retention=retention, held=holds)
         free = _free_checkpoints(fs, root, cluster_id, keeps, before_ms=now_ms - retention.all_hours * HOUR_MS)
         going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
-            _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.facts for each in going]))
+            _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.row for each in going]))
             _remove_checkpoints(fs, free)
         done.append(
             ExpiredRuns(

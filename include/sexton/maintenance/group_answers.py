@@ -17,7 +17,7 @@ from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import listed_group
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError, UsageError
-from sexton.kafka.facts import committed_offsets, list_groups
+from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import seen_topics
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import LATEST, describe_topic, list_offsets

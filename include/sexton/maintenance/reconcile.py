@@ -152,12 +152,12 @@ def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordi
     fs, _ = filesystem(archive)
     positions = {
         part: end_of(fs, history, ends[part]) if part in ends else source.positions[part]
-        for part, history in source.histories.items()
+        for part, history in source.lineages.items()
     }
     source = replace(
         source,
         positions=positions,
-        segments={part: segments_between(source.histories[part], place) for part, place in positions.items()},
+        segments={part: segments_between(source.lineages[part], place) for part, place in positions.items()},
     )
     version = source.broker_version
     profile = of_version(version).profile if version is not None else NEWEST

@@ -1,7 +1,7 @@
 """verify: the archive's names and sizes every time, and one part of its bytes: in some runs all of it is read.
 
 Which part was read last is noted, not told by the calendar: whatever the schedule, the next run reads the next one. So
-is what was rotten: its part may not come again for days, and until it is mended every run reads it and says so.
+is what was corrupt: its part may not come again for days, and until it is mended every run reads it and says so.
 
     <archive>/<cluster_id>/maintenance/verify.json
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict
 
-from sexton.archive.lineages import ArchivedSegment, clusters_of, lineages, topics_of
-from sexton.archive.verify import ROTTEN, Finding, check
+from sexton.archive.lineages import ArchivedSegment, clusters_of, list_lineages, topics_of
+from sexton.archive.verify import CORRUPT, Finding, check
 from sexton.archive.verify import verify as look
 from sexton.errors import SextonError
 from sexton.maintenance.task_state import read_state, write_state
@@ -30,15 +30,15 @@ TASK = "verify"
 class VerifyState(BaseModel):
     """Of one cluster: part `part` of `parts` was read last, 0 where none was.
 
-    `rotten` are the segments that were so when they were last read, as paths in the cluster's folder, and `checkpoints`
-    the folders of the checkpoints that were.
+    `corrupt` are the segments that were so when they were last read, as paths in the cluster's folder,
+    and `checkpoints` the folders of the checkpoints that were.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     part: int = 0
     parts: int = 0
-    rotten: list[str] = []
+    corrupt: list[str] = []
     checkpoints: list[str] = []
 
 
@@ -46,7 +46,7 @@ class VerifyState(BaseModel):
 class VerifiedArchive:
     """The part n/t of each cluster was read that `subsets` names: `read` of all `segments`, and this was found.
 
-    `rotten` findings tell that the archive is not what was put into it, now or when it was last read; the others that
+    `corrupt` findings tell that the archive is not what was put into it, now or when it was last read; the others that
     what was put in was not good.
     """
 
@@ -55,7 +55,7 @@ class VerifiedArchive:
     read: int
     read_bytes: int
     findings: int
-    rotten: int
+    corrupt: int
     alerts: list[str] = field(default_factory=list)
 
 
@@ -73,12 +73,12 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
         note = read_state(fs, root, cluster_id, TASK, VerifyState)
         n, t = subset or _next_part(note, parts)
         found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
-        wrong, rotten = _with_noted(fs, root, cluster_id, found.findings, note.rotten)
+        wrong, corrupt = _with_noted(fs, root, cluster_id, found.findings, note.corrupt)
         unreadable, checkpoints = _checkpoints(fs, root, cluster_id, (n, t), note.checkpoints)
         wrong += unreadable
         is_in_turn = subset is None and found.segments > 0
         turn = {"part": n, "parts": t} if is_in_turn else {}
-        done = note.model_copy(update={"rotten": rotten, "checkpoints": checkpoints, **turn})
+        done = note.model_copy(update={"corrupt": corrupt, "checkpoints": checkpoints, **turn})
         if done != note:
             write_state(fs, root, cluster_id, TASK, done)
         subsets[cluster_id] = f"{n}/{t}"
@@ -93,7 +93,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
         read=read,
         read_bytes=read_bytes,
         findings=len(findings),
-        rotten=sum(finding.kind == ROTTEN for finding in findings),
+        corrupt=sum(finding.kind == CORRUPT for finding in findings),
         alerts=alerts,
     )
 
@@ -117,26 +117,26 @@ def _checkpoints(
 def _with_noted(
     fs: pafs.FileSystem, root: str, cluster_id: str, findings: Collection[Finding], noted: Collection[str]
 ) -> tuple[list[Finding], list[str]]:
-    """The findings with those in segments that were `noted` as rotten; and what is to be noted now: what still is."""
-    if not noted and not any(finding.kind == ROTTEN for finding in findings):
+    """The findings with those in segments that were `noted` as corrupt; and what is to be noted now: what still is."""
+    if not noted and not any(finding.kind == CORRUPT for finding in findings):
         return [*findings], []  # the usual case, in which nothing is listed again
     folder = f"{root.rstrip('/')}/{cluster_id}/"
     links = _links(fs, root, cluster_id)
     before = {f"{folder}{path}" for path in noted}
     told = {finding.where for finding in findings}
     found = sorted({*findings, *_still_wrong(fs, before, links, told)}, key=lambda one: (one.where, one.what))
-    rotten = {links[one.where].segment_path for one in found if one.kind == ROTTEN and one.where in links}
-    return found, sorted(path.removeprefix(folder) for path in rotten | (before - links.keys()))
+    corrupt = {links[one.where].segment_path for one in found if one.kind == CORRUPT and one.where in links}
+    return found, sorted(path.removeprefix(folder) for path in corrupt | (before - links.keys()))
 
 
 def _still_wrong(
     fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, ArchivedSegment], told: Set[str]
 ) -> Iterator[Finding]:
-    """What is wrong with segments that were rotten, but for what is `told` already, by its place."""
+    """What is wrong with segments that were corrupt, but for what is `told` already, by its place."""
     for path in paths:
         if path not in links:  # what is away is not mended: who took it says so by taking it out of the note
-            what = "it was rotten when it was last read, and no unbroken history leads to it now"
-            yield Finding(kind=ROTTEN, where=path, what=what)
+            what = "it was corrupt when it was last read, and no unbroken history leads to it now"
+            yield Finding(kind=CORRUPT, where=path, what=what)
         elif told.isdisjoint((path, links[path].manifest_path)):
             yield from check(fs, links[path])
 
@@ -146,8 +146,8 @@ def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Archive
     found: dict[str, ArchivedSegment] = {}
     for topic_id in topics_of(fs, root, cluster_id):
         with suppress(SextonError):  # of which there is a finding
-            for histories in lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
-                for link in (link for history in histories for link in history.chain):
+            for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
+                for link in (link for history in histories for link in history.segments):
                     found |= {link.segment_path: link, link.manifest_path: link}
     return found
 

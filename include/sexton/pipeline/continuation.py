@@ -12,9 +12,18 @@ Not here: asking the brokers, and a log that changes while it is read (pipeline.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.archive.lineages import BREAKS, EPOCH_LEFT, FIRST, GAP, PARTITION_COUNT, RECREATED, SLEPT, TRUNCATED
-from sexton.archive.writer import ArchiveEnd, FactsRecord, Lineage, Origin
-from sexton.kafka.facts import LogEnds
+from sexton.archive.lineages import (
+    BREAKS,
+    EPOCH_DIVERGED,
+    FIRST,
+    GAP,
+    PARTITION_COUNT,
+    RECREATED,
+    TRUNCATED,
+    UNOBSERVED,
+)
+from sexton.archive.writer import ArchiveEnd, ClusterMetadata, Lineage, Origin
+from sexton.kafka.collect_metadata import LogEnds
 
 KAFKAS_DELETE_RETENTION_MS = 86_400_000
 
@@ -64,9 +73,9 @@ def continuation(
     elif log.high_watermark < reached:
         reason, diverged_at = TRUNCATED, log.high_watermark
     elif left_epoch is not None and (left_epoch[0] != archived.leader_epoch or left_epoch[1] < reached):
-        reason, diverged_at = EPOCH_LEFT, left_epoch[1] if 0 <= left_epoch[1] < reached else None
-    elif log.high_watermark > reached and _slept(archived, known):
-        reason = SLEPT
+        reason, diverged_at = EPOCH_DIVERGED, left_epoch[1] if 0 <= left_epoch[1] < reached else None
+    elif log.high_watermark > reached and _is_unobserved(archived, known):
+        reason = UNOBSERVED
     else:
         return archived.lineage, reached, None
     lineage = Lineage(ordinal=archived.lineage.ordinal + 1, start_log_offset=log.log_start_offset)
@@ -82,14 +91,14 @@ def continuation(
     return lineage, log.log_start_offset, origin
 
 
-def _slept(archived: ArchiveEnd, known: Known) -> bool:
+def _is_unobserved(archived: ArchiveEnd, known: Known) -> bool:
     """Whether the archived end was last looked at so long ago that the cleaner may have taken what came after it."""
     looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
     return known.found_at_ms - looked_ms > known.delete_retention_ms
 
 
 def breaks_since(
-    before: FactsRecord | None, topic_id: str, lineages: Mapping[int, tuple[Lineage, Origin | None]]
+    before: ClusterMetadata | None, topic_id: str, lineages: Mapping[int, tuple[Lineage, Origin | None]]
 ) -> list[str]:
     """A line for each break that no finished snapshot has told of: a lineage that `before` did not have.
 
@@ -110,8 +119,8 @@ def breaks_since(
                 f"the topic was made anew: its id was {origin.previous_topic_id} and is {topic_id}; "
                 "its archive begins anew"
             )
-        elif origin.reason == SLEPT:
-            lines[SLEPT] = (
+        elif origin.reason == UNOBSERVED:
+            lines[UNOBSERVED] = (
                 "no snapshot was taken for longer than the topic's delete.retention.ms: tombstones may have come and "
                 "gone unseen, and log partitions with news start new lineages"
             )

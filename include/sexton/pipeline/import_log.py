@@ -14,21 +14,21 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.broker_disk import TOPIC, DiskLog, batch_at, disk_logs, last_batch_below, pieces_from, read_pieces
+from sexton.archive.broker_disk import TOPIC, DiskLog, batch_at, disk_logs, import_slices, last_batch_below, read_slice
 from sexton.archive.lineages import GAP, IMPORTED
 from sexton.archive.writer import (
     ArchivedLineage,
     ArchiveEnd,
-    FactsRecord,
+    ClusterMetadata,
     Lineage,
-    LogPartitionFacts,
+    LogPartitionMetadata,
     Manifest,
     Origin,
     archive_ends,
-    lineages,
-    newest_facts,
+    list_lineages,
+    newest_metadata,
     topics_from_file,
-    write_facts,
+    write_metadata,
     write_origin,
     write_segment,
 )
@@ -151,8 +151,8 @@ def _plan(
     count: int | None,
 ) -> list[_Work]:
     ends = archive_ends(fs, root, cluster_id=cluster_id, topic_id=topic_id)
-    histories = lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
-    facts = newest_facts(fs, root, cluster_id=cluster_id)
+    histories = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
+    facts = newest_metadata(fs, root, cluster_id=cluster_id)
     retention_ms = KAFKAS_DELETE_RETENTION_MS
     if facts and facts.delete_retention_ms is not None:
         retention_ms = facts.delete_retention_ms
@@ -163,7 +163,9 @@ def _plan(
         doubt = None
         if end is not None:
             doubt = _doubt(disk, fs, log, end, histories[log_partition][-1])
-            doubt = doubt or _counted(end, counted, count) or _slept(log, end, request.taken_at_ms, retention_ms)
+            doubt = (
+                doubt or _counted(end, counted, count) or _is_unobserved(log, end, request.taken_at_ms, retention_ms)
+            )
         work.append(_work(log, end, doubt, request.taken_at_ms, count))
     refused = [f"log partition {item.log.log_partition}: {item.doubt}" for item in work if item.doubt]
     if refused and not request.new_lineage:
@@ -218,8 +220,8 @@ def _is_archived(disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, histo
     """Whether the last batch that both have is the same, byte for byte."""
     on_disk = last_batch_below(disk, log.segments, history.next_log_offset)
     if on_disk is None:  # neither may have any: nothing but bad bytes, or all was cleaned away
-        return last_batch_below(fs, history.segments(), history.next_log_offset) is None
-    return batch_at(fs, history.segments(), int.from_bytes(on_disk[:8], "big")) == on_disk
+        return last_batch_below(fs, history.log_segments(), history.next_log_offset) is None
+    return batch_at(fs, history.log_segments(), int.from_bytes(on_disk[:8], "big")) == on_disk
 
 
 def _counted(end: ArchiveEnd, counted: int | None, count: int | None) -> str | None:
@@ -231,7 +233,7 @@ def _counted(end: ArchiveEnd, counted: int | None, count: int | None) -> str | N
     return f"the topic had {known} log partitions and has {count}"
 
 
-def _slept(log: DiskLog, end: ArchiveEnd, taken_at_ms: int, retention_ms: int) -> str | None:
+def _is_unobserved(log: DiskLog, end: ArchiveEnd, taken_at_ms: int, retention_ms: int) -> str | None:
     if log.end <= end.next_log_offset or end.taken_at_ms is None or taken_at_ms - end.taken_at_ms <= retention_ms:
         return None
     return "it was copied so long after the archive ends that tombstones may be missing from it"
@@ -262,18 +264,18 @@ def _copy(
         write_segment(
             fs,
             root,
-            (read_pieces(disk, pieces),),
+            (read_slice(disk, import_slice),),
             cluster_id=cluster_id,
             topic_id=topic_id,
             log_partition=log_partition,
             lineage=work.lineage,
-            first_log_offset=pieces.first_log_offset,
-            end_log_offset=pieces.next_log_offset,
+            first_log_offset=import_slice.first_log_offset,
+            end_log_offset=import_slice.next_log_offset,
             taken_at_ms=taken_at_ms,
             high_watermark=work.log.end,
             last_stable_offset=NOT_TOLD,
         )
-        for pieces in pieces_from(disk, work.log, work.start, target_bytes=SEGMENT_BYTES)
+        for import_slice in import_slices(disk, work.log, work.start, target_bytes=SEGMENT_BYTES)
     ]
 
 
@@ -294,7 +296,7 @@ def _note(
     topic. Whether `topics` are all of them is not inherited: nobody looked.
     """
     told = {
-        item.log.log_partition: LogPartitionFacts(
+        item.log.log_partition: LogPartitionMetadata(
             lineage=item.lineage.name,
             log_start_offset=item.log.start,
             high_watermark=max(item.log.end, item.start),
@@ -304,9 +306,9 @@ def _note(
         )
         for item in work
     }
-    before = newest_facts(fs, root, cluster_id=cluster_id, at_ms=request.taken_at_ms)
+    before = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=request.taken_at_ms)
     of_topic = before if before and before.offsets_topic["topic_id"] == topic_id else None
-    facts = FactsRecord(
+    facts = ClusterMetadata(
         taken_at_ms=request.taken_at_ms,
         cluster_id=cluster_id,
         broker_version=before.broker_version if before else None,
@@ -319,14 +321,14 @@ def _note(
         topic_settings=of_topic.topic_settings if of_topic else {},
         brokers_differ=before.brokers_differ if before else {},
     )
-    newest = newest_facts(fs, root, cluster_id=cluster_id)
+    newest = newest_metadata(fs, root, cluster_id=cluster_id)
     if newest and replace(newest, taken_at_ms=facts.taken_at_ms) == facts:
         return
     if before and before.taken_at_ms == request.taken_at_ms:  # another disk of the same brokers
         facts = replace(facts, log_partitions=dict(sorted({**(before.log_partitions or {}), **told}.items())))
         if facts == before:
             return
-    write_facts(fs, root, facts)
+    write_metadata(fs, root, facts)
 
 
 def _own_row(topics: list[dict[str, Any]] | None, where: str | None) -> dict[str, Any] | None:

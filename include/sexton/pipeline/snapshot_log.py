@@ -25,29 +25,29 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sexton.archive.files import child_folders
-from sexton.archive.lineages import lineage_folder, links_in
+from sexton.archive.lineages import lineage_folder, segments_in
 from sexton.archive.snapshots import around, snapshot_instants
 from sexton.archive.writer import (
     ArchiveEnd,
-    FactsRecord,
+    ClusterMetadata,
     Lineage,
-    LogPartitionFacts,
+    LogPartitionMetadata,
     Manifest,
     Origin,
     archive_ends,
-    newest_facts,
+    newest_metadata,
     write_batches,
-    write_facts,
     write_manifest,
+    write_metadata,
     write_origin,
 )
 from sexton.errors import Refused, UsageError
 from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.facts import OFFSETS_TOPIC, UNKNOWN_ID, LogEnds, collect_facts, log_ends
+from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.fetch import NO_EPOCH, LogChangedError, LogReader, Pace
 from sexton.kafka.session import ClusterSession, TransientError
-from sexton.kafka.topics import PartitionLeader, Topic, describe_topic, end_of_epoch
+from sexton.kafka.topics import OFFSETS_TOPIC, UNKNOWN_ID, PartitionLeader, Topic, describe_topic, end_of_epoch
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS, Known, breaks_since, continuation
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
@@ -109,7 +109,7 @@ class FetchWork:
     """A range [start, end) of one log partition for one task; `after_epoch` as kafka.fetch.LogReader has it."""
 
     request: SnapshotRequest
-    facts: FactsRecord
+    facts: ClusterMetadata
     ends: LogEnds
     lineage: Lineage
     start: int
@@ -137,8 +137,8 @@ class _Seen:
     `before` are the facts of the last finished snapshot of this cluster.
     """
 
-    facts: FactsRecord
-    before: FactsRecord | None
+    facts: ClusterMetadata
+    before: ClusterMetadata | None
     ends: list[LogEnds]
     warnings: list[str]
     archived: dict[int, ArchiveEnd]
@@ -179,7 +179,7 @@ def run(
     alerts = breaks_since(seen.before, seen.facts.offsets_topic["topic_id"], lineages)
     if tell and alerts:
         tell(alerts)
-    write_facts(fs, root, replace(seen.facts, log_partitions=_noted(seen, lineages)))
+    write_metadata(fs, root, replace(seen.facts, log_partitions=_noted(seen, lineages)))
     failpoint("snapshot.done")
     return Snapshot(
         cluster_id=seen.facts.cluster_id,
@@ -280,7 +280,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
     while position < work.end:
         chunks, stop = _next_segment(reader, position, next(ranges(position, work.end))[1])
         # What has a manifest is never written again: a task that was given up for dead may still be at work.
-        if any(link.first_log_offset == position for link in links_in(fs, folder)):
+        if any(link.first_log_offset == position for link in segments_in(fs, folder)):
             raise LogChangedError(f"another snapshot has archived log partition {part} from {position} on")
         manifest = write_batches(
             fs,
@@ -353,9 +353,9 @@ def _known(seen: _Seen) -> Known:
     )
 
 
-def _noted(seen: _Seen, lineages: Mapping[int, tuple[Lineage, Origin | None]]) -> dict[int, LogPartitionFacts]:
+def _noted(seen: _Seen, lineages: Mapping[int, tuple[Lineage, Origin | None]]) -> dict[int, LogPartitionMetadata]:
     return {
-        log.log_partition: LogPartitionFacts(
+        log.log_partition: LogPartitionMetadata(
             lineage=lineages[log.log_partition][0].name,
             log_start_offset=log.log_start_offset,
             high_watermark=log.high_watermark,
@@ -462,7 +462,9 @@ def _look(
 ) -> _Seen:
     with connect(request.config) as session:
         topic, ends = _all_log_ends(session, request.topic)
-        facts, warnings = session.retrying(lambda: collect_facts(session, offsets_topic=topic, taken_at_ms=taken_at_ms))
+        facts, warnings = session.retrying(
+            lambda: collect_metadata(session, offsets_topic=topic, taken_at_ms=taken_at_ms)
+        )
         if request.cluster_id not in (None, facts.cluster_id):
             raise Refused(
                 f"this is cluster {facts.cluster_id}, wanted is {request.cluster_id}",
@@ -470,7 +472,7 @@ def _look(
                 fix="look at the connection, and at cluster_id in SEXTON_CLUSTERS",
             )
         topic_id = facts.offsets_topic["topic_id"]
-        before = newest_facts(fs, root, cluster_id=facts.cluster_id)
+        before = newest_metadata(fs, root, cluster_id=facts.cluster_id)
         archived = {
             log_partition: _with_epoch(end, before)
             for log_partition, end in archive_ends(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id).items()
@@ -495,7 +497,7 @@ def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEn
     return session.retrying(ask)
 
 
-def _with_epoch(end: ArchiveEnd, before: FactsRecord | None) -> ArchiveEnd:
+def _with_epoch(end: ArchiveEnd, before: ClusterMetadata | None) -> ArchiveEnd:
     """`end` with the epoch of who led when it was last looked at, where no archived batch tells one: an empty range may
     be cut off and written over like any other."""
     told = (before.log_partitions or {}).get(end.log_partition) if before else None

@@ -17,12 +17,12 @@ from sexton.lake.branch import RunKey, ensure_tables, write_branch
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import load, read_branch
 from sexton.quality import (
+    CheckedRun,
     Measures,
     Result,
-    RunFacts,
     Validate,
     checked_tables,
-    measure_piece,
+    measure_part,
     results_table,
     total_of,
     validate,
@@ -46,7 +46,7 @@ def run(engine: Engine, folder: RunFolder, *, lake: bool = True, validate: Valid
     place = open_lake() if lake else None
     locations = _write_branch(engine, folder, record, place) if place else None
     measures = _measure(engine, folder, record, place, locations)
-    results = validate(total_of(measures, facts_of(record)), docs=folder.root / "dq")
+    results = validate(total_of(measures, checked_run(record)), docs=folder.root / "dq")
     count = folder.write_table(record, TABLE, results_table(results))
     record = record.model_copy(update={"counts": {**record.counts, TABLE: count}})
     folder.write_run(record)
@@ -75,9 +75,9 @@ def key_of(record: RunRecord) -> RunKey:
     return RunKey(cluster_id=record.cluster_id, as_of_ms=record.as_of_ms, run_id=record.run_id)
 
 
-def facts_of(record: RunRecord) -> RunFacts:
+def checked_run(record: RunRecord) -> CheckedRun:
     """What the run says of itself."""
-    return RunFacts(
+    return CheckedRun(
         cluster_id=record.cluster_id,
         as_of_ms=record.as_of_ms,
         run_id=record.run_id,
@@ -102,7 +102,7 @@ def files_of(folder: RunFolder, table: Table, log_partitions: Iterable[int]) -> 
     return [folder.table_file(table.name, part) for part in parts]
 
 
-def pieces_of(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL_WORK_BYTES) -> list[list[int]]:
+def partition_sets(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL_WORK_BYTES) -> list[list[int]]:
     """The run's log partitions in pieces of some size, each measured by one task.
 
     While nobody knows how many log partitions there are, a group may lie in several, so all of them are one piece; that
@@ -149,7 +149,7 @@ def _schema(file: Path) -> pa.Schema | None:
 def _measure(
     engine: Engine, folder: RunFolder, record: RunRecord, lake: Lake | None, locations: Mapping[str, str] | None
 ) -> list[Measures]:
-    pieces = pieces_of(folder, record)
+    pieces = partition_sets(folder, record)
     properties = None if lake is None else lake.storage_properties()
 
     def measure(piece: list[int]) -> Measures:
@@ -163,7 +163,7 @@ def _measure(
                 table.name: _read_branch(locations, properties or {}, table, key_of(record), some) for table in tables
             }
             files = {table.name: 1 for table in tables}
-        return measure_piece(rows, facts_of(record), piece, files=files)
+        return measure_part(rows, checked_run(record), piece, files=files)
 
     if len(pieces) == 1:
         return [measure(pieces[0])]

@@ -7,9 +7,9 @@ policy can shorten what the broker keeps, never lengthen it: nothing here stops 
 No clock and no cluster is in here; facts and `now_ms` are given. Kafka's rules of expiry are `sexton.coordinator`'s.
 """
 
-from sexton.policy.compiled import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
+from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
 from sexton.policy.decision import decide, decide_bare, explain
-from sexton.policy.facts import Considered, Decision, GroupFacts, OffsetFacts, Orphan
+from sexton.policy.inputs import Considered, Decision, GroupInput, OffsetInput, Orphan
 from sexton.policy.limits import Counts, DefaultLimits, Limits, OwnerCount
 from sexton.policy.mistakes import Mistake, PolicyError
 from sexton.policy.model import Hold, Match, Policy, Rule
@@ -23,14 +23,14 @@ __all__ = [
     "Counts",
     "Decision",
     "DefaultLimits",
-    "GroupFacts",
+    "GroupInput",
     "GroupRules",
     "Hold",
     "HoldOn",
     "Limits",
     "Match",
     "Mistake",
-    "OffsetFacts",
+    "OffsetInput",
     "Orphan",
     "OwnerCount",
     "Policy",

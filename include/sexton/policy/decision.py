@@ -9,14 +9,14 @@ offsets of a group at once, and tests hold one against the other.
 from collections.abc import Iterator
 
 from sexton.policy.durations import duration_text, instant_text
-from sexton.policy.facts import LAST_MS, Considered, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
+from sexton.policy.inputs import LAST_MS, Considered, Decision, GroupInput, OffsetInput, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
 
 NO_RULE = "no_rule"
 
 
-def decide(policy: Policy, group: GroupFacts, offset: OffsetFacts, *, now_ms: int) -> Decision:
+def decide(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int) -> Decision:
     """What the policy does with an offset of a group at `now_ms`."""
     verdict, reason, name, due_ms = _decide(policy, group, offset, now_ms=now_ms)
     if verdict == "expire":
@@ -31,7 +31,7 @@ def decide(policy: Policy, group: GroupFacts, offset: OffsetFacts, *, now_ms: in
     )
 
 
-def decide_bare(policy: Policy, group: GroupFacts, *, now_ms: int) -> Decision:
+def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
     """What the policy does with a group that has no offset, or none left.
 
     The first rule that matches it takes it at once, as the broker would: there is nothing that a retention could count
@@ -46,7 +46,7 @@ def decide_bare(policy: Policy, group: GroupFacts, *, now_ms: int) -> Decision:
     return Decision(verdict="expire", reason="expired", rule=rule.name, expires_at_ms=None)
 
 
-def explain(policy: Policy, group: GroupFacts, offset: OffsetFacts | None, *, now_ms: int) -> list[Considered]:
+def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[Considered]:
     """What became of every hold and rule, in the order in which they are asked; of a bare group without an offset."""
     told: list[Considered] = []
     orphan = None if offset is None else offset.orphan
@@ -70,7 +70,7 @@ def held_reason(hold: Hold) -> str:
     return f"held_{hold.kind}"
 
 
-def mismatch(match: Match, group: GroupFacts, orphan: str | None, *, now_ms: int) -> str | None:
+def mismatch(match: Match, group: GroupInput, orphan: str | None, *, now_ms: int) -> str | None:
     """Why a group and the kind of its offset do not match; None where they do."""
     group_id = group.group_id
     if match.group is not None and group_id not in match.group:
@@ -94,7 +94,7 @@ def _no_orphan(match: Match, orphan: str | None) -> str | None:
     return f"orphan: {'it is none' if orphan is None else f'it is {orphan}'}, not {_either(match.orphan)}"
 
 
-def _not_idle(idle_ms: int, group: GroupFacts, now_ms: int) -> str | None:
+def _not_idle(idle_ms: int, group: GroupInput, now_ms: int) -> str | None:
     since_ms = group.idle_since_ms
     if since_ms is None:
         return "idle: it has members" if group.member_count else "idle: nothing tells when it was last active"
@@ -114,7 +114,7 @@ def _ended(entry: Hold | Rule, now_ms: int) -> str | None:
     return None
 
 
-def _why(entry: Hold | Rule, offset: OffsetFacts | None, *, now_ms: int) -> str:
+def _why(entry: Hold | Rule, offset: OffsetInput | None, *, now_ms: int) -> str:
     if isinstance(entry, Hold):
         end = "" if entry.until_ms is None else f" until {instant_text(entry.until_ms)}"
         return f"{entry.kind} hold{end}: nothing is taken"
@@ -130,17 +130,17 @@ def _why(entry: Hold | Rule, offset: OffsetFacts | None, *, now_ms: int) -> str:
     return f"kept for {length} from {instant_text(offset.since_ms)}, which have passed"
 
 
-def _hold(policy: Policy, group: GroupFacts, *, now_ms: int) -> Hold | None:
+def _hold(policy: Policy, group: GroupInput, *, now_ms: int) -> Hold | None:
     on = (hold for hold in policy.holds if hold.is_on(now_ms))
     return next((hold for hold in on if mismatch(hold.match, group, None, now_ms=now_ms) is None), None)
 
 
-def _rule(policy: Policy, group: GroupFacts, orphan: str | None, *, now_ms: int) -> Rule | None:
+def _rule(policy: Policy, group: GroupInput, orphan: str | None, *, now_ms: int) -> Rule | None:
     return next((rule for rule in policy.rules if mismatch(rule.match, group, orphan, now_ms=now_ms) is None), None)
 
 
 def _decide(
-    policy: Policy, group: GroupFacts, offset: OffsetFacts, *, now_ms: int
+    policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int
 ) -> tuple[str, str, str | None, int | None]:
     """Verdict, reason, who decides, and for an expired offset when it was due."""
     hold = _hold(policy, group, now_ms=now_ms)
@@ -158,7 +158,7 @@ def _decide(
     return "expire", "expired", rule.name, due_at_ms(offset.since_ms, rule.retention_ms, now_ms=now_ms)
 
 
-def _turning_points(policy: Policy, group: GroupFacts, offset: OffsetFacts, *, now_ms: int) -> Iterator[int]:
+def _turning_points(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int) -> Iterator[int]:
     """The instants after `now_ms` at which time alone can change the decision, in order."""
     points = {hold.until_ms for hold in policy.holds}
     points |= {due_at_ms(offset.since_ms, rule.retention_ms, now_ms=now_ms) for rule in policy.rules}

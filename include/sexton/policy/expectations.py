@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StringConstraints
 
-from sexton.policy.facts import GROUP_TYPES, ORPHANS, STATES, GroupFacts, GroupType, OffsetFacts, Orphan, State
 from sexton.policy.fields import A_DURATION, AN_INSTANT, DurationMs, InstantMs, Model
+from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES, GroupInput, GroupType, OffsetInput, Orphan, State
 
 KeptBy = Literal["subscribed", "group_active", "share_group", "pending_transaction"]
 KEPT_BY: tuple[KeptBy, ...] = get_args(KeptBy)
@@ -26,9 +26,9 @@ class GroupGiven(Model):
         default=None, alias="idle", description=f"{A_DURATION}: for how long nothing has happened to it"
     )
 
-    def facts(self, *, now_ms: int) -> GroupFacts:
+    def facts(self, *, now_ms: int) -> GroupInput:
         """The group as the policy sees it; without `idle`, nothing is known of its last activity."""
-        return GroupFacts(
+        return GroupInput(
             group_id=self.id,
             group_type=self.type,
             state=self.state,
@@ -49,10 +49,10 @@ class OffsetGiven(Model):
         default=None, description=f"why the broker keeps it whatever its age: one of {', '.join(KEPT_BY)}"
     )
 
-    def facts(self, *, now_ms: int) -> OffsetFacts:
+    def facts(self, *, now_ms: int) -> OffsetInput:
         """The offset as the policy sees it."""
         since_ms = now_ms - self.age_ms
-        return OffsetFacts(
+        return OffsetInput(
             topic=self.topic,
             partition=self.partition,
             commit_timestamp_ms=since_ms,

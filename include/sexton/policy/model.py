@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from sexton.policy.expectations import Expectation
-from sexton.policy.facts import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.fields import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
+from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.limits import Limits
 from sexton.policy.mistakes import shown, wrong
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern

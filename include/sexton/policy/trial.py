@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sexton.policy.decision import decide, decide_bare, explain
 from sexton.policy.expectations import Expectation
-from sexton.policy.facts import Considered, Decision
+from sexton.policy.inputs import Considered, Decision
 from sexton.policy.model import Policy
 
 NO_ONE = "none"

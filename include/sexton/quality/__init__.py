@@ -8,22 +8,22 @@ suites.py        Great Expectations over the measures, Data Docs
 check.py         all of it, for a run
 """
 
-from sexton.quality.check import measure_piece, results_table, total_of
+from sexton.quality.check import measure_part, results_table, total_of
 from sexton.quality.expectation import CHECKED_TABLES, Expectation, checked_tables
-from sexton.quality.measure import Measures, RunFacts
+from sexton.quality.measure import CheckedRun, Measures
 from sexton.quality.suites import EXPECTATIONS, Result, Validate, load_library, validate
 
 __all__ = [
     "CHECKED_TABLES",
     "EXPECTATIONS",
+    "CheckedRun",
     "Expectation",
     "Measures",
     "Result",
-    "RunFacts",
     "Validate",
     "checked_tables",
     "load_library",
-    "measure_piece",
+    "measure_part",
     "results_table",
     "total_of",
     "validate",

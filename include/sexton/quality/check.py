@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.quality.changes import NEEDS, measure_changes
+from sexton.quality.change_laws import NEEDS, measure_changes
 from sexton.quality.expectation import MISSING, checked_tables
 from sexton.quality.laws import measure_laws
-from sexton.quality.measure import Measures, Rows, RunFacts, measure_table, read_whole
+from sexton.quality.measure import CheckedRun, Measures, Rows, measure_table, read_whole
 from sexton.quality.suites import Result
 from sexton.tables import INTERVAL_TABLES, TABLES
 
 
-def measure_piece(
-    rows: Mapping[str, Rows], run: RunFacts, log_partitions: Iterable[int], *, files: Mapping[str, int]
+def measure_part(
+    rows: Mapping[str, Rows], run: CheckedRun, log_partitions: Iterable[int], *, files: Mapping[str, int]
 ) -> Measures:
     """Measure whole log partitions. `rows` and `files`: by table what was found, and how many files there should be.
 
@@ -37,7 +37,7 @@ def measure_piece(
     return found.add([measure_laws(sound, run)])
 
 
-def total_of(measures: Iterable[Measures], run: RunFacts) -> Measures:
+def total_of(measures: Iterable[Measures], run: CheckedRun) -> Measures:
     """The measures of a whole run."""
     total = Measures().add(measures)
     if run.tells_changes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, Column, Severity, Table
-from sexton.tables.outcome import DQ_RESULTS
+from sexton.tables.runs import DQ_RESULTS
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """All that a run writes before it is checked."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.quality.expectation import Expectation
-from sexton.quality.measure import Measures, RunFacts, count_true, cut_of, number_keys
-from sexton.quality.verdicts import VERDICT_LAWS, measure_forecast, measure_held, measure_verdicts
+from sexton.quality.measure import CheckedRun, Measures, count_true, cut_of, number_keys
+from sexton.quality.verdict_laws import VERDICT_LAWS, measure_forecast, measure_held, measure_verdicts
 from sexton.tables import FATES
 from sexton.verdicts.expiry import is_of_offset
 
@@ -81,7 +81,7 @@ LAWS: tuple[Expectation, ...] = (
 )
 
 
-def measure_laws(tables: Tables, run: RunFacts) -> Measures:
+def measure_laws(tables: Tables, run: CheckedRun) -> Measures:
     """Measure what can be measured: a law whose tables are not all here and sound stays without a count."""
     found = Measures()
     for needs, law in _MEASURED_TOGETHER:
@@ -90,7 +90,7 @@ def measure_laws(tables: Tables, run: RunFacts) -> Measures:
     return found
 
 
-def _measure_keys(found: Measures, tables: Tables, run: RunFacts) -> None:
+def _measure_keys(found: Measures, tables: Tables, run: CheckedRun) -> None:
     """Offsets against verdicts and plan, by key; then the groups, by what their keys have."""
     unreachable = tables["unreachable_offsets"]
     offsets = pa.concat_tables(
@@ -131,7 +131,7 @@ def _by_target(tombstones: pa.Table) -> pa.Table:
     return tombstones.set_column(where, "log_partition", tombstones["target_log_partition"])
 
 
-def _is_served_stray(rows: pa.Table, run: RunFacts) -> Mask:
+def _is_served_stray(rows: pa.Table, run: CheckedRun) -> Mask:
     """Rows of groups that lie where they do not hash to, for a coordinator that serves them all the same."""
     count = run.partition_count
     if count is None or not run.profile.one_cache:
@@ -140,7 +140,7 @@ def _is_served_stray(rows: pa.Table, run: RunFacts) -> Mask:
     return np.array([group is None or partition_of(group, count) != place for group, place in places], bool)
 
 
-def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table, run: RunFacts) -> None:
+def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table, run: CheckedRun) -> None:
     """Groups against what belongs to them."""
     groups, tombstones = tables["groups"], _by_target(tables["tombstones"])
     of_groups = tombstones.filter(pc.invert(is_of_offset(tombstones)))
@@ -186,7 +186,7 @@ class Ledger:
         return found
 
 
-def _measure_profile(found: Measures, tables: Tables, run: RunFacts) -> None:
+def _measure_profile(found: Measures, tables: Tables, run: CheckedRun) -> None:
     """Counts per log partition: every value read has one fate, and the fates are the tables' own row counts."""
     profile = tables["load_profile"]
     parts = profile["log_partition"]
@@ -207,7 +207,7 @@ def _measure_profile(found: Measures, tables: Tables, run: RunFacts) -> None:
         found.put("load_profile", name, pc.sum(profile[name]).as_py() or 0)
 
 
-def _measure_plan(found: Measures, tables: Tables, run: RunFacts) -> None:
+def _measure_plan(found: Measures, tables: Tables, run: CheckedRun) -> None:
     """The plan by log partition."""
     tombstones = tables["tombstones"]
     blocked = pc.is_in(tombstones["log_partition"], value_set=_blocked(tables))
@@ -226,7 +226,7 @@ def _measure_plan(found: Measures, tables: Tables, run: RunFacts) -> None:
     found.put("tombstones", "other_plan", tombstones.num_rows - count_true(same))
 
 
-def _measure_home(found: Measures, tables: Tables, run: RunFacts) -> None:
+def _measure_home(found: Measures, tables: Tables, run: CheckedRun) -> None:
     """Where groups lie; nothing to be wrong about while nobody knows how many log partitions there are."""
     if run.partition_count is None or run.profile.one_cache:
         found.put("committed_offsets", "away_from_home", 0)
@@ -238,7 +238,7 @@ def _measure_home(found: Measures, tables: Tables, run: RunFacts) -> None:
     found.put("committed_offsets", "away_from_home", away)
 
 
-def _measure_findings(found: Measures, tables: Tables, _run: RunFacts) -> None:
+def _measure_findings(found: Measures, tables: Tables, _run: CheckedRun) -> None:
     """What is worth telling although nothing of ours is wrong."""
     found.put("undecodable_records", "found", tables["undecodable_records"].num_rows)
     reasons = tables["unreachable_offsets"]["reason"]
@@ -249,7 +249,7 @@ def _measure_findings(found: Measures, tables: Tables, _run: RunFacts) -> None:
 
 _OFFSETS = ("committed_offsets", "unreachable_offsets", "pending_offsets")
 _BLOCKING = ("undecodable_records", "load_profile")
-_MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, RunFacts], None]], ...] = (
+_MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, CheckedRun], None]], ...] = (
     ((*_OFFSETS, "groups", "members", "offset_verdicts", "tombstones", *_BLOCKING), _measure_keys),
     ((*_OFFSETS, "load_profile"), _measure_profile),
     (("tombstones", *_BLOCKING), _measure_plan),
@@ -275,7 +275,7 @@ def _blocked(tables: Tables) -> pa.Array:
     return pa.chunked_array([*failing.chunks, *undecodable.chunks], pa.int32()).unique()
 
 
-def _sweep_fails(profile: pa.Table, run: RunFacts) -> Mask:
+def _sweep_fails(profile: pa.Table, run: CheckedRun) -> Mask:
     """For each row of load_profile whether the broker's sweep at as_of writes nothing."""
     is_on = pc.fill_null(pc.less_equal(profile["sweep_blocked_from_ms"], run.as_of_ms), True)
     return _mask(pc.and_(pc.is_valid(profile["sweep_blocked_by"]), is_on))

@@ -21,7 +21,7 @@ Rows = Sequence[pa.Table]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class CheckedRun:
     """What the run says of itself, to hold its tables against."""
 
     cluster_id: str
@@ -66,7 +66,7 @@ def read_whole(table: Table, rows: Rows) -> pa.Table | None:
     return pa.concat_tables([schema.empty_table(), *(piece.select(schema.names) for piece in rows)])
 
 
-def measure_table(table: Table, rows: Rows, run: RunFacts, *, pieces: int) -> Measures:
+def measure_table(table: Table, rows: Rows, run: CheckedRun, *, pieces: int) -> Measures:
     """Measure one table; `pieces` is how many there should be. Without sound columns no more than that is measured."""
     found = Measures()
     found.put(table.name, names.MISSING, pieces - len(rows), "a file is not there")
@@ -90,7 +90,7 @@ def measure_table(table: Table, rows: Rows, run: RunFacts, *, pieces: int) -> Me
     return found
 
 
-def cut_of(log_partition: pa.ChunkedArray, run: RunFacts) -> pa.Array:
+def cut_of(log_partition: pa.ChunkedArray, run: CheckedRun) -> pa.Array:
     """The cut of each row's log partition; 0 where the run has none, so that nothing lies below it."""
     known = pa.array(list(run.cuts), pa.int32())
     cuts = pa.array([*run.cuts.values(), 0], pa.int64())
@@ -163,7 +163,7 @@ def _same_type(column: Column, kind: pa.DataType) -> bool:
     return bool(column.type == kind)
 
 
-def _foreign(table: Table, whole: pa.Table, run: RunFacts) -> int:
+def _foreign(table: Table, whole: pa.Table, run: CheckedRun) -> int:
     """Rows of another run, or of a log partition that the run did not read."""
     own = np.ones(whole.num_rows, bool)
     for name, value in (("cluster_id", run.cluster_id), ("as_of_ms", run.as_of_ms), ("run_id", run.run_id)):

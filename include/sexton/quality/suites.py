@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sexton.quality.changes import CHANGE_LAWS
+from sexton.quality.change_laws import CHANGE_LAWS
 from sexton.quality.expectation import CHECKED_TABLES, Expectation, expectations_of
 from sexton.quality.laws import LAWS
 from sexton.quality.measure import Measures

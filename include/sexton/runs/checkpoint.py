@@ -199,7 +199,7 @@ def nearest(
     were read, by the name of their folder, with what is wrong.
     """
     warnings: list[str] = []
-    if not (source.is_archive and profile.folds_in_pieces):
+    if not (source.is_archive and profile.folds_in_slices):
         return None, warnings
     fs, root = filesystem(source.uri)
     known = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)

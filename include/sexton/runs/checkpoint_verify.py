@@ -14,7 +14,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders
 from sexton.archive.lineages import clusters_of
-from sexton.archive.verify import ROTTEN, Finding
+from sexton.archive.verify import CORRUPT, Finding
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.checkpoint import (
@@ -56,10 +56,10 @@ def check(fs: pafs.FileSystem, where: str) -> list[Finding]:
             wrong = list(_wrong(manifest, where, Path(folder)))
     except UsageError as error:
         file = (error.where or where).removeprefix(where).strip("/")
-        return [Finding(kind=ROTTEN, where=where, what=f"{file}: {error.message}" if file else error.message)]
+        return [Finding(kind=CORRUPT, where=where, what=f"{file}: {error.message}" if file else error.message)]
     except (OSError, pa.ArrowException) as error:
-        return [Finding(kind=ROTTEN, where=where, what=str(error))]
-    return [Finding(kind=ROTTEN, where=where, what=what) for what in wrong]
+        return [Finding(kind=CORRUPT, where=where, what=str(error))]
+    return [Finding(kind=CORRUPT, where=where, what=what) for what in wrong]
 
 
 def _folders(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[str]:

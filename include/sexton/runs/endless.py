@@ -9,7 +9,7 @@ from pyarrow import fs as pafs
 from sexton.coordinator.endless import Endless, is_too_large
 from sexton.coordinator.profile import Profile
 from sexton.kernels.oversized import endless_of
-from sexton.log.segment import Piece, Segment, file_bytes, plan_chunks
+from sexton.log.segment import Segment, SegmentSlice, file_bytes, plan_fold_tasks
 from sexton.runs.source import LogSource, filesystem
 
 _WHOLE_LOG = 1 << 62
@@ -23,11 +23,11 @@ def endless_load(
     if not is_too_large(largest_batch_bytes, buffer_bytes=buffer_bytes, profile=profile):
         return None
     fs, _ = filesystem(source.uri)
-    pieces = _pieces(fs, source.segments.get(log_partition, []))
-    return endless_of(pieces, buffer_bytes=buffer_bytes, cut=cut)
+    slices = _slices(fs, source.segments.get(log_partition, []))
+    return endless_of(slices, buffer_bytes=buffer_bytes, cut=cut)
 
 
-def _pieces(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[npt.NDArray[np.uint8], Piece]]:
-    for chunk in plan_chunks(segments, target_bytes=_WHOLE_LOG):
-        for piece in chunk.pieces:
-            yield file_bytes(fs, piece.path, piece.size_bytes), piece
+def _slices(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[npt.NDArray[np.uint8], SegmentSlice]]:
+    for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG):
+        for span in task.slices:
+            yield file_bytes(fs, span.path, span.size_bytes), span

@@ -17,9 +17,9 @@ from sexton.archive.manifest import Manifest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, UsageError
-from sexton.kernels.fold import PartialFold, fold_chunk, merge_all
+from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.kernels.scan import T_TORN
-from sexton.log.segment import Chunk, Piece, Segment, piece_bytes, plan_chunks
+from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.choose_profile import Evidence
 from sexton.runs.engine import Engine
@@ -56,9 +56,9 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FoldWork:
+class _FoldItem:
     uri: str
-    chunk: Chunk
+    task: FoldTask
     as_of_ms: int | None
     taken_at_ms: int
     cap_bytes: int
@@ -68,12 +68,12 @@ class _FoldWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeWork:
-    """The partial folds of a log partition are in `partial`, or are to be made of `chunks`."""
+    """The partial folds of a log partition are in `partial`, or are to be made of `tasks`."""
 
     folder: RunFolder
     log_partition: int
     partial: Path
-    chunks: tuple[_FoldWork, ...]
+    tasks: tuple[_FoldItem, ...]
     is_here: bool
     base: StartFold | None
     cut: int | None
@@ -102,19 +102,19 @@ def fold_log(
     if source.is_archive:
         check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
     work = [
-        _FoldWork(
+        _FoldItem(
             uri=source.uri,
-            chunk=chunk,
+            task=task,
             as_of_ms=None if source.is_archive else as_of_ms,
             taken_at_ms=source.taken_at_ms or taken_at_ms,
             cap_bytes=config.inflated_cap_bytes,
             profile=profile.text,
-            target=partial / str(chunk.log_partition) / f"{chunk.index:08d}.fold",
+            target=partial / str(task.log_partition) / f"{task.index:08d}.fold",
         )
-        for chunk in _chunks(segments, base, config.chunk_bytes if profile.folds_in_pieces else WHOLE_LOG)
+        for task in _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
     ]
-    work.sort(key=lambda item: -_size(item.chunk))  # longest first
-    log_bytes = sum(_size(item.chunk) for item in work)
+    work.sort(key=lambda item: -_size(item.task))  # longest first
+    log_bytes = sum(_size(item.task) for item in work)
     base_bytes = sum(path.stat().st_size for path in base.folder.rglob("*.parquet")) if base else 0
     is_here = engine.works_here(log_bytes + UNPACKED * base_bytes)
     if not is_here:
@@ -124,7 +124,7 @@ def fold_log(
             folder=folder,
             log_partition=part,
             partial=partial / str(part),
-            chunks=tuple(item for item in work if item.chunk.log_partition == part) if is_here else (),
+            tasks=tuple(item for item in work if item.task.log_partition == part) if is_here else (),
             is_here=is_here,
             base=base.fold(part) if base else None,
             cut=source.positions[part].cut if part in source.positions else None,
@@ -137,31 +137,31 @@ def fold_log(
     return merged
 
 
-def _chunks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[Chunk]:
+def _tasks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[FoldTask]:
     """Chunks of every log partition; one that follows a checkpoint does not begin the log partition."""
     return [
-        chunk
+        task
         for part, some in segments.items()
-        for chunk in plan_chunks(
+        for task in plan_fold_tasks(
             some, target_bytes=target_bytes, first_index=1 if base and part in base.positions else 0
         )
     ]
 
 
-def _size(chunk: Chunk) -> int:
-    return sum(piece.end_byte - piece.start_byte for piece in chunk.pieces)
+def _size(task: FoldTask) -> int:
+    return sum(span.end_byte - span.start_byte for span in task.slices)
 
 
-def _write_fold(work: _FoldWork) -> None:
+def _write_fold(work: _FoldItem) -> None:
     write_bytes(work.target, _fold(work).to_bytes())
 
 
-def _fold(work: _FoldWork, onto: PartialFold | None = None) -> PartialFold:
+def _fold(work: _FoldItem, onto: PartialFold | None = None) -> PartialFold:
     fs, _ = filesystem(work.uri)
-    pieces = tuple(replace(piece, taken_at_ms=_taken_at_ms(fs, piece)) for piece in work.chunk.pieces)
-    return fold_chunk(
-        (piece_bytes(fs, piece) for piece in pieces),
-        chunk=replace(work.chunk, pieces=pieces),
+    slices = tuple(replace(span, taken_at_ms=_taken_at_ms(fs, span)) for span in work.task.slices)
+    return fold_task(
+        (slice_bytes(fs, span) for span in slices),
+        task=replace(work.task, slices=slices),
         cap_bytes=work.cap_bytes,
         as_of_ms=work.as_of_ms,
         taken_at_ms=work.taken_at_ms,
@@ -170,20 +170,20 @@ def _fold(work: _FoldWork, onto: PartialFold | None = None) -> PartialFold:
     )
 
 
-def _taken_at_ms(fs: pafs.FileSystem, piece: Piece) -> int | None:
+def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
     """When an archived piece was copied; None for one of a disk."""
-    if piece.manifest_path is None:
+    if span.manifest_path is None:
         return None
     try:
-        return Manifest.from_json(read_json(fs, piece.manifest_path)).taken_at_ms
+        return Manifest.from_json(read_json(fs, span.manifest_path)).taken_at_ms
     except ValueError as error:
-        raise UsageError(f"not a manifest: {error}", where=piece.manifest_path) from None
+        raise UsageError(f"not a manifest: {error}", where=span.manifest_path) from None
 
 
 def _fold_here(work: _MergeWork) -> PartialFold:
     """The chunks of a log partition, folded one onto the other."""
     fold = _start(work)
-    for item in sorted(work.chunks, key=lambda item: item.chunk.index):
+    for item in sorted(work.tasks, key=lambda item: item.task.index):
         if fold.cut is None:
             fold = _fold(item, onto=fold)
     return fold

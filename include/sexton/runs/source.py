@@ -11,9 +11,9 @@ from sexton.archive.cluster_metadata import differences_text, the_cluster
 from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
-from sexton.archive.lineages import ArchivedLineage, lineages
+from sexton.archive.lineages import ArchivedLineage, list_lineages
 from sexton.archive.log_position import LogPosition
-from sexton.archive.writer import FactsRecord, newest_facts, oldest_facts_after, topics_from_file
+from sexton.archive.writer import ClusterMetadata, newest_metadata, oldest_metadata_after, topics_from_file
 from sexton.coordinator.api.broker_settings import Recorded
 from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
@@ -22,7 +22,7 @@ from sexton.settings import settings
 from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
-FACTS_SLACK_MS = 3_600_000
+METADATA_SLACK_MS = 3_600_000
 """How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is
 taken after it. Later ones do not: today's cluster never leaks into yesterday's answer."""
 
@@ -54,7 +54,7 @@ class LogSource:
     warnings: list[str] = field(default_factory=list)
     coverage: Coverage | None = None
     positions: dict[int, LogPosition] = field(default_factory=dict)
-    histories: dict[int, ArchivedLineage] = field(default_factory=dict)
+    lineages: dict[int, ArchivedLineage] = field(default_factory=dict)
 
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
         """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
@@ -67,7 +67,7 @@ class LogSource:
     def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:
         """What an archive holds behind `positions` and before its own; of log partitions without one, all."""
         return {
-            part: segments_between(self.histories[part], position, after=positions.get(part))
+            part: segments_between(self.lineages[part], position, after=positions.get(part))
             for part, position in self.positions.items()
         }
 
@@ -133,7 +133,7 @@ def open_archive(
     if cluster is None:
         raise NoCoverage("the archive holds no segment", where=root, fix="run `sexton snapshot` first")
     settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
-    facts, no_facts = _facts(fs, path, cluster, as_of_ms)
+    facts, no_metadata = _facts(fs, path, cluster, as_of_ms)
     topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
     told = facts.settings if facts else {}
     of_topics = facts if facts and not topics_file else None
@@ -159,10 +159,10 @@ def open_archive(
         broker_version=facts.broker_version if facts else None,
         is_archive=True,
         taken_at_ms=settled.taken_at_ms,
-        warnings=[*no_facts, *unstored, *differences_text(facts.brokers_differ if facts else {})],
+        warnings=[*no_metadata, *unstored, *differences_text(facts.brokers_differ if facts else {})],
         coverage=settled.coverage,
         positions=settled.cuts,
-        histories=histories,
+        lineages=histories,
     )
 
 
@@ -173,7 +173,7 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as
     return None if minutes is None else minutes * 60_000
 
 
-def _retention_minutes(facts: FactsRecord | None) -> int | None:
+def _retention_minutes(facts: ClusterMetadata | None) -> int | None:
     minutes = (facts.settings if facts else {}).get("offsets.retention.minutes")
     return int(minutes) if minutes else None
 
@@ -203,7 +203,7 @@ def _settled(
 
 def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int, ArchivedLineage]:
     """The lineage of each cut; UsageError when one is no longer there up to its cut."""
-    found = lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
+    found = list_lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
     histories = {}
     for part, position in settled.cuts.items():
         history = next((one for one in found.get(part, []) if one.lineage.name == position.lineage), None)
@@ -220,12 +220,12 @@ def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int
 
 def _facts(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
-) -> tuple[FactsRecord | None, list[str]]:
+) -> tuple[ClusterMetadata | None, list[str]]:
     """The newest facts at or before `as_of_ms`, else those of the snapshot that settled it, else none and a warning."""
-    found = newest_facts(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
+    found = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
     if found is None and as_of_ms is not None:
-        found = oldest_facts_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
-        if found is not None and found.taken_at_ms - as_of_ms > FACTS_SLACK_MS:
+        found = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
+        if found is not None and found.taken_at_ms - as_of_ms > METADATA_SLACK_MS:
             found = None
     return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]
 

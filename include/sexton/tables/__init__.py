@@ -1,17 +1,6 @@
 """Every table, declared once. `TABLES` is the contract with whoever reads the Parquet files or the Iceberg tables."""
 
-from sexton.tables.outcome import (
-    APPLY_LEDGER,
-    COMMIT_COUNTS,
-    DQ_RESULTS,
-    EXPIRY_SWEEPS,
-    FATES,
-    LOAD_PROFILE,
-    OFFSET_CHANGES,
-    RUNS,
-    TOMBSTONES,
-)
-from sexton.tables.state import (
+from sexton.tables.group_state import (
     COMMITTED_OFFSETS,
     GROUPS,
     MEMBERS,
@@ -21,8 +10,12 @@ from sexton.tables.state import (
     UNDECODABLE_RECORDS,
     UNREACHABLE_OFFSETS,
 )
+from sexton.tables.load_stats import FATES, LOAD_PROFILE
+from sexton.tables.offset_changes import COMMIT_COUNTS, EXPIRY_SWEEPS, OFFSET_CHANGES
+from sexton.tables.offset_verdicts import EXPIRY_FORECAST, HORIZON_DAYS, OFFSET_VERDICTS, ORPHANS
+from sexton.tables.runs import DQ_RESULTS, RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
-from sexton.tables.verdicts import EXPIRY_FORECAST, HORIZON_DAYS, OFFSET_VERDICTS, ORPHANS
+from sexton.tables.tombstones import APPLY_LEDGER, TOMBSTONES
 
 TABLES: dict[str, Table] = {
     table.name: table

@@ -51,3 +51,8 @@ COMMITTED = (
     Column(name="producer_id", type=pa.int64(), doc="producer of the batch; -1 outside transactions"),
 )
 """The columns of a committed offset, wherever it is told."""
+PLAN_ID = Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan")
+
+
+def count_column(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name=name, type=pa.int64(), doc=doc, unit="count", minimum=0, nullable=nullable)

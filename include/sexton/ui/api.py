@@ -116,4 +116,4 @@ def get_checks(view: AnyView) -> list[dict[str, Any]]:
 
 def told(run: PublishedRun) -> dict[str, Any]:
     """A run as the API tells it: its row of `runs` but for what only readers of the lake need."""
-    return {name: value for name, value in run.facts.items() if name not in ("snapshots", "checkpoint_sha256")}
+    return {name: value for name, value in run.row.items() if name not in ("snapshots", "checkpoint_sha256")}

@@ -131,7 +131,7 @@ class _Run:
             yield Sample(name=f"sexton_{name}", labels=(self._run.key.cluster_id, *labels), value=float(value))
 
     def _itself(self) -> Iterator[Value]:
-        facts, read_ms = self._run.facts, self._run.facts["taken_at_ms"]
+        facts, read_ms = self._run.row, self._run.row["taken_at_ms"]
         yield "run_as_of_timestamp_seconds", (), self._run.key.as_of_ms / 1000
         yield "run_log_read_timestamp_seconds", (), read_ms / 1000
         written_ms = self._tables.written_at_ms(self._run)
@@ -188,7 +188,7 @@ class _Run:
 
     def _interval(self) -> Iterator[Value]:
         """What the run counted between its instant and the one before; nothing where it was not asked to."""
-        if self._run.facts["changes_since_ms"] is None:
+        if self._run.row["changes_since_ms"] is None:
             return
         sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
         yield "sweeps", (), sweeps

@@ -63,7 +63,7 @@ def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
 def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
     groups, verdicts = groups_of(tables, run), tables.of_run(run, "offset_verdicts")
     as_of_ms = run.key.as_of_ms
-    bin_hours = _bin_hours(int(run.facts["retention_ms"]))
+    bin_hours = _bin_hours(int(run.row["retention_ms"]))
     totals = tables.rows(
         f"""SELECT count(*) AS groups, coalesce(sum(offset_count), 0)::BIGINT AS offsets,
             coalesce(sum(pending_count), 0)::BIGINT AS pending, coalesce(sum(due), 0)::BIGINT AS due,
@@ -168,7 +168,7 @@ def _checks(tables: PublishedTables, run: PublishedRun) -> Mapping[str, int]:
 
 def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
     """A table in memory: offsets by verdict, rule and the hours until they are due, -1 where no time is set."""
-    far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.facts["retention_ms"])))
+    far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.row["retention_ms"])))
     hours = f"least(greatest((broker_expires_at_ms - {run.key.as_of_ms}) // {HOUR_MS}, 0), {far})"
     return tables.computed_table(
         run,

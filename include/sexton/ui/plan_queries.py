@@ -67,22 +67,22 @@ class PlanDetail:
 
 def plan_lines(tables: PublishedTables, runs: Sequence[PublishedRun]) -> list[PlanLine]:
     """The plans of `runs`, the newest first."""
-    planned = [run for run in reversed(runs) if run.facts.get("plan_id")]
-    outcomes = _outcomes(tables, [run.facts["plan_id"] for run in planned])
-    return [_line(run, outcomes.get(run.facts["plan_id"], {})) for run in planned]
+    planned = [run for run in reversed(runs) if run.row.get("plan_id")]
+    outcomes = _outcomes(tables, [run.row["plan_id"] for run in planned])
+    return [_line(run, outcomes.get(run.row["plan_id"], {})) for run in planned]
 
 
 def plan_detail(
     tables: PublishedTables, runs: Sequence[PublishedRun], plan_id: str, *, archive: str, page: int, size: int
 ) -> PlanDetail | None:
     """A plan that one of `runs` published; None where none of them did. `archive` is where plans are kept."""
-    numbers = [number for number, run in enumerate(runs) if run.facts.get("plan_id") == plan_id]
+    numbers = [number for number, run in enumerate(runs) if run.row.get("plan_id") == plan_id]
     if not numbers:
         return None
     number = numbers[-1]
     line, run = plan_lines(tables, [runs[number]])[0], runs[number]
     record, sha256, problem = _read_plan_json(archive, run.key.cluster_id, plan_id)
-    before = next((each for each in reversed(runs[:number]) if each.facts.get("plan_id") != plan_id), None)
+    before = next((each for each in reversed(runs[:number]) if each.row.get("plan_id") != plan_id), None)
     rows = tables.of_run(run, "tombstones")
     first = min((page - 1) * size, max(line.tombstones - 1, 0) // size * size)
     listed = tables.rows(
@@ -95,7 +95,7 @@ def plan_detail(
         sha256=sha256,
         problem=problem,
         rows=Page(rows=listed, total=line.tombstones, first=first, size=size),
-        before=plan_lines(tables, [before])[0] if before and before.facts.get("plan_id") else None,
+        before=plan_lines(tables, [before])[0] if before and before.row.get("plan_id") else None,
         added=_without(tables, rows, tables.of_run(before, "tombstones")) if before else None,
         removed=_without(tables, tables.of_run(before, "tombstones"), rows) if before else None,
     )
@@ -149,11 +149,11 @@ def _outcomes(tables: PublishedTables, plan_ids: Sequence[str]) -> dict[str, dic
 
 
 def _line(run: PublishedRun, outcomes: Mapping[str, int]) -> PlanLine:
-    counted = {each["table"]: each["rows"] for each in run.facts["counts"] or ()}
+    counted = {each["table"]: each["rows"] for each in run.row["counts"] or ()}
     return PlanLine(
         run=run,
-        plan_id=run.facts["plan_id"],
-        plan_sha256=run.facts.get("plan_sha256"),
+        plan_id=run.row["plan_id"],
+        plan_sha256=run.row.get("plan_sha256"),
         tombstones=counted.get("tombstones", 0),
         outcomes=outcomes,
     )

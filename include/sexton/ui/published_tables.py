@@ -154,7 +154,7 @@ class PublishedTables:
         if new := [path for path in paths if path not in known]:
             known.update(self._read_files(table, new))
         self._rows_of_runs = known
-        runs = [PublishedRun(key=_key(row), facts=row) for rows in known.values() for row in rows]
+        runs = [PublishedRun(key=_key(row), row=row) for rows in known.values() for row in rows]
         return tuple(sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id)))
 
     def _read_files(self, table: "IcebergTable", paths: Sequence[str]) -> dict[str, Rows]:

@@ -231,9 +231,9 @@ def runs_with_checks(tables: PublishedTables, runs: Sequence[PublishedRun]) -> R
     nothing = {"checked": 0, "failed": 0}
     return [
         {
-            **run.facts,
+            **run.row,
             **counted.get(run.key.run_id, nothing),
-            "rows": {each["table"]: each["rows"] for each in run.facts["counts"] or ()},
+            "rows": {each["table"]: each["rows"] for each in run.row["counts"] or ()},
         }
         for run in reversed(runs)
     ]

@@ -93,7 +93,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     tried = parse_policy(question["policy"], where="policy") if question["policy"].strip() else known
     lake = open_lake()
     run = published_at(lake, question["as_of_ms"], cluster_id=question["cluster_id"])
-    retention_ms = int(run.facts["retention_ms"])
+    retention_ms = int(run.row["retention_ms"])
     minutes = question["retention_minutes"]
     with tempfile.TemporaryDirectory(prefix="sexton-what-if-") as place:
         folder, record = published_folder(lake, run, Path(place))

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import GROUP_EMPTY
-from sexton.policy import CompiledPolicy, GroupFacts, GroupRules, Policy
+from sexton.policy import CompiledPolicy, GroupInput, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
-from sexton.policy.facts import LAST_MS, ORPHANS, TIME_REASONS, last_active_ms
+from sexton.policy.inputs import LAST_MS, ORPHANS, TIME_REASONS, last_active_ms
 from sexton.verdicts.expiry import is_of_offset, plan
 
 RULE = "rule:"
@@ -216,9 +216,9 @@ def _group_causes(
     return found
 
 
-def group_facts(row: Mapping[str, Any], committed_ms: int | None) -> GroupFacts:
+def group_facts(row: Mapping[str, Any], committed_ms: int | None) -> GroupInput:
     """A row of the table groups as a policy asks about it; `committed_ms` is of its newest offset, None without any."""
-    return GroupFacts(
+    return GroupInput(
         group_id=row["group_id"],
         group_type=row["group_type"],
         state=row["state"],

@@ -17,8 +17,8 @@ from sexton.coordinator.explained import KnownTopic, KnownTopics, orphan_of
 from sexton.coordinator.groups.group import Group
 from sexton.errors import UsageError
 from sexton.history.log_story import StoryReader
-from sexton.policy import GroupFacts, OffsetFacts
-from sexton.policy.facts import last_active_ms
+from sexton.policy import GroupInput, OffsetInput
+from sexton.policy.inputs import last_active_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
 from sexton.views.coordinator_view import CoordinatorView
@@ -31,14 +31,14 @@ class JudgedOffset:
     """A committed offset and the facts about it."""
 
     committed_offset: int
-    facts: OffsetFacts
+    facts: OffsetInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedGroup:
     """A group, and its offsets by topic and partition."""
 
-    group: GroupFacts
+    group: GroupInput
     offsets: Sequence[JudgedOffset]
 
 
@@ -59,7 +59,7 @@ def judged_in_run(view: CoordinatorView, root: str, group_id: str) -> JudgedGrou
     judged = []
     for row in sorted(rows, key=lambda row: (row["topic"], row["partition"])):
         key = (row["topic"], row["partition"])
-        facts = OffsetFacts(
+        facts = OffsetInput(
             topic=row["topic"],
             partition=row["partition"],
             commit_timestamp_ms=offsets[key].commit_timestamp_ms,
@@ -104,7 +104,7 @@ def judged_in_log(
             profile=view.coordinator.profile,
             block=block,
         )
-        facts = OffsetFacts(
+        facts = OffsetInput(
             topic=topic,
             partition=partition,
             commit_timestamp_ms=offset.commit_timestamp_ms,
@@ -129,9 +129,9 @@ def _held(view: CoordinatorView, group_id: str) -> tuple[int, PartitionView, Loa
     return None if group is None else (home, held, group)
 
 
-def _group_facts(group: LoadedGroup, held: PartitionView) -> GroupFacts:
+def _group_facts(group: LoadedGroup, held: PartitionView) -> GroupInput:
     stamps = (offset.commit_timestamp_ms for offset in held.offsets(group.group_id).values())
-    return GroupFacts(
+    return GroupInput(
         group_id=group.group_id,
         group_type=group.group_type,
         state=group.state,

@@ -117,14 +117,14 @@ class LogParts:
     def fold(self, log_partition: int) -> "PartialFold":
         """The kernels' fold of a log partition with segments."""
         # Only here: to import the kernels takes longer than a small log takes to be read.
-        from sexton.kernels.fold import fold_chunk
-        from sexton.log.segment import plan_chunks
+        from sexton.kernels.fold import fold_task
+        from sexton.log.segment import plan_fold_tasks
 
         segments = self._segments(log_partition)
-        (chunk,) = plan_chunks(segments, target_bytes=_WHOLE_LOG)
-        return fold_chunk(
+        (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
+        return fold_task(
             (self._bytes(segment) for segment in segments),
-            chunk=chunk,
+            task=task,
             cap_bytes=self.cap_bytes,
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,

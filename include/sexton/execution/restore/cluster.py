@@ -11,11 +11,11 @@ from sexton.execution.restore.port import GroupView, TopicView, Written
 from sexton.execution.restore.rows import OffsetValue
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import GroupError
-from sexton.kafka.facts import OFFSETS_TOPIC, CommittedOffset
 from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.session import TransientError
 from sexton.kafka.tail import TailReader, TailRecord
-from sexton.kafka.topics import EARLIEST, LATEST, Topic, describe_cluster, describe_topic, list_offsets
+from sexton.kafka.topics import EARLIEST, LATEST, OFFSETS_TOPIC, Topic, describe_cluster, describe_topic, list_offsets
 from sexton.records import OFFSET_TYPES, decode_key, decode_value
 
 NO_EPOCH = -1

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import newest_facts
+from sexton.archive.writer import newest_metadata
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.view import TopicPartition
@@ -110,7 +110,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
 
 def topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int) -> dict[str, str | None]:
     """The id of each topic at an instant, as the newest facts at or before it have them; empty without any."""
-    facts = newest_facts(fs, root, cluster_id=cluster_id, at_ms=at_ms)
+    facts = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
     return {} if facts is None else {row["topic"]: row["id"] for row in facts.topics}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sexton.policy.decision import NO_RULE, held_reason, mismatch
-from sexton.policy.facts import LAST_MS, ORPHANS, Decision, GroupFacts, OffsetFacts, due_at_ms, is_due
+from sexton.policy.inputs import LAST_MS, ORPHANS, Decision, GroupInput, OffsetInput, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 
 BEGINNING_MS = -(1 << 63)
@@ -68,7 +68,7 @@ class GroupRules:
         """The span that holds `now_ms`."""
         return self.from_(now_ms)[0]
 
-    def decide(self, offset: OffsetFacts, *, now_ms: int) -> Decision:
+    def decide(self, offset: OffsetInput, *, now_ms: int) -> Decision:
         """As `decision.decide`."""
         span, *_ = coming = self.from_(now_ms)
         expires_ms = None if offset.is_pending or offset.kept_by else _expires_at_ms(coming, offset, now_ms=now_ms)
@@ -95,7 +95,7 @@ class CompiledPolicy:
         self._rules = _Index(policy.rules)
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], GroupRules] = {}
 
-    def for_group(self, group: GroupFacts) -> GroupRules:
+    def for_group(self, group: GroupInput) -> GroupRules:
         """What applies to a group. Its names are matched here, and need not be looked at again."""
         holds = [self.policy.holds[number] for number in self._holds.matching(group)]
         rules = [self.policy.rules[number] for number in self._rules.matching(group)]
@@ -108,7 +108,7 @@ class CompiledPolicy:
         return self._known[key]
 
 
-def _expires_at_ms(coming: Sequence[Span], offset: OffsetFacts, *, now_ms: int) -> int | None:
+def _expires_at_ms(coming: Sequence[Span], offset: OffsetInput, *, now_ms: int) -> int | None:
     """When the offset expires: since when, in the span of now; in later ones, from when on at the earliest."""
     for number, span in enumerate(coming):
         one = None if span.hold is not None else span.candidate(offset.orphan)
@@ -169,7 +169,7 @@ class _Index:
                 self._others.append(number)
         self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
 
-    def matching(self, group: GroupFacts) -> list[int]:
+    def matching(self, group: GroupInput) -> list[int]:
         """The positions of those that match the group at some time and for some orphan kind, in order."""
         found = (number for number in sorted(self._near(group.group_id)))
         return [number for number in found if mismatch(self._matches[number], group, None, now_ms=0) is None]

@@ -29,7 +29,7 @@ So is sweep_blocked: the offset is due, or will be, and it is the broker's sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFacts:
+class GroupInput:
     """A group, in the words of the table `groups`.
 
     `last_active_ms` is when it last committed or changed its state, None where nothing tells.
@@ -49,7 +49,7 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetFacts:
+class OffsetInput:
     """A committed offset with what the broker would do with it, in the words of the table `offset_verdicts`.
 
     `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition: the

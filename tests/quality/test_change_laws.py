@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sexton.quality.changes import CHANGE_LAWS, TABLE, measure_changes
+from sexton.quality.change_laws import CHANGE_LAWS, TABLE, measure_changes
 from sexton.quality.measure import Measures
 from sexton.tables import TABLES
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sexton.airflow.defaults import PUBLISHED_TABLES
-from sexton.airflow.lineage import dataset_of, kafka_namespace
+from sexton.airflow.openlineage import dataset_of, kafka_namespace
 from sexton.airflow.tasks import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]

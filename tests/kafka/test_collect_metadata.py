@@ -3,9 +3,10 @@
 import pytest
 
 from sexton.kafka.client import client_config
-from sexton.kafka.configs import told_settings
-from sexton.kafka.facts import OFFSETS_TOPIC, list_groups
+from sexton.kafka.configs import reported_settings
 from sexton.kafka.failures import NotAllowed, TransientError
+from sexton.kafka.group_state import list_groups
+from sexton.kafka.topics import OFFSETS_TOPIC
 from tests.kafka.fake_cluster import FakeCluster
 
 CODEC = "offsets.topic.compression.codec"
@@ -19,7 +20,7 @@ def cluster(*values: str) -> FakeCluster:
 
 
 def test_brokers_that_agree() -> None:
-    told, warnings = told_settings(cluster("3", "3", "3").connect(CONFIG), OFFSETS_TOPIC)
+    told, warnings = reported_settings(cluster("3", "3", "3").connect(CONFIG), OFFSETS_TOPIC)
     assert (told.broker, told.brokers_differ, warnings) == ({CODEC: "3"}, {}, [])
 
 
@@ -27,7 +28,7 @@ def test_brokers_that_differ_are_said() -> None:
     """And the one with the lowest id is taken."""
     made = cluster("3", "0")
     made.brokers[2]["offset.metadata.max.bytes"] = "9"
-    told, warnings = told_settings(made.connect(CONFIG), OFFSETS_TOPIC)
+    told, warnings = reported_settings(made.connect(CONFIG), OFFSETS_TOPIC)
     assert told.broker == {CODEC: "3"}
     assert told.brokers_differ == {CODEC: {"1": "3", "2": "0"}, "offset.metadata.max.bytes": {"1": "", "2": "9"}}
     assert warnings == [
@@ -40,7 +41,7 @@ def test_brokers_that_differ_are_said() -> None:
 def test_a_broker_that_gives_no_answer_is_said() -> None:
     made = cluster("3", "0", "3")
     made.dead = {2}
-    told, warnings = told_settings(made.connect(CONFIG), OFFSETS_TOPIC)
+    told, warnings = reported_settings(made.connect(CONFIG), OFFSETS_TOPIC)
     assert (told.broker, told.brokers_differ) == ({CODEC: "3"}, {})
     assert warnings == ["the settings of broker 2 are not known, those of broker 1 are taken: broker 2 gives no answer"]
 

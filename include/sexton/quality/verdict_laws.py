@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.policy import CompiledPolicy, GroupFacts, Policy
-from sexton.policy.facts import TIME_REASONS
+from sexton.policy import CompiledPolicy, GroupInput, Policy
+from sexton.policy.inputs import TIME_REASONS
 from sexton.quality.expectation import Expectation
-from sexton.quality.measure import Measures, RunFacts, count_true
+from sexton.quality.measure import CheckedRun, Measures, count_true
 
 VERDICTS, TOMBSTONES, FORECAST = "offset_verdicts", "tombstones", "expiry_forecast"
 _BY_TIME = pa.array(sorted(TIME_REASONS))
@@ -30,7 +30,7 @@ VERDICT_LAWS: tuple[Expectation, ...] = (
 )
 
 
-def measure_verdicts(found: Measures, verdicts: pa.Table, run: RunFacts) -> None:
+def measure_verdicts(found: Measures, verdicts: pa.Table, run: CheckedRun) -> None:
     """Count verdicts that break their own laws."""
     told = verdicts["policy_verdict"]
     missing = told.null_count if run.policy is not None else verdicts.num_rows - told.null_count
@@ -40,7 +40,7 @@ def measure_verdicts(found: Measures, verdicts: pa.Table, run: RunFacts) -> None
     found.put(VERDICTS, "against_the_broker", count_true(pc.and_(is_kept, pc.equal(told, "expire"))))
 
 
-def measure_held(found: Measures, tombstones: pa.Table, groups: pa.Table, run: RunFacts) -> None:
+def measure_held(found: Measures, tombstones: pa.Table, groups: pa.Table, run: CheckedRun) -> None:
     """Count groups of which something is planned although a hold is on them."""
     if run.policy is None:
         found.put(TOMBSTONES, "held_groups", 0)
@@ -49,7 +49,7 @@ def measure_held(found: Measures, tombstones: pa.Table, groups: pa.Table, run: R
     planned = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(tombstones["group_id"])))
     held = 0
     for row in planned.select(["group_id", "group_type", "state", "protocol_type", "member_count"]).to_pylist():
-        facts = GroupFacts(**{**row, "last_active_ms": None})  # no hold waits for a group to be idle
+        facts = GroupInput(**{**row, "last_active_ms": None})  # no hold waits for a group to be idle
         held += compiled.for_group(facts).at(run.as_of_ms).hold is not None
     found.put(TOMBSTONES, "held_groups", held)
 

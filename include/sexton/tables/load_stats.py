@@ -1,0 +1,119 @@
+"""The table load_profile: what a log partition costs a coordinator to load, and what became of its records."""
+
+import pyarrow as pa
+
+from sexton.tables.columns import LOG_PARTITION, TEXTS, count_column
+from sexton.tables.table import Column, Table
+
+FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
+"""What became of the values of record types 0 and 1: each has exactly one fate, so they add up to read_values."""
+
+
+LOAD_PROFILE = Table(
+    name="load_profile",
+    grain="a log partition",
+    key=("log_partition",),
+    columns=(
+        LOG_PARTITION,
+        Column(name="bytes", type=pa.int64(), doc="log read", unit="bytes", minimum=0),
+        count_column("batches", "record batches read"),
+        count_column("records", "records read, control records included"),
+        count_column("live_records", "records that a coordinator still needs"),
+        count_column("tombstones", "records without a value"),
+        count_column("control_records", "transaction markers and the like"),
+        Column(name="largest_batch_bytes", type=pa.int64(), doc="largest batch", unit="bytes", minimum=0),
+        Column(name="first_log_offset", type=pa.int64(), doc="first record read", nullable=True, minimum=0),
+        Column(name="next_log_offset", type=pa.int64(), doc="log_offset behind the last record read", minimum=0),
+        count_column(
+            "stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True
+        ),
+        Column(
+            name="coordinator",
+            type=pa.int32(),
+            doc="id of the broker that led it when the snapshot was taken, and so coordinates its groups; NULL where "
+            "nothing recorded that",
+            nullable=True,
+        ),
+        Column(name="load_would_fail", type=pa.bool_(), doc="whether its load would fail or never end"),
+        Column(name="load_failure", type=pa.string(), doc="why it would", nullable=True),
+        Column(
+            name="load_outcome",
+            type=pa.string(),
+            doc="loaded, or what a coordinator serves after a load that failed: not_coordinator (an error), "
+            "empty_cache (as if there were no offsets), prefix (what came before the failure); never_ends: the load "
+            "goes on for ever (before 2.0.1), and every answer is COORDINATOR_LOAD_IN_PROGRESS",
+            allowed=("loaded", "not_coordinator", "empty_cache", "prefix", "never_ends"),
+        ),
+        Column(
+            name="sweep_blocked_by",
+            type=pa.string(),
+            doc="the group for which the broker's sweep fails, so that nothing in the log partition expires; NULL where"
+            " sweeps work",
+            nullable=True,
+        ),
+        Column(
+            name="sweep_blocked_from_ms",
+            type=pa.int64(),
+            doc="from when on it fails, which may be after as_of; NULL where every sweep does, and where sweeps work",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
+            name="predicted_load_ms",
+            type=pa.int64(),
+            doc="how long a coordinator takes to load it, by a model of measured loads; longer where it is compressed",
+            nullable=True,
+            unit="ms",
+        ),
+        Column(
+            name="garbage_share",
+            type=pa.float64(),
+            doc="fraction of the records that a perfect compaction would drop; NULL without records",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(
+            name="skew",
+            type=pa.float64(),
+            doc="its bytes over those of the average log partition: 1 is even; NULL for a log without bytes",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(name="hot_groups", type=TEXTS, doc="up to five groups with most commits, the hottest first"),
+        Column(
+            name="hottest_group_share",
+            type=pa.float64(),
+            doc="the hottest group's fraction of all commits",
+            nullable=True,
+            minimum=0,
+        ),
+        Column(
+            name="first_unstable_log_offset",
+            type=pa.int64(),
+            doc="where the oldest open transaction begins: the log cleaner stops there; NULL when none is open",
+            nullable=True,
+        ),
+        count_column("read_values", "values of record types 0 and 1 read: the sum of their fates"),
+        count_column("live", "fate: a client can fetch it"),
+        count_column("superseded", "fate: a newer value of its key came"),
+        count_column("tombstoned", "fate: a tombstone of its key came"),
+        count_column("aborted", "fate: its transaction was aborted"),
+        count_column("pending", "fate: its transaction is open"),
+        count_column("cancelled", "fate: its transaction is open, but a tombstone of its key came"),
+        count_column("unreachable", "fate: in the log, but no client can fetch it"),
+        count_column("undecodable", "fate: could not be decoded"),
+        count_column(
+            "undecodable_records",
+            "records, batches and stretches of bytes that could not be decoded, also those that have no row in "
+            "undecodable_records, which keeps the first 10,000",
+        ),
+        count_column(
+            "unexpected_unloads",
+            "removed groups over which a load up to 3.9 logs `Unexpected unload of active group`; all is served",
+        ),
+        count_column("unknown_types", "records of types that nobody knows, skipped as the coordinator does"),
+        count_column(
+            "future_batches", "batches stamped over an hour after the snapshot, passed over in finding the cut"
+        ),
+    ),
+)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from tests.campaign.packs import Placed
 from tests.campaign.records import Entry, OffsetKey
 from tests.strategies import ABORT, COMMIT, NO_PRODUCER
@@ -69,7 +69,7 @@ def closed_form(batches: Iterable[Placed], profile: Profile) -> Outcome:
                 of_producer.at.append(at)
                 of_producer.kinds.append(kind)
             continue
-        waits_for = batch.block.producer_id if _waits(batch, profile) else None
+        waits_for = batch.block.producer_id if _is_pending(batch, profile) else None
         for at, entry in zip(batch.at, batch.block.entries, strict=True):
             if is_undecodable_value(entry, profile):
                 outcome.fates["undecodable"] += 1
@@ -101,16 +101,16 @@ def is_undecodable_value(entry: Entry, profile: Profile) -> bool:
     )
 
 
-def _waits(batch: Placed, profile: Profile) -> bool:
-    if profile.waits is Waits.FOR_PRODUCER:
+def _is_pending(batch: Placed, profile: Profile) -> bool:
+    if profile.pending_rule is PendingRule.WITH_PRODUCER_ID:
         return batch.block.producer_id != NO_PRODUCER
-    return profile.waits is Waits.FOR_TRANSACTION and batch.block.transactional
+    return profile.pending_rule is PendingRule.IF_TRANSACTIONAL and batch.block.transactional
 
 
 def _ends(batch: Placed, profile: Profile) -> Iterator[tuple[int, int]]:
     """The ends of transactions in a control batch: any COMMIT or ABORT in 4.x, the first of any kind in Scala."""
     found = list(zip(batch.at, batch.block.control or (), strict=True))
-    if profile.waits is not Waits.FOR_PRODUCER:
+    if profile.pending_rule is not PendingRule.WITH_PRODUCER_ID:
         found = [(at, kind if kind in (None, COMMIT) else ABORT) for at, kind in found[:1]]
     for at, kind in found:
         if kind is not None and kind in (COMMIT, ABORT):

@@ -14,7 +14,7 @@ from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import Offsets
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import fold
 from sexton.kernels import partial as partial_fold
 from sexton.kernels.merge import absorb_state
@@ -62,7 +62,9 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "replay: an idempotent producer does not wait": (
         checks,
         "load",
-        lambda *log, profile, **options: load(*log, profile=replace(profile, waits=Waits.FOR_TRANSACTION), **options),
+        lambda *log, profile, **options: load(
+            *log, profile=replace(profile, pending_rule=PendingRule.IF_TRANSACTIONAL), **options
+        ),
     ),
     "kernels: a tombstone spares what is pending": (
         partial_fold,
@@ -71,7 +73,11 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     ),
     "kernels: of 2.x, it does not": (partial_fold, "new_state_of", _folding_by(tombstones_cancel_pending=True)),
     "kernels: no transaction leaks": (partial_fold, "new_state_of", _folding_by(leaks_open_transactions=False)),
-    "kernels: the bit decides what waits": (partial_fold, "new_state_of", _folding_by(waits=Waits.FOR_TRANSACTION)),
+    "kernels: the bit decides what is pending": (
+        partial_fold,
+        "new_state_of",
+        _folding_by(pending_rule=PendingRule.IF_TRANSACTIONAL),
+    ),
     "kernels: versions of 3.9": (partial_fold, "new_state_of", _folding_by(value_versions={0: 4, 1: 4, 2: 4})),
     "merge: the wrong way round": (fold, "absorb_state", partial(_swapped, absorb_state)),
     "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),

@@ -19,7 +19,7 @@ VALUES = {
         *("expire_timestamp_ms", "topic_id_high", "topic_id_low", "producer_id", "log_offset"),
         *("last_tombstone_log_offset", "values_since_tombstone", "reversed"),
     },
-    "undecided": {
+    "pending": {
         *("metadata", "committed_offset", "leader_epoch", "commit_timestamp_ms", "expire_timestamp_ms"),
         *("topic_id_high", "topic_id_low", "producer_epoch", "log_offset", "timestamp_ms", "value_count", "key"),
         *("shorter", "empty", "producer_id"),

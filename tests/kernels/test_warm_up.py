@@ -29,7 +29,7 @@ ENTRIES = [
     store._restore_groups,
     store._restore_keys,
     store._restore_producers,
-    store._restore_undecided,
+    store._restore_pending,
     table.fill_group_slots,
     table.fill_key_slots,
     table.fill_producer_slots,

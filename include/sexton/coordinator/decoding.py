@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
@@ -192,7 +192,7 @@ def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
     Up to 3.9 it takes the first of a control batch. One that is compressed is inflated and parsed as a whole before
     (DefaultRecordBatch.iterator), and bytes behind the only record of a batch are looked for with it.
     """
-    takes_first = batch.is_control and profile.waits is Waits.FOR_TRANSACTION
+    takes_first = batch.is_control and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
 
 

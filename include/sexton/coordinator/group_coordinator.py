@@ -37,9 +37,11 @@ class LeakingOffsets(Offsets):
         super().__init__()
         self._open: dict[str, set[int]] = {}
 
-    def put(self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, waits: bool, **place: Any) -> None:
-        super().put(key, value, producer_id=producer_id, waits=waits, **place)
-        if waits:
+    def put(
+        self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, is_pending: bool, **place: Any
+    ) -> None:
+        super().put(key, value, producer_id=producer_id, is_pending=is_pending, **place)
+        if is_pending:
             self._open.setdefault(key[0], set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:

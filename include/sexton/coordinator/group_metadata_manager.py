@@ -9,7 +9,7 @@ from collections.abc import Collection
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, Read
-from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, PendingRule, Subscriptions
 from sexton.log.entry import LZ4, ZSTD
 
 NAME = "group_metadata_manager"
@@ -77,7 +77,7 @@ CHANGES: Changes = (
             "says_schema": True,
             "subscriptions": Subscriptions.UNREAD,
             "after_failure": AfterFailure.EMPTY,
-            "waits": Waits.NEVER,
+            "pending_rule": PendingRule.NEVER,
             "tombstones_cancel_pending": False,
             "offsets_hold_groups": True,
             "one_cache": True,
@@ -100,7 +100,7 @@ CHANGES: Changes = (
         (0, 11),
         {
             "newest_format": 2,
-            "waits": Waits.FOR_TRANSACTION,
+            "pending_rule": PendingRule.IF_TRANSACTIONAL,
             "empty_control_batch_fails": True,
             "record_format": 2,
         },

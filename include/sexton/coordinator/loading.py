@@ -17,7 +17,7 @@ from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
@@ -68,7 +68,7 @@ class Loaded:
 
     @property
     def pending(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
-        """Undecided offsets by producer id; a producer whose every entry was cancelled may have an empty mapping."""
+        """Pending offsets by producer id; a producer whose every entry was cancelled may have an empty mapping."""
         return self.state.pending
 
     @property
@@ -254,7 +254,9 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
         counters["records"] += 1
         if batch.is_control:
             counters["control_records"] += 1
-            if index == 0 or loaded.profile.waits is Waits.FOR_PRODUCER:  # Scala looks at the first one alone
+            if (
+                index == 0 or loaded.profile.pending_rule is PendingRule.WITH_PRODUCER_ID
+            ):  # Scala looks at the first one alone
                 bad += _replay_marker(loaded, batch, record)
         else:
             bad += replay_record(loaded, batch, record)
@@ -279,7 +281,7 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     except LogError as error:
         note_damage(loaded, decoding.undecodable(record, error.reason, error.detail, base_offset=batch.base_offset))
         return True
-    if marker is None and loaded.profile.waits is Waits.FOR_TRANSACTION:
+    if marker is None and loaded.profile.pending_rule is PendingRule.IF_TRANSACTIONAL:
         marker = "ABORT"
     if marker is not None:
         loaded.state.end_transaction(batch.producer_id, marker, log_offset=record.log_offset)
@@ -305,18 +307,18 @@ def replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
     return False
 
 
-def _waits(profile: Profile, batch: Batch) -> bool:
-    """Whether the offset values of `batch` wait for a marker of its producer."""
-    if profile.waits is Waits.FOR_PRODUCER:
+def _is_pending(profile: Profile, batch: Batch) -> bool:
+    """Whether the offset values of `batch` are pending until a marker of its producer."""
+    if profile.pending_rule is PendingRule.WITH_PRODUCER_ID:
         return batch.producer_id != NO_PRODUCER_ID
-    return profile.waits is Waits.FOR_TRANSACTION and batch.is_transactional
+    return profile.pending_rule is PendingRule.IF_TRANSACTIONAL and batch.is_transactional
 
 
 def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
     key = (decoded.key["group_id"], decoded.key["topic"], decoded.key["partition"])
-    waits = _waits(loaded.profile, batch)
+    is_pending = _is_pending(loaded.profile, batch)
     if decoded.value is None:
-        loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if waits else None)
+        loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if is_pending else None)
         return
     loaded.commits[key[0]] += 1
     loaded.counters["read_values"] += 1
@@ -328,7 +330,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         timestamp_ms=record.timestamp_ms,
-        waits=waits,
+        is_pending=is_pending,
     )
 
 

@@ -4,7 +4,7 @@ Here is what changed from release to release; the fold is that of group_metadata
 in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0).
 """
 
-from sexton.coordinator.profile import AfterFailure, Changes, Expiry, Subscriptions, Waits
+from sexton.coordinator.profile import AfterFailure, Changes, Expiry, PendingRule, Subscriptions
 from sexton.log.entry import LZ4
 
 NAME = "offset_manager"
@@ -28,7 +28,7 @@ CHANGES: Changes = (
             "says_schema": True,
             "subscriptions": Subscriptions.UNREAD,
             "after_failure": AfterFailure.PREFIX,
-            "waits": Waits.NEVER,
+            "pending_rule": PendingRule.NEVER,
             "tombstones_cancel_pending": False,
             "offsets_hold_groups": True,
             "loads_groups_stable": True,

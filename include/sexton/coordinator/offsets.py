@@ -108,13 +108,13 @@ class Offsets:
         producer_id: int,
         producer_epoch: int,
         timestamp_ms: int,
-        waits: bool,
+        is_pending: bool,
     ) -> None:
         """A value: stored at once, or, when it waits, kept until its producer's marker."""
         stored = StoredOffset.from_value(value, log_offset=log_offset, producer_id=producer_id)
-        read = Read(key, log_offset, producer_id, None if waits else log_offset)
+        read = Read(key, log_offset, producer_id, None if is_pending else log_offset)
         self._history.setdefault(key, []).append(read)
-        if not waits:
+        if not is_pending:
             self.committed[key] = stored
             return
         self.pending.setdefault(producer_id, {})[key] = stored

@@ -17,12 +17,12 @@ Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
 """Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
 
 
-class Waits(StrEnum):
-    """Which offset values wait for the end of a transaction."""
+class PendingRule(StrEnum):
+    """Which offset values are pending until the end of a transaction."""
 
-    FOR_PRODUCER = "producer"
+    WITH_PRODUCER_ID = "producer"
     """Those of any batch with a producer id, whatever its transactional bit says."""
-    FOR_TRANSACTION = "transaction"
+    IF_TRANSACTIONAL = "transaction"
     """Those of transactional batches."""
     NEVER = "never"
 
@@ -100,7 +100,7 @@ class Profile:
     after_failure: AfterFailure = AfterFailure.NOTHING
 
     # what it makes of it
-    waits: Waits = Waits.FOR_PRODUCER
+    pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
     """Whether a tombstone takes the pending values of its key, too; else only one in a transaction, its own."""
     offsets_hold_groups: bool = False
@@ -177,7 +177,7 @@ class Profile:
     @property
     def folds_in_slices(self) -> bool:
         """Whether folds of pieces of a log partition can be merged; else it has to be read in one."""
-        is_last_wins = self.waits is Waits.NEVER
+        is_last_wins = self.pending_rule is PendingRule.NEVER
         return is_last_wins or (self.tombstones_cancel_pending and not self.leaks_open_transactions)
 
     @cached_property

@@ -81,8 +81,8 @@ class EventBuilder:
         self._has_appeared = False
         self.events: list[Event] = []
 
-    def take(self, records: Sequence[tuple[Record, Decoded]], *, waits: bool) -> None:
-        """The group's records of one batch; `waits` for the end of a transaction."""
+    def take(self, records: Sequence[tuple[Record, Decoded]], *, is_pending: bool) -> None:
+        """The group's records of one batch; `is_pending` for the end of a transaction."""
         for record, found in records:
             self._tell_gone(below=record.log_offset)
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
@@ -90,18 +90,18 @@ class EventBuilder:
                 self._has_appeared = True
                 self._add(record, "appeared", "its first record in this log")
             if found.record_type in OFFSET_TYPES:
-                self._keep(found, waits=waits)
+                self._keep(found, is_pending=is_pending)
                 self._take_offset(record, found)
             else:
                 self._take_group_record(found)
         self._tell_state(records)
 
-    def _keep(self, found: Decoded, *, waits: bool) -> None:
+    def _keep(self, found: Decoded, *, is_pending: bool) -> None:
         """Which offsets are committed for certain: of a transaction's nothing is known here."""
         key = found.key["topic"], found.key["partition"]
         if found.value is None:
             self._kept.discard(key)
-        elif not waits:
+        elif not is_pending:
             self._kept.add(key)
 
     def _take_offset(self, record: Record, found: Decoded) -> None:

@@ -81,7 +81,7 @@ class StoryReader:
             ):
                 records = [*self._own_records(batch)]
                 if records:
-                    reader.take(records, waits=batch.producer_id != NO_PRODUCER_ID)
+                    reader.take(records, is_pending=batch.producer_id != NO_PRODUCER_ID)
         group = reader.finish()
         return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 

@@ -2,7 +2,7 @@
 replayEndTransactionMarker, GroupMetadataManager.doLoadGroupsAndOffsets before 4.0).
 
 A value that waits is settled by its producer's next marker. In 4.x a tombstone of any kind takes the stored value and
-every waiting value of its key; before, it takes the stored one alone, or, in a transaction, its own waiting one. Epochs
+every pending value of its key; before, it takes the stored one alone, or, in a transaction, its own pending one. Epochs
 are never compared.
 """
 
@@ -17,13 +17,13 @@ from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import copy_bytes
 from sexton.kernels.layout import (
     ABORTED,
-    FREE_WAITING,
+    FREE_PENDING,
     KEY_GROUP,
-    KEY_WAITING,
+    KEY_PENDING,
     LAST_TOMBSTONE,
     LAST_VALUE,
     LEAKED,
-    LEAKS_TRANSACTIONS,
+    LEAKS_OPEN_TRANSACTIONS,
     LOG_OFFSET,
     MARKER_COMMIT,
     NEXT_OF_KEY,
@@ -38,7 +38,15 @@ from sexton.kernels.layout import (
     P_LAST,
     P_MARKER,
     P_MARKER_AT,
-    P_WAITING,
+    P_PENDING,
+    PENDING,
+    PENDING_EPOCH,
+    PENDING_KEY,
+    PENDING_LOG_OFFSET,
+    PENDING_MASK,
+    PENDING_PRODUCER,
+    PENDING_TIMESTAMP,
+    PENDING_VALUES,
     PREV_OF_KEY,
     PREV_OF_PRODUCER,
     PRODUCER_ID,
@@ -50,20 +58,12 @@ from sexton.kernels.layout import (
     TOMBSTONED,
     VALUE,
     VALUE_END,
-    W_COUNT,
-    W_EPOCH,
-    W_KEY,
-    W_LOG_OFFSET,
-    W_PRODUCER,
-    W_TIMESTAMP,
-    WAITING,
-    WAITING_MASK,
     View,
     find_leak,
+    find_pending,
     find_producer,
-    find_waiting,
+    pending_hash,
     producer_row,
-    waiting_place,
 )
 
 
@@ -90,18 +90,18 @@ def drop_text(state: View, table: Any, row: int) -> None:
 
 @compiled
 def put_tombstone(state: View, key: int, log_offset: int) -> None:
-    """Remove the stored value of `key` and cancel every undecided one."""
+    """Remove the stored value of `key` and cancel every pending one."""
     remove_stored(state, key, log_offset)
-    row = state.keys[key, KEY_WAITING]
+    row = state.keys[key, KEY_PENDING]
     while row >= 0:
-        after = state.waiting[row, NEXT_OF_KEY]
-        cancel_waiting(state, row)
+        after = state.pending[row, NEXT_OF_KEY]
+        cancel_pending(state, row)
         row = after
 
 
 @compiled
 def remove_stored(state: View, key: int, log_offset: int) -> None:
-    """Remove the stored value of `key`; what is undecided stays."""
+    """Remove the stored value of `key`; what is pending stays."""
     keys = state.keys
     state.counts[TOMBSTONED] += keys[key, SINCE]
     keys[key, SINCE] = 0
@@ -113,104 +113,104 @@ def remove_stored(state: View, key: int, log_offset: int) -> None:
 
 @compiled
 def cancel_own(state: View, key: int, producer_id: int) -> None:
-    """Cancel the undecided value of one producer; the stored one stays."""
+    """Cancel the pending value of one producer; the stored one stays."""
     producer = find_producer(state, producer_id)
-    row = find_waiting(state, key, producer) if producer >= 0 else np.int64(-1)
+    row = find_pending(state, key, producer) if producer >= 0 else np.int64(-1)
     if row >= 0:
-        cancel_waiting(state, row)
+        cancel_pending(state, row)
 
 
 @compiled
-def cancel_waiting(state: View, row: int) -> None:
-    """An undecided value will never be stored; where transactions leak, its row may stay behind as a trace."""
-    waiting = state.waiting
-    producer, group = waiting[row, W_PRODUCER], state.keys[waiting[row, W_KEY], KEY_GROUP]
-    state.producers[producer, P_CANCELLED] += waiting[row, W_COUNT]
-    drop_text(state, waiting, row)
-    if state.counts[LEAKS_TRANSACTIONS] and find_leak(state, group, producer) < 0:
+def cancel_pending(state: View, row: int) -> None:
+    """An pending value will never be stored; where transactions leak, its row may stay behind as a trace."""
+    pending = state.pending
+    producer, group = pending[row, PENDING_PRODUCER], state.keys[pending[row, PENDING_KEY], KEY_GROUP]
+    state.producers[producer, P_CANCELLED] += pending[row, PENDING_VALUES]
+    drop_text(state, pending, row)
+    if state.counts[LEAKS_OPEN_TRANSACTIONS] and find_leak(state, group, producer) < 0:
         unlink(state, row)
-        waiting[row, W_COUNT] = LEAKED
+        pending[row, PENDING_VALUES] = LEAKED
         _link_slot(state, row)
     else:
-        remove_waiting(state, row)
+        remove_pending(state, row)
 
 
 @compiled
 def keep_leaks(state: View) -> None:
     """Take rows that were restored as LEAKED for what they are: they were linked as values."""
-    waiting = state.waiting
-    for row in range(state.counts[WAITING]):
-        if waiting[row, W_COUNT] == LEAKED:
-            waiting[row, W_COUNT] = 1
+    pending = state.pending
+    for row in range(state.counts[PENDING]):
+        if pending[row, PENDING_VALUES] == LEAKED:
+            pending[row, PENDING_VALUES] = 1
             unlink(state, row)
-            if find_leak(state, state.keys[waiting[row, W_KEY], KEY_GROUP], waiting[row, W_PRODUCER]) < 0:
-                waiting[row, W_COUNT] = LEAKED
+            if find_leak(state, state.keys[pending[row, PENDING_KEY], KEY_GROUP], pending[row, PENDING_PRODUCER]) < 0:
+                pending[row, PENDING_VALUES] = LEAKED
                 _link_slot(state, row)
             else:
                 _free(state, row)
 
 
 @compiled
-def waiting_row(state: View, key: int, producer: int) -> int:
-    """Row of the undecided value of a producer and key, appended with a count of 0 when there is none."""
-    row = find_waiting(state, key, producer)
-    return row if row >= 0 else add_waiting(state, key, producer)
+def pending_row(state: View, key: int, producer: int) -> int:
+    """Row of the pending value of a producer and key, appended with a count of 0 when there is none."""
+    row = find_pending(state, key, producer)
+    return row if row >= 0 else add_pending(state, key, producer)
 
 
 @compiled
-def add_waiting(state: View, key: int, producer: int) -> int:
-    """A new row for the undecided value of a producer and key, with a count of 0."""
-    waiting, keys, producers, counts = state.waiting, state.keys, state.producers, state.counts
-    row = counts[FREE_WAITING]
+def add_pending(state: View, key: int, producer: int) -> int:
+    """A new row for the pending value of a producer and key, with a count of 0."""
+    pending, keys, producers, counts = state.pending, state.keys, state.producers, state.counts
+    row = counts[FREE_PENDING]
     if row >= 0:
-        counts[FREE_WAITING] = waiting[row, NEXT_OF_PRODUCER]
+        counts[FREE_PENDING] = pending[row, NEXT_OF_PRODUCER]
     else:
-        row = counts[WAITING]
-        counts[WAITING] += 1
-    waiting[row, W_KEY] = key
-    waiting[row, W_PRODUCER] = producer
-    waiting[row, W_COUNT] = 0
-    waiting[row, TEXT_SIZE] = 0
-    waiting[row, PREV_OF_KEY] = -1
-    waiting[row, PREV_OF_PRODUCER] = -1
-    after_key, after_producer = keys[key, KEY_WAITING], producers[producer, P_WAITING]
-    waiting[row, NEXT_OF_KEY] = after_key
-    waiting[row, NEXT_OF_PRODUCER] = after_producer
+        row = counts[PENDING]
+        counts[PENDING] += 1
+    pending[row, PENDING_KEY] = key
+    pending[row, PENDING_PRODUCER] = producer
+    pending[row, PENDING_VALUES] = 0
+    pending[row, TEXT_SIZE] = 0
+    pending[row, PREV_OF_KEY] = -1
+    pending[row, PREV_OF_PRODUCER] = -1
+    after_key, after_producer = keys[key, KEY_PENDING], producers[producer, P_PENDING]
+    pending[row, NEXT_OF_KEY] = after_key
+    pending[row, NEXT_OF_PRODUCER] = after_producer
     if after_key >= 0:
-        waiting[after_key, PREV_OF_KEY] = row
+        pending[after_key, PREV_OF_KEY] = row
     if after_producer >= 0:
-        waiting[after_producer, PREV_OF_PRODUCER] = row
-    keys[key, KEY_WAITING] = row
-    producers[producer, P_WAITING] = row
+        pending[after_producer, PREV_OF_PRODUCER] = row
+    keys[key, KEY_PENDING] = row
+    producers[producer, P_PENDING] = row
     _link_slot(state, row)
     return row
 
 
 @compiled
 def _link_slot(state: View, row: int) -> None:
-    """Let a row be found (see `table.waiting_place`)."""
-    place = waiting_place(state, row) & state.counts[WAITING_MASK]
-    state.waiting[row, NEXT_OF_SLOT] = state.waiting_slots[place] - 1
-    state.waiting_slots[place] = row + 1
+    """Let a row be found (see `table.pending_hash`)."""
+    place = pending_hash(state, row) & state.counts[PENDING_MASK]
+    state.pending[row, NEXT_OF_SLOT] = state.pending_slots[place] - 1
+    state.pending_slots[place] = row + 1
 
 
 @compiled
 def _unlink_slot(state: View, row: int) -> None:
     """Let a row be found no more; the rows of a slot are few."""
-    waiting, slots = state.waiting, state.waiting_slots
-    place = waiting_place(state, row) & state.counts[WAITING_MASK]
+    pending, slots = state.pending, state.pending_slots
+    place = pending_hash(state, row) & state.counts[PENDING_MASK]
     if slots[place] - 1 == row:
-        slots[place] = waiting[row, NEXT_OF_SLOT] + 1
+        slots[place] = pending[row, NEXT_OF_SLOT] + 1
         return
     before = slots[place] - 1
-    while waiting[before, NEXT_OF_SLOT] != row:
-        before = waiting[before, NEXT_OF_SLOT]
-    waiting[before, NEXT_OF_SLOT] = waiting[row, NEXT_OF_SLOT]
+    while pending[before, NEXT_OF_SLOT] != row:
+        before = pending[before, NEXT_OF_SLOT]
+    pending[before, NEXT_OF_SLOT] = pending[row, NEXT_OF_SLOT]
 
 
 @compiled
-def remove_waiting(state: View, row: int) -> None:
-    """Unlink a row of `waiting` and keep it for the next value; its metadata is the caller's to move or drop."""
+def remove_pending(state: View, row: int) -> None:
+    """Unlink a row of `pending` and keep it for the next value; its metadata is the caller's to move or drop."""
     unlink(state, row)
     _free(state, row)
 
@@ -218,30 +218,30 @@ def remove_waiting(state: View, row: int) -> None:
 @compiled
 def _free(state: View, row: int) -> None:
     """Keep a row that is not linked any more for the next value."""
-    state.waiting[row, W_COUNT] = 0
-    state.waiting[row, NEXT_OF_PRODUCER] = state.counts[FREE_WAITING]
-    state.counts[FREE_WAITING] = row
+    state.pending[row, PENDING_VALUES] = 0
+    state.pending[row, NEXT_OF_PRODUCER] = state.counts[FREE_PENDING]
+    state.counts[FREE_PENDING] = row
 
 
 @compiled
 def unlink(state: View, row: int) -> None:
     """Take a value's row out of the rows of its key, of its producer and of its slot."""
     _unlink_slot(state, row)
-    waiting = state.waiting
-    before, after = waiting[row, PREV_OF_KEY], waiting[row, NEXT_OF_KEY]
+    pending = state.pending
+    before, after = pending[row, PREV_OF_KEY], pending[row, NEXT_OF_KEY]
     if before >= 0:
-        waiting[before, NEXT_OF_KEY] = after
+        pending[before, NEXT_OF_KEY] = after
     else:
-        state.keys[waiting[row, W_KEY], KEY_WAITING] = after
+        state.keys[pending[row, PENDING_KEY], KEY_PENDING] = after
     if after >= 0:
-        waiting[after, PREV_OF_KEY] = before
-    before, after = waiting[row, PREV_OF_PRODUCER], waiting[row, NEXT_OF_PRODUCER]
+        pending[after, PREV_OF_KEY] = before
+    before, after = pending[row, PREV_OF_PRODUCER], pending[row, NEXT_OF_PRODUCER]
     if before >= 0:
-        waiting[before, NEXT_OF_PRODUCER] = after
+        pending[before, NEXT_OF_PRODUCER] = after
     else:
-        state.producers[waiting[row, W_PRODUCER], P_WAITING] = after
+        state.producers[pending[row, PENDING_PRODUCER], P_PENDING] = after
     if after >= 0:
-        waiting[after, PREV_OF_PRODUCER] = before
+        pending[after, PREV_OF_PRODUCER] = before
 
 
 @compiled
@@ -256,16 +256,16 @@ def note_open(state: View, producer: int, epoch: int, log_offset: int, timestamp
 
 
 @compiled
-def put_waiting(state: View, key: int, producer_id: int, epoch: int, log_offset: int, timestamp_ms: int) -> int:
-    """Make room for an undecided value, the newest of its producer and key; the caller sets it in the row returned."""
+def put_pending(state: View, key: int, producer_id: int, epoch: int, log_offset: int, timestamp_ms: int) -> int:
+    """Make room for a pending value, the newest of its producer and key; the caller sets it in the row returned."""
     producer = producer_row(state, producer_id)
     note_open(state, producer, epoch, log_offset, timestamp_ms)
-    row = waiting_row(state, key, producer)
-    waiting = state.waiting
-    waiting[row, W_COUNT] += 1
-    waiting[row, W_LOG_OFFSET] = log_offset
-    waiting[row, W_TIMESTAMP] = timestamp_ms
-    waiting[row, W_EPOCH] = epoch
+    row = pending_row(state, key, producer)
+    pending = state.pending
+    pending[row, PENDING_VALUES] += 1
+    pending[row, PENDING_LOG_OFFSET] = log_offset
+    pending[row, PENDING_TIMESTAMP] = timestamp_ms
+    pending[row, PENDING_EPOCH] = epoch
     state.groups[state.keys[key, KEY_GROUP], LAST_VALUE] = log_offset
     return row
 
@@ -278,15 +278,15 @@ def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> N
     if producers[producer, P_MARKER] < 0:
         producers[producer, P_MARKER] = marker
         producers[producer, P_MARKER_AT] = log_offset
-    row = producers[producer, P_WAITING]
+    row = producers[producer, P_PENDING]
     while row >= 0:
-        after = state.waiting[row, NEXT_OF_PRODUCER]
-        if state.counts[LEAKS_TRANSACTIONS]:
-            forget_leak(state, state.keys[state.waiting[row, W_KEY], KEY_GROUP], producer)
+        after = state.pending[row, NEXT_OF_PRODUCER]
+        if state.counts[LEAKS_OPEN_TRANSACTIONS]:
+            forget_leak(state, state.keys[state.pending[row, PENDING_KEY], KEY_GROUP], producer)
         if marker == MARKER_COMMIT:
-            commit_waiting(state, row)
+            commit_pending(state, row)
         else:
-            abort_waiting(state, row)
+            abort_pending(state, row)
         row = after
     state.counts[TOMBSTONED if marker == MARKER_COMMIT else ABORTED] += producers[producer, P_CANCELLED]
     close_producer(state, producer)
@@ -294,7 +294,7 @@ def put_marker(state: View, producer_id: int, marker: int, log_offset: int) -> N
 
 @compiled
 def forget_leak(state: View, group: int, producer: int) -> None:
-    """A marker closes the transactions of those groups alone of which a value is still undecided (Kafka 4.0.0)."""
+    """A marker closes the transactions of those groups alone of which a value is still pending (Kafka 4.0.0)."""
     row = find_leak(state, group, producer)
     if row >= 0:
         _unlink_slot(state, row)
@@ -312,25 +312,25 @@ def close_producer(state: View, producer: int) -> None:
 
 
 @compiled
-def abort_waiting(state: View, row: int) -> None:
-    state.counts[ABORTED] += state.waiting[row, W_COUNT]
-    drop_text(state, state.waiting, row)
-    remove_waiting(state, row)
+def abort_pending(state: View, row: int) -> None:
+    state.counts[ABORTED] += state.pending[row, PENDING_VALUES]
+    drop_text(state, state.pending, row)
+    remove_pending(state, row)
 
 
 @compiled
-def commit_waiting(state: View, row: int) -> None:
-    """Settle one undecided value: it is stored unless the stored one has a higher log_offset."""
-    waiting, keys = state.waiting, state.keys
-    key = waiting[row, W_KEY]
-    keys[key, SINCE] += waiting[row, W_COUNT]
-    if keys[key, LOG_OFFSET] == NONE or waiting[row, W_LOG_OFFSET] > keys[key, LOG_OFFSET]:
-        move_value(state, waiting, row, keys, key)
-        keys[key, LOG_OFFSET] = waiting[row, W_LOG_OFFSET]
-        keys[key, PRODUCER_ID] = state.producers[waiting[row, W_PRODUCER], P_ID]
+def commit_pending(state: View, row: int) -> None:
+    """Settle one pending value: it is stored unless the stored one has a higher log_offset."""
+    pending, keys = state.pending, state.keys
+    key = pending[row, PENDING_KEY]
+    keys[key, SINCE] += pending[row, PENDING_VALUES]
+    if keys[key, LOG_OFFSET] == NONE or pending[row, PENDING_LOG_OFFSET] > keys[key, LOG_OFFSET]:
+        move_value(state, pending, row, keys, key)
+        keys[key, LOG_OFFSET] = pending[row, PENDING_LOG_OFFSET]
+        keys[key, PRODUCER_ID] = state.producers[pending[row, PENDING_PRODUCER], P_ID]
     else:
-        drop_text(state, waiting, row)
-    remove_waiting(state, row)
+        drop_text(state, pending, row)
+    remove_pending(state, row)
 
 
 @compiled

@@ -21,15 +21,15 @@ from sexton.kernels.layout import (
     P_ID,
     P_MARKER,
     P_MARKER_AT,
+    PENDING,
+    PENDING_KEY,
+    PENDING_LOG_OFFSET,
+    PENDING_PRODUCER,
+    PENDING_VALUES,
     PRODUCER_ID,
     PRODUCERS,
     VALUE,
     VALUE_END,
-    W_COUNT,
-    W_KEY,
-    W_LOG_OFFSET,
-    W_PRODUCER,
-    WAITING,
     Int64s,
     State,
 )
@@ -38,28 +38,28 @@ from sexton.kernels.layout import (
 def canonical(state: State) -> State:
     """The state of a prefix of its log partition in canonical form, to be written (`store.to_tables`), not folded on.
 
-    keys are those with a stored or an undecided value, by the log_offset of the newest; undecided values by log_offset;
+    keys are those with a stored or a pending value, by the log_offset of the newest; pending values by log_offset;
     producers those with something open, by id. Groups stand in the order in which they came, as they always do.
     """
     counts = state.counts.copy()
     keys, producers = state.keys[: counts[KEYS]], state.producers[: counts[PRODUCERS]]
-    waiting = state.waiting[: counts[WAITING]]
-    waiting = waiting[waiting[:, W_COUNT] != 0]
+    pending = state.pending[: counts[PENDING]]
+    pending = pending[pending[:, PENDING_VALUES] != 0]
     newest = keys[:, LOG_OFFSET].copy()
-    np.maximum.at(newest, waiting[:, W_KEY], waiting[:, W_LOG_OFFSET])
+    np.maximum.at(newest, pending[:, PENDING_KEY], pending[:, PENDING_LOG_OFFSET])
     order = _by_newest(state, newest)
     rank = places(order, len(keys))
     by_id, open_count = _open_first(producers)
-    waiting[:, W_KEY] = rank[waiting[:, W_KEY]]
-    waiting[:, W_PRODUCER] = places(by_id, len(producers))[waiting[:, W_PRODUCER]]
+    pending[:, PENDING_KEY] = rank[pending[:, PENDING_KEY]]
+    pending[:, PENDING_PRODUCER] = places(by_id, len(producers))[pending[:, PENDING_PRODUCER]]
     producers = producers[by_id]
     producers[:, P_MARKER], producers[:, P_MARKER_AT] = -1, NONE
-    ids = producers[waiting[:, W_PRODUCER], P_ID]
-    counts[[KEYS, WAITING, PRODUCERS]] = len(order), len(waiting), open_count
+    ids = producers[pending[:, PENDING_PRODUCER], P_ID]
+    counts[[KEYS, PENDING, PRODUCERS]] = len(order), len(pending), open_count
     return state._replace(
         counts=counts,
         keys=_settled(keys.take(order, axis=0)),
-        waiting=waiting[np.lexsort((waiting[:, W_KEY], ids, waiting[:, W_LOG_OFFSET]))],
+        pending=pending[np.lexsort((pending[:, PENDING_KEY], ids, pending[:, PENDING_LOG_OFFSET]))],
         producers=producers,
     )
 

@@ -23,8 +23,8 @@ from sexton.kernels.changes_view import StateView
 from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
 from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, frames_of, read_only, tell
 from sexton.kernels.layout import SEEN_RECORDS, Bytes, Int64s
-from sexton.kernels.reread import reread
 from sexton.kernels.rules import new_state_of
+from sexton.kernels.slow_path import read_slowly
 from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
 from sexton.log.segment import SegmentSlice
@@ -105,7 +105,7 @@ class _Changer(Folder):
             while row < end:
                 if self.profile.newest_format >= _COMPILED_FORMAT:
                     filled, row, _ = scan.open_batches(
-                        data, frames, row, end, NO_INSTANT, NO_INSTANT, self.tally, self._batches
+                        data, frames, row, end, NO_INSTANT, NO_INSTANT, self.batch_counters, self._batches
                     )
                     self._fold_batches(data, self._batches[:filled])
                 if row < end:
@@ -153,7 +153,7 @@ class _Changer(Folder):
         while at < len(batches):
             if marks[at] & HAS_REMOVAL or (self.held.removals and marks[at] & BEGINS_WITH_REMOVAL):
                 self.is_dense = bool(dense[at])
-                self.reread_batch(_batch_of(data, batches[at]), folded=0)
+                self.fold_slowly(_batch_of(data, batches[at]), folded=0)
                 at += 1
                 continue
             self.flush()
@@ -172,20 +172,20 @@ class _Changer(Folder):
         dense: cols.Mask = np.logical_and.accumulate(is_good) & self.is_dense
         return dense
 
-    def reread_batch(self, batch: Batch, *, folded: int) -> None:
+    def fold_slowly(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of a batch record by record, stopping before writes of tombstones."""
         removals = {} if batch.is_control else self._removals(batch)
         if not removals:
             self.flush()
-            Folder.reread_batch(self, batch, folded=folded)
+            Folder.fold_slowly(self, batch, folded=folded)
             return
-        parts = list(reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
+        parts = list(read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
         is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)
         for part in parts:
             self.state.counts[SEEN_RECORDS] += part.unfolded_records
             for number in part.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            tell(self.undecodable, self.tally, part.undecodable)
+            tell(self.undecodable, self.batch_counters, part.undecodable)
             table, arena = part.rows()
             self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
 

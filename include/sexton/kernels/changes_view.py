@@ -40,6 +40,9 @@ from sexton.kernels.layout import (
     LEAKED,
     LOG_OFFSET,
     NONE,
+    PENDING,
+    PENDING_KEY,
+    PENDING_VALUES,
     PRODUCER_ID,
     R_AT,
     R_BASE_OFFSET,
@@ -53,9 +56,6 @@ from sexton.kernels.layout import (
     TEXT_SIZE,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
-    W_COUNT,
-    W_KEY,
-    WAITING,
     Int64s,
     State,
     hash_span,
@@ -99,10 +99,10 @@ class StateView:
         return found
 
     def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
-        return frozenset(_topic_partition(self.state, row) for row in self._waiting(group_id, of_values=True))
+        return frozenset(_topic_partition(self.state, row) for row in self._pending_keys(group_id, of_values=True))
 
     def has_open_transaction(self, group_id: str) -> bool:
-        return len(self._waiting(group_id, of_values=False)) > 0
+        return len(self._pending_keys(group_id, of_values=False)) > 0
 
     def group(self, group_id: str) -> Group | None:
         return self._groups.find(self.state, group_id)
@@ -114,12 +114,12 @@ class StateView:
             _, partition = _topic_partition(self.state, row)
             yield group_name(self.state, int(self.state.keys[row, KEY_GROUP])), partition, _topic_id(high, low)
 
-    def _waiting(self, group_id: str, *, of_values: bool) -> list[int]:
+    def _pending_keys(self, group_id: str, *, of_values: bool) -> list[int]:
         """Rows of `keys` that wait for a marker; with `of_values` alone those that have a value to store."""
         group = find_group(self.state, group_id)
-        waiting = self.state.waiting[: self.state.counts[WAITING]]
-        counts = waiting[:, W_COUNT]
-        keys = waiting[(counts > 0) if of_values else (counts > 0) | (counts == LEAKED), W_KEY]
+        pending = self.state.pending[: self.state.counts[PENDING]]
+        counts = pending[:, PENDING_VALUES]
+        keys = pending[(counts > 0) if of_values else (counts > 0) | (counts == LEAKED), PENDING_KEY]
         found: list[int] = keys[self.state.keys[keys, KEY_GROUP] == group].tolist()
         return found
 

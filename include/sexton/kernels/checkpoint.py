@@ -1,7 +1,7 @@
 """A fold outside of memory: Arrow tables, as IPC between processes and as Parquet in a checkpoint.
 
     keys           one row per (group_id, topic, partition), stored value and last tombstone
-    undecided      the newest undecided value of a producer and key, `key` being the row of `keys`
+    pending      the newest pending value of a producer and key, `key` being the row of `keys`
     producers      what each producer has open, and its first end marker
     groups         every group id, with the log_offset of its last offset value and the number of its commits
     group_records  group records in log order, `group` being the row of `groups`
@@ -32,7 +32,7 @@ from sexton.errors import DamagedFold, UsageError
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be16, be32, copy_bytes, pointer, same_bytes
 from sexton.kernels import columns as cols
-from sexton.kernels.apply import add_waiting, keep_leaks, store_text
+from sexton.kernels.apply import add_pending, keep_leaks, store_text
 from sexton.kernels.fold_checks import check_log_offsets, check_tables
 from sexton.kernels.layout import (
     ABORTED,
@@ -51,7 +51,7 @@ from sexton.kernels.layout import (
     LAST_VALUE,
     LEADER_EPOCH,
     LEAKED,
-    LEAKS_TRANSACTIONS,
+    LEAKS_OPEN_TRANSACTIONS,
     LOG_OFFSET,
     MAX_COMMIT_MS,
     NONE,
@@ -63,6 +63,13 @@ from sexton.kernels.layout import (
     P_LAST,
     P_MARKER,
     P_MARKER_AT,
+    PENDING,
+    PENDING_EPOCH,
+    PENDING_KEY,
+    PENDING_LOG_OFFSET,
+    PENDING_PRODUCER,
+    PENDING_TIMESTAMP,
+    PENDING_VALUES,
     PRODUCER_ID,
     PRODUCERS,
     R_AT,
@@ -87,29 +94,22 @@ from sexton.kernels.layout import (
     TOMBSTONED,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
-    W_COUNT,
-    W_EPOCH,
-    W_KEY,
-    W_LOG_OFFSET,
-    W_PRODUCER,
-    W_TIMESTAMP,
-    WAITING,
     Bytes,
     Int64s,
     State,
     add_group,
     add_key,
     find_key,
-    find_waiting,
+    find_pending,
     hash_span,
     producer_row,
     reserve,
-    room_for,
+    used_by,
     view_of,
 )
 from sexton.kernels.parquet import write_table
-from sexton.kernels.rules import new_state_of, roles_of
-from sexton.kernels.scan import T_COUNTS, T_FIRST, T_NEXT, T_SIZE
+from sexton.kernels.rules import group_types_of, new_state_of
+from sexton.kernels.scan import READ_COUNTERS, READ_COUNTS, READ_FIRST, READ_NEXT
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 Tables = dict[str, pa.Table]
@@ -130,12 +130,12 @@ _KEY_COLUMNS = {
     "producer_id": PRODUCER_ID,
     **_VALUE_COLUMNS,
 }
-_UNDECIDED_COLUMNS = {
-    "key": W_KEY,
-    "log_offset": W_LOG_OFFSET,
-    "value_count": W_COUNT,
-    "timestamp_ms": W_TIMESTAMP,
-    "producer_epoch": W_EPOCH,
+_PENDING_COLUMNS = {
+    "key": PENDING_KEY,
+    "log_offset": PENDING_LOG_OFFSET,
+    "value_count": PENDING_VALUES,
+    "timestamp_ms": PENDING_TIMESTAMP,
+    "producer_epoch": PENDING_EPOCH,
     **_VALUE_COLUMNS,
 }
 _PRODUCER_COLUMNS = {
@@ -184,22 +184,26 @@ _UNDECODABLE = pa.schema(
 
 
 def to_tables(
-    state: State, tally: Int64s, profile: Profile, undecodable: list[tuple[int, Undecodable]], **marks: int | None
+    state: State,
+    batch_counters: Int64s,
+    profile: Profile,
+    undecodable: list[tuple[int, Undecodable]],
+    **marks: int | None,
 ) -> Tables:
     """The tables of a fold; `marks` are further numbers to keep with the counters."""
     counts = state.counts
-    waiting = state.waiting[: counts[WAITING]]
-    waiting = waiting[waiting[:, W_COUNT] != 0]
+    pending = state.pending[: counts[PENDING]]
+    pending = pending[pending[:, PENDING_VALUES] != 0]
     numbers = {name: int(counts[at]) for name, at in _COUNTERS.items()}
-    numbers |= {f"tally_{at}": int(tally[at]) for at in range(T_SIZE)}
+    numbers |= {f"batch_counter_{at}": int(batch_counters[at]) for at in range(READ_COUNTERS)}
     numbers |= {f"unknown_type_{at}": int(state.unknown_types[at]) for at in np.flatnonzero(state.unknown_types)}
     named = [*numbers.items(), *marks.items()]
     return {
         "keys": pa.table({**key_columns(state), **_columns(state.keys[: counts[KEYS]], _KEY_COLUMNS, state)}),
-        "undecided": pa.table(
+        "pending": pa.table(
             {
-                "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
-                **_columns(waiting, _UNDECIDED_COLUMNS, state),
+                "producer_id": pa.array(state.producers[pending[:, PENDING_PRODUCER], P_ID]),
+                **_columns(pending, _PENDING_COLUMNS, state),
             }
         ),
         "producers": pa.table(_columns(state.producers[: counts[PRODUCERS]], _PRODUCER_COLUMNS)),
@@ -275,31 +279,31 @@ def _group_records(state: State) -> pa.Table:
 
 
 def from_tables(
-    tables: Tables, *, beside: State | None = None
+    tables: Tables, *, room_for: State | None = None
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
-    """What `to_tables` was given, with room for all of `beside`, which is to be joined to it, or for a little more.
+    """What `to_tables` was given, with room for all of `room_for`, which is to be joined to it, or for a little more.
 
     DamagedFold, with the name of the table, when it is nothing that `to_tables` gives: nothing is used unchecked.
     """
     check_tables(tables, {name: table.schema for name, table in _no_rows().items()})
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     profile = _profile_in(tables["profile"])
-    tally, numbers, unknown_types, marks = _counters_in(tables["counters"])
-    check_log_offsets(tables, tally)
-    more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if beside is None else room_for(beside)
+    batch_counters, numbers, unknown_types, marks = _counters_in(tables["counters"])
+    check_log_offsets(tables, batch_counters)
+    more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if room_for is None else used_by(room_for)
     rows = {
         "keys": tables["keys"].num_rows,
         "groups": tables["groups"].num_rows,
         # a transaction that Kafka 4.0.0 takes for open may be of a producer that has nothing else
-        "producers": tables["producers"].num_rows + tables["undecided"].num_rows,
-        "waiting": tables["undecided"].num_rows,
+        "producers": tables["producers"].num_rows + tables["pending"].num_rows,
+        "pending": tables["pending"].num_rows,
         "records": tables["group_records"].num_rows,
     }
     sizes = {
         "key_bytes": sum(_size(tables[name], "group_id") for name in ("keys", "groups"))
         + _size(tables["keys"], "topic")
         + 8 * tables["keys"].num_rows,
-        "text_bytes": _size(tables["keys"], "metadata") + _size(tables["undecided"], "metadata"),
+        "text_bytes": _size(tables["keys"], "metadata") + _size(tables["pending"], "metadata"),
         "record_bytes": _size(tables["group_records"], "key") + _size(tables["group_records"], "value"),
     }
     state = reserve(
@@ -332,26 +336,26 @@ def from_tables(
     _refuse("producers", _restore_producers(state, _ints(tables["producers"], "producer_id")), "it is there twice")
     _fill(state.producers, tables["producers"], _PRODUCER_COLUMNS)
     _refuse(
-        "undecided",
-        _restore_undecided(
+        "pending",
+        _restore_pending(
             state,
-            _ints(tables["undecided"], "key"),
-            _ints(tables["undecided"], "producer_id"),
-            _ints(tables["undecided"], "value_count"),
-            *_spans_of(tables["undecided"], "metadata"),
+            _ints(tables["pending"], "key"),
+            _ints(tables["pending"], "producer_id"),
+            _ints(tables["pending"], "value_count"),
+            *_spans_of(tables["pending"], "metadata"),
         ),
         "a value that is there twice, or of a producer that has nothing open",
     )
-    _fill(state.waiting, tables["undecided"], _UNDECIDED_COLUMNS)
+    _fill(state.pending, tables["pending"], _PENDING_COLUMNS)
     _restore_leaks(state)
     _restore_records(state, tables["group_records"])
-    _refuse("group_records", _odd_record(state, roles_of(profile)), "no record of its group")
+    _refuse("group_records", _misfit_record(state, group_types_of(profile)), "no record of its group")
     for at, number in numbers.items():
         state.counts[at] = number
     for number, count in unknown_types.items():
         state.unknown_types[number] = count
     undecodable = [(row.pop("place"), Undecodable(**row)) for row in tables["undecodable"].to_pylist()]
-    return state, tally, profile, undecodable, marks
+    return state, batch_counters, profile, undecodable, marks
 
 
 def _refuse(table: str, row: int, what: str) -> None:
@@ -368,10 +372,10 @@ def _profile_in(table: pa.Table) -> Profile:
 
 
 def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
-    """The tally, numbers by their place in `counts`, how often each unknown type was seen, and the other marks."""
+    """The batch counters, numbers by their place in `counts`, the count of each unknown type, and the other marks."""
     counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
     try:
-        tally = np.array([counters.pop(f"tally_{at}") for at in range(T_SIZE)], np.int64)
+        batch_counters = np.array([counters.pop(f"batch_counter_{at}") for at in range(READ_COUNTERS)], np.int64)
         numbers = {at: _count(counters.pop(name), is_stamp=at == MAX_COMMIT_MS) for name, at in _COUNTERS.items()}
         unknown_types = {
             int(name.removeprefix("unknown_type_")): _count(counters.pop(name))
@@ -379,10 +383,14 @@ def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int
         }
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFold(f"no counters of a fold: {error}", where="counters") from None
-    is_in_order = tally[T_FIRST] >= -1 and tally[T_NEXT] >= tally[T_FIRST] and tally[T_COUNTS].min() >= 0
+    is_in_order = (
+        batch_counters[READ_FIRST] >= -1
+        and batch_counters[READ_NEXT] >= batch_counters[READ_FIRST]
+        and batch_counters[READ_COUNTS].min() >= 0
+    )
     if not is_in_order or any(number >> 16 for number in unknown_types):
         raise DamagedFold("no counters of a fold", where="counters")
-    return tally, numbers, unknown_types, counters
+    return batch_counters, numbers, unknown_types, counters
 
 
 def _count(number: int | None, *, is_stamp: bool = False) -> int:
@@ -500,10 +508,8 @@ def _restore_producers(arrays: State, producer_ids: Any) -> int:
 
 
 @compiled
-def _restore_undecided(
-    arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any
-) -> int:
-    """Append undecided values; the first row that is there already, or whose producer has nothing open, else -1.
+def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any) -> int:
+    """Append pending values; the first row that is there already, or whose producer has nothing open, else -1.
 
     What transactions leak in Kafka 4.0.0 may be of a producer without a row of its own.
     """
@@ -511,27 +517,33 @@ def _restore_undecided(
     for row in range(len(keys)):
         producer = producer_row(state, producer_ids[row])
         if value_counts[row] == LEAKED:
-            is_known = state.counts[LEAKS_TRANSACTIONS] != 0
+            is_known = state.counts[LEAKS_OPEN_TRANSACTIONS] != 0
         else:
-            is_known = state.producers[producer, P_FIRST] != NONE and find_waiting(state, keys[row], producer) < 0
-        to = add_waiting(state, keys[row], producer)
+            is_known = state.producers[producer, P_FIRST] != NONE and find_pending(state, keys[row], producer) < 0
+        to = add_pending(state, keys[row], producer)
         if to != row or not is_known:
             return row
-        state.waiting[to, W_COUNT] = value_counts[row]
-        store_text(state, state.waiting, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+        state.pending[to, PENDING_VALUES] = value_counts[row]
+        store_text(state, state.pending, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
     return -1
 
 
 @compiled
-def _odd_record(arrays: State, roles: Any) -> int:
-    """The first group record whose type is not one of a group (`rules.roles_of`) or whose key tells of another group
-    than its own, else -1."""
+def _misfit_record(arrays: State, group_types: Any) -> int:
+    """The first group record whose type is not one of a group (`rules.group_types_of`), or whose key names a group
+    other than that of its row; else -1."""
     state = view_of(arrays)
     data = state.record_bytes
     for row in range(state.counts[RECORDS]):
         at, room = state.records[row, R_AT], state.records[row, R_KEY_SIZE] - 4
         record_type, size = np.int64(be16(data, at)), np.int64(be16(data, at + 2))
-        if record_type < 0 or record_type >= len(roles) or roles[record_type] == 0 or size < 0 or size > room:
+        if (
+            record_type < 0
+            or record_type >= len(group_types)
+            or group_types[record_type] == 0
+            or size < 0
+            or size > room
+        ):
             return row
         group = state.records[row, R_GROUP]
         own_at, own_size = state.groups[group, GROUP_AT], state.groups[group, GROUP_LENGTH]
@@ -623,5 +635,5 @@ def read_parquet(folder: Path) -> Tables:
 
 @cache
 def _no_rows() -> Tables:
-    tables = to_tables(new_state_of(NEWEST, keys=16), np.zeros(T_SIZE, np.int64), NEWEST, [])
+    tables = to_tables(new_state_of(NEWEST, keys=16), np.zeros(READ_COUNTERS, np.int64), NEWEST, [])
     return {name: table.slice(0, 0) for name, table in tables.items()}

@@ -38,5 +38,5 @@ def read_commits(folder: Path | None) -> Commits:
     return Commits(
         by_group=by_group,
         records=sum(number[name] for name in _RECORDS),
-        end=max(number[f"tally_{scan.T_NEXT}"], 0) if cut is None else cut,
+        end=max(number[f"batch_counter_{scan.READ_NEXT}"], 0) if cut is None else cut,
     )

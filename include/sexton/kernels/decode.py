@@ -18,19 +18,19 @@ from sexton.jit.memory import be16, be32, be64, prefetch
 from sexton.kernels.layout import (
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
-    KEEPS_EXPIRE,
+    KEEPS_EXPIRE_OF_MINUS_1,
     KEY_MASK,
     NONE,
     READS_TOPIC_IDS,
     SEEN_CONTROL,
     SEEN_RECORDS,
-    SKIPS_UNKNOWN,
+    SKIPS_UNKNOWN_TYPES,
     View,
     hash_span,
 )
 
-# columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches; TOLD_OFFSET
-# is the base offset to tell where a record came from: not the batch's own where a reader has taken it out of its batch
+# columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches. ORIGIN_OFFSET
+# is the base offset of the batch that a record was written in, also where the slow path made a batch of one record
 (
     SOURCE,
     BODY,
@@ -43,7 +43,7 @@ from sexton.kernels.layout import (
     EPOCH,
     COUNT,
     LAST_DELTA,
-    TOLD_OFFSET,
+    ORIGIN_OFFSET,
     POSITION,
     SIZE,
 ) = range(14)
@@ -56,7 +56,7 @@ APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 # cursor: where the reading stands (C_AT is -1 before a batch's first record), and how much of the queue is taken
 C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
 CURSOR_COLUMNS = 6
-FINISHED, FULL, ODD = range(3)
+FINISHED, FULL, FALLBACK = range(3)
 
 # columns of a queued record; positions are those in its batch's bytes
 (
@@ -85,7 +85,7 @@ QUEUE_ROWS = 64
 OFFSET, TOMBSTONE, MARKER, GROUP_RECORD, UNKNOWN = range(5)
 """Kinds of queued records. Q_VALUE is the marker of a MARKER, and the type of an UNKNOWN."""
 
-ROLES = 64
+GROUP_TYPES = 64
 """Record types below this are looked up in the flags of what the coordinator reads."""
 MAX_STRING_BYTES = 0x7FFF
 
@@ -100,7 +100,7 @@ def rewind(cursor: Any) -> None:
 
 @inlined
 def fill_queue(
-    state: View, in_place: Any, inflated: Any, batches: Any, count: int, cursor: Any, queue: Any, roles: Any
+    state: View, in_place: Any, inflated: Any, batches: Any, count: int, cursor: Any, queue: Any, group_types: Any
 ) -> int:
     """Queue records from the cursor on until the queue is full; ODD where a reader has to take the batch over."""
     cursor[C_QUEUED] = 0
@@ -109,9 +109,9 @@ def fill_queue(
         batch = cursor[C_BATCH]
         where = batches[batch, SOURCE]
         if where == BY_READER:
-            return ODD
+            return FALLBACK
         data = inflated if where == IN_ARENA else in_place
-        status = _read_batch(state, data, batches, batch, cursor, queue, roles)
+        status = _read_batch(state, data, batches, batch, cursor, queue, group_types)
         if status != FINISHED:
             return status
     return FINISHED
@@ -166,37 +166,37 @@ def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, roles: Any) -> int:
+def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, group_types: Any) -> int:
     """Queue the records of one batch from the cursor's on; behind its last the cursor goes on to the next batch."""
     end = batches[batch, BODY_END]
     if cursor[C_AT] < 0:
         cursor[C_AT] = batches[batch, BODY]
     pos, done, last_delta, queued = cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED]
     total = batches[batch, COUNT]
-    status = FINISHED if total >= 0 else ODD
+    status = FINISHED if total >= 0 else FALLBACK
     if total != 1 and batches[batch, ATTRIBUTES] & CONTROL:
-        status, total = ODD, np.int64(0)  # markers come alone; coordinators differ in what they make of others
+        status, total = FALLBACK, np.int64(0)  # markers come alone; coordinators differ in what they make of others
     while done < total and queued < QUEUE_ROWS:
         size, at = _varint(data, pos, end)
         stop = at + size
         if at < 0 or size < 1 or stop > end:
-            status = ODD
+            status = FALLBACK
             break
         shift_ms, at = _varlong(data, at + 1, stop)
         if at < 0:
-            status = ODD
+            status = FALLBACK
             break
         delta, at = _varint(data, at, stop)
         if at < 0 or delta <= last_delta or delta > batches[batch, LAST_DELTA]:
-            status = ODD
+            status = FALLBACK
             break
         key_size, key = _varint(data, at, stop)
         if key < 0 or key_size < 2 or key + key_size > stop:
-            status = ODD
+            status = FALLBACK
             break
         value_size, value = _varint(data, key + key_size, stop)
         if value < 0 or value_size < -1 or value + max(value_size, 0) != stop - 1 or data[stop - 1] != 0:
-            status = ODD  # also a record with headers: nobody writes them here, the reader knows them
+            status = FALLBACK  # also a record with headers: nobody writes them here, the reader knows them
             break
         queue[queued, Q_BATCH] = batch
         queue[queued, Q_LOG_OFFSET] = batches[batch, BASE_OFFSET] + delta
@@ -207,14 +207,14 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
         queue[queued, Q_KEY_SIZE] = key_size
         queue[queued, Q_VALUE] = value
         queue[queued, Q_VALUE_SIZE] = value_size
-        if not _read_record(state, data, batches[batch, ATTRIBUTES] & CONTROL, queue, queued, roles):
-            status = ODD
+        if not _read_record(state, data, batches[batch, ATTRIBUTES] & CONTROL, queue, queued, group_types):
+            status = FALLBACK
             break
         pos, last_delta = stop, delta
         done += 1
         queued += 1
     if status == FINISHED and done >= total and pos != end and total != 0:  # nobody looks into an empty batch
-        status = ODD
+        status = FALLBACK
     state.counts[SEEN_CONTROL if batches[batch, ATTRIBUTES] & CONTROL else SEEN_RECORDS] += done - cursor[C_DONE]
     cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED] = pos, done, last_delta, queued
     if status == FINISHED and done >= total:
@@ -224,7 +224,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
 
 
 @inlined
-def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, roles: Any) -> bool:
+def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, group_types: Any) -> bool:
     """Complete a queued record from its key and value; False when it is not plainly good."""
     key, key_size = queue[row, Q_KEY], queue[row, Q_KEY_SIZE]
     record_type = np.int64(be16(data, key))
@@ -239,11 +239,11 @@ def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, 
         if highest < 0 or not _read_offset_key(state, data, queue, row):
             return False
         return _read_value(state.counts, data, highest, queue, row)
-    if record_type < 0 or record_type >= ROLES or roles[record_type] == 0:
+    if record_type < 0 or record_type >= GROUP_TYPES or group_types[record_type] == 0:
         queue[row, Q_KIND] = UNKNOWN
         queue[row, Q_VALUE] = record_type
         queue[row, Q_VALUE_SIZE] = 0
-        return state.counts[SKIPS_UNKNOWN] != 0
+        return state.counts[SKIPS_UNKNOWN_TYPES] != 0
     group_size = np.int64(be16(data, key + 2)) if key_size >= 4 else np.int64(-1)
     queue[row, Q_KIND] = GROUP_RECORD
     queue[row, Q_GROUP_SIZE] = group_size
@@ -307,7 +307,7 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
         if at + 8 > stop:
             return False
         expire_ms = be64(data, at)
-        if expire_ms == -1 and counts[KEEPS_EXPIRE] == 0:
+        if expire_ms == -1 and counts[KEEPS_EXPIRE_OF_MINUS_1] == 0:
             expire_ms = np.int64(NONE)
     elif version == 4:
         topic_id, at = _read_tags(data, at, stop)

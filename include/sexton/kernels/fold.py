@@ -2,8 +2,8 @@
 
 By the rules of group_coordinator, folds of neighbouring chunks, merged in log order with any association, are the fold
 of the whole; by older ones a log partition is one chunk. Per key a fold holds the newest settled value and the
-last tombstone; per producer what is still undecided and the first end marker, which settles what a fold to the left has
-undecided; and the group records in order, because groups do not reduce to "the last one wins".
+last tombstone; per producer what is still pending and the first end marker, which settles what a fold to the left has
+pending; and the group records in order, because groups do not reduce to "the last one wins".
 `state.finish` makes tables of it.
 """
 
@@ -20,11 +20,11 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import decode, scan
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.layout import KEYS, NEED, SEEN_CONTROL, SEEN_RECORDS, Bytes, Int64s, State, compact_texts, grow
-from sexton.kernels.merge import absorb_state, without_the_dead
+from sexton.kernels.merge import absorb_state, prune_dead
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.replay import fold_batches, new_queue
-from sexton.kernels.reread import UNKNOWN_ORDER, Found, keep, log_order_before, reread
-from sexton.kernels.rules import roles_of
+from sexton.kernels.rules import group_types_of
+from sexton.kernels.slow_path import UNKNOWN_ORDER, Found, keep, log_order_before, read_slowly
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
 from sexton.log.batch import Batch, Damage, TornTail, read_frame
@@ -68,7 +68,7 @@ def fold_task(
         profile=profile,
         is_prefix=start.is_prefix,
         state=start.state,
-        tally=start.tally,
+        batch_counters=start.batch_counters,
         undecodable=start.undecodable,
     )
     for data, span in zip(slices, task.slices, strict=True):
@@ -98,16 +98,22 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
-    start = log_order_before(int(left.tally[scan.T_REACHED]))  # of damage at which the right begins
-    if left.tally[scan.T_TORN] and (right.tally[scan.T_BATCHES] or right.undecodable or right.cut is not None):
-        tell(left.undecodable, left.tally, [(start, decoding.torn_segment(int(left.tally[scan.T_TORN])))])
-        left.tally[scan.T_TORN] = 0
+    start = log_order_before(int(left.batch_counters[scan.READ_REACHED]))  # of damage at which the right begins
+    if left.batch_counters[scan.READ_TORN] and (
+        right.batch_counters[scan.READ_BATCHES] or right.undecodable or right.cut is not None
+    ):
+        tell(
+            left.undecodable,
+            left.batch_counters,
+            [(start, decoding.torn_segment(int(left.batch_counters[scan.READ_TORN])))],
+        )
+        left.batch_counters[scan.READ_TORN] = 0
     after = [(start if place == UNKNOWN_ORDER else place, row) for place, row in right.undecodable]
-    tell(left.undecodable, left.tally, after)
-    scan.add_tally(left.tally, right.tally)
+    tell(left.undecodable, left.batch_counters, after)
+    scan.add_batch_counters(left.batch_counters, right.batch_counters)
     return PartialFold(
         state=state,
-        tally=left.tally,
+        batch_counters=left.batch_counters,
         profile=left.profile,
         undecodable=left.undecodable,
         cut=right.cut,
@@ -115,17 +121,17 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     )
 
 
-def tell(found: Found, tally: Int64s, more: Found) -> None:
+def tell(found: Found, counters: Int64s, more: Found) -> None:
     """Add what could not be decoded behind what was found before; what is too much is counted."""
     for place, row in more:
         if not keep(found, place, row):
-            tally[scan.T_LEFT_OUT] += 1
-            tally[scan.T_LEFT_OUT_VALUES] += row.is_offset_value
+            counters[scan.READ_LEFT_OUT] += 1
+            counters[scan.READ_LEFT_OUT_VALUES] += row.is_offset_value
 
 
 def _pruned(state: State) -> State:
     """A prefix of the log without keys that nothing is left of, once these are most of a large table."""
-    return without_the_dead(state) if state.counts[KEYS] >= PRUNED_FROM_KEYS else state
+    return prune_dead(state) if state.counts[KEYS] >= PRUNED_FROM_KEYS else state
 
 
 def read_only(data: Bytes | bytes) -> Bytes:
@@ -145,17 +151,17 @@ class Folder:
     profile: Profile
     is_prefix: bool
     state: State
-    tally: Int64s = field(default_factory=scan.new_tally)
+    batch_counters: Int64s = field(default_factory=scan.new_batch_counters)
     undecodable: Found = field(default_factory=list)
     cut: int | None = None
     _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
     _queue: Int64s = field(default_factory=new_queue)
-    _roles: Bytes = field(init=False)
+    _group_types: Bytes = field(init=False)
     _frames: Int64s = field(default_factory=lambda: np.empty((_FRAMES, 4), np.int64))
     _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, decode.BATCH_COLUMNS), np.int64))
 
     def __post_init__(self) -> None:
-        self._roles = roles_of(self.profile)
+        self._group_types = group_types_of(self.profile)
 
     @property
     def future_ms(self) -> int:
@@ -164,7 +170,7 @@ class Folder:
     def finish(self) -> PartialFold:
         return PartialFold(
             state=self.state,
-            tally=self.tally,
+            batch_counters=self.batch_counters,
             profile=self.profile,
             undecodable=self.undecodable,
             cut=self.cut,
@@ -190,11 +196,11 @@ class Folder:
                     len(frames),
                     NO_INSTANT if self.as_of_ms is None else self.as_of_ms,
                     self.future_ms,
-                    self.tally,
+                    self.batch_counters,
                     self._batches,
                 )
                 self._fold_batches(data, self._batches[:filled])
-                if status == scan.TOLD:
+                if status == scan.ALL_READ:
                     break
                 if not self.fold_frame(data, frames[row].tolist()):
                     return False
@@ -203,14 +209,14 @@ class Folder:
 
     def _tell_torn(self, frames: Int64s) -> None:
         """Half a batch is told once more comes behind it."""
-        torn = int(self.tally[scan.T_TORN])
+        torn = int(self.batch_counters[scan.READ_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
             row = decoding.torn_segment(torn)
-            self._tell(int(self.tally[scan.T_REACHED]), row)
-            self.tally[scan.T_TORN] = 0
+            self._tell(int(self.batch_counters[scan.READ_REACHED]), row)
+            self.batch_counters[scan.READ_TORN] = 0
 
     def _tell(self, log_offset: int, row: Undecodable) -> None:
-        tell(self.undecodable, self.tally, [(log_order_before(log_offset), row)])
+        tell(self.undecodable, self.batch_counters, [(log_order_before(log_offset), row)])
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
@@ -222,7 +228,9 @@ class Folder:
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
         while True:
-            status = fold_batches(self.state, data, arena, batches, len(batches), cursor, self._queue, self._roles)
+            status = fold_batches(
+                self.state, data, arena, batches, len(batches), cursor, self._queue, self._group_types
+            )
             if status == decode.FINISHED:
                 return
             if status == decode.FULL:
@@ -231,7 +239,7 @@ class Folder:
             at, folded = int(cursor[decode.C_BATCH]), int(cursor[decode.C_DONE])
             batch = read_frame(data.data, [framing.GOOD, *batches[at, [decode.POSITION, decode.SIZE]].tolist(), 0])
             assert isinstance(batch, Batch), "the scan took it for a batch"
-            self.reread_batch(batch, folded=folded)
+            self.fold_slowly(batch, folded=folded)
             cursor[:] = _AT_THE_FIRST
             cursor[decode.C_BATCH] = at + 1
 
@@ -241,15 +249,15 @@ class Folder:
             self.state = _pruned(self.state)
         self.state = grow(self.state, need)
 
-    def reread_batch(self, batch: Batch, *, folded: int) -> None:
+    def fold_slowly(self, batch: Batch, *, folded: int) -> None:
         """Fold what is left of an odd batch by way of the plain reader."""
-        for found in reread(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
+        for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
             if not batch.crc_ok:  # nothing else tells where it ends
-                self.tally[scan.T_REACHED] = max(self.tally[scan.T_REACHED], found.reached)
+                self.batch_counters[scan.READ_REACHED] = max(self.batch_counters[scan.READ_REACHED], found.reached)
             self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
             for number in found.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            tell(self.undecodable, self.tally, found.undecodable)
+            tell(self.undecodable, self.batch_counters, found.undecodable)
             rows, arena = found.rows()
             self._loop_again(rows, arena)
 
@@ -257,7 +265,7 @@ class Folder:
         """The record loop over records that the reader has judged good: it has to take them all."""
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
-            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._roles)
+            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._group_types)
             if status == decode.FINISHED:
                 return
             assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
@@ -269,27 +277,32 @@ class Folder:
         if isinstance(found, TornTail):
             is_zeros = not data[found.position : found.position + found.size_bytes].any()
             torn = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros)
-            self.tally[scan.T_TORN] = torn or self.tally[scan.T_TORN]
+            self.batch_counters[scan.READ_TORN] = torn or self.batch_counters[scan.READ_TORN]
             return True
         if isinstance(found, Damage):
-            self._tell(int(self.tally[scan.T_REACHED]), decoding.damage(found))
+            self._tell(int(self.batch_counters[scan.READ_REACHED]), decoding.damage(found))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
             self.cut = found.base_offset
             return False
         scan.count_batch(
-            self.tally, found.size_bytes, found.base_offset, found.last_offset, found.max_timestamp_ms, self.future_ms
+            self.batch_counters,
+            found.size_bytes,
+            found.base_offset,
+            found.last_offset,
+            found.max_timestamp_ms,
+            self.future_ms,
         )
         if not found.crc_ok:
-            self.tally[scan.T_REACHED] = found.base_offset + 1
+            self.batch_counters[scan.READ_REACHED] = found.base_offset + 1
             self._tell(found.base_offset, decoding.bad_crc(found))
         if found.magic < _COMPILED_FORMAT:
-            self.tally[scan.T_MAGIC_1 if found.magic else scan.T_MAGIC_0] += 1
+            self.batch_counters[scan.READ_MAGIC_1 if found.magic else scan.READ_MAGIC_0] += 1
         if found.magic > self.profile.newest_format:
             self._tell(found.base_offset, decoding.unread_format(found))
             return True
-        self.reread_batch(found, folded=0)
+        self.fold_slowly(found, folded=0)
         return True
 
 

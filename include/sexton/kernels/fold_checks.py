@@ -30,14 +30,14 @@ _SMALLEST_KEY = 4
 
 _RANGES: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "keys": {"values_since_tombstone": (0, _MOST), "leader_epoch": _INT32},
-    "undecided": {"value_count": (LEAKED, _MOST), "producer_epoch": _INT16, "leader_epoch": _INT32},
+    "pending": {"value_count": (LEAKED, _MOST), "producer_epoch": _INT16, "leader_epoch": _INT32},
     "producers": {"producer_epoch": _INT16, "cancelled_count": (0, _MOST), "first_marker": (-1, MARKER_COMMIT)},
     "groups": {"commits": (0, _MOST)},
     "undecodable": {"record_type": _INT16},
 }
 _NEVER_NULL: Mapping[str, frozenset[str]] = {
     "keys": frozenset({"group_id", "topic", "partition", "metadata", *_RANGES["keys"]}),
-    "undecided": frozenset({"key", "log_offset", "metadata", *_RANGES["undecided"]}),
+    "pending": frozenset({"key", "log_offset", "metadata", *_RANGES["pending"]}),
     "producers": frozenset(_RANGES["producers"]),
     "groups": frozenset({"group_id", "commits"}),
     "group_records": frozenset({"log_offset", "group", "key"}),
@@ -46,10 +46,10 @@ _NEVER_NULL: Mapping[str, frozenset[str]] = {
     "profile": frozenset({"profile"}),
 }
 """A number is NULL where it is the one that stands for "none", which some fields of a record may carry as well."""
-_INDEXES = {("undecided", "key"): "keys", ("group_records", "group"): "groups"}
+_INDEXES = {("pending", "key"): "keys", ("group_records", "group"): "groups"}
 _LOG_OFFSETS: Mapping[str, tuple[str, ...]] = {
     "keys": ("log_offset", "last_tombstone_log_offset"),
-    "undecided": ("log_offset",),
+    "pending": ("log_offset",),
     "producers": ("first_log_offset", "last_log_offset", "first_marker_log_offset"),
     "groups": ("last_value_log_offset",),
     "group_records": ("log_offset", "base_offset", "last_value_log_offset"),
@@ -74,14 +74,14 @@ def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema
     _check_values(tables)
 
 
-def check_log_offsets(tables: Mapping[str, pa.Table], tally: npt.NDArray[np.int64]) -> None:
+def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.int64]) -> None:
     """DamagedFold unless every log_offset lies where the log was read.
 
     Damaged batches and those of old formats may carry any: with one of these nothing is said.
     """
-    if tables["undecodable"].num_rows or tally[scan.T_MAGIC_0] or tally[scan.T_MAGIC_1]:
+    if tables["undecodable"].num_rows or counters[scan.READ_MAGIC_0] or counters[scan.READ_MAGIC_1]:
         return
-    low, high = int(tally[scan.T_FIRST]), int(tally[scan.T_NEXT]) - 1
+    low, high = int(counters[scan.READ_FIRST]), int(counters[scan.READ_NEXT]) - 1
     for name, columns in _LOG_OFFSETS.items():
         for column in columns:
             _check_range(name, tables[name], column, low, high)
@@ -123,13 +123,13 @@ def _check_sizes(name: str, table: pa.Table, column: str, low: int, high: int) -
 
 def _check_values(tables: Mapping[str, pa.Table]) -> None:
     """What columns say together."""
-    keys, undecided, profile = tables["keys"], tables["undecided"], tables["profile"]
+    keys, pending, profile = tables["keys"], tables["pending"], tables["profile"]
     if keys.num_rows:
         empty = pc.is_null(keys["log_offset"])
         if pc.any(pc.and_(empty, pc.greater(pc.binary_length(keys["metadata"]), 0))).as_py():
             raise DamagedFold("a key without a value has metadata", where="keys")
-    if undecided.num_rows and pc.any(pc.equal(undecided["value_count"], 0)).as_py():
-        raise DamagedFold("value_count is 0", where="undecided")
+    if pending.num_rows and pc.any(pc.equal(pending["value_count"], 0)).as_py():
+        raise DamagedFold("value_count is 0", where="pending")
     if profile.num_rows != 1:
         raise DamagedFold(f"{profile.num_rows} rows, expected one", where="profile")
     if pc.count_distinct(tables["counters"]["name"]).as_py() != tables["counters"].num_rows:

@@ -27,7 +27,7 @@ from sexton.kernels.layout import (
     RECORDS,
     State,
 )
-from sexton.kernels.reread import Found, keep, log_order
+from sexton.kernels.slow_path import Found, keep, log_order
 from sexton.log.batch import Record
 from sexton.records import decode_key
 

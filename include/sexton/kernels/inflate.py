@@ -15,7 +15,7 @@ import numpy as np
 from sexton.errors import LogError
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer, rows
-from sexton.kernels.codecs.lz4 import NO_ROOM, ODD, inflate_frame
+from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, inflate_frame
 from sexton.kernels.codecs.snappy import inflate_xerial
 from sexton.kernels.codecs.zstd import SEAL_BYTES, inflate_together
 from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, COUNT, IN_ARENA, SOURCE
@@ -80,7 +80,7 @@ class _Inflater:
             )
             if self.done == len(self._packed):
                 return False
-            if status == ODD:
+            if status == FALLBACK:
                 status = self._by_library()
             if status == NO_ROOM:
                 if self.used:
@@ -159,7 +159,7 @@ def _inflate_rows(
         elif number == _SNAPPY:
             at = inflate_xerial(data, start, end, arena, used, limit)
         else:
-            at = np.int64(ODD)
+            at = np.int64(FALLBACK)
         if at < 0:
             return done, used, at
         batches[row, SOURCE] = IN_ARENA

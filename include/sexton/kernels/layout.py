@@ -39,8 +39,8 @@ NONE = -(1 << 63)
     TEXT_LIVE,
     GROUPS,
     PRODUCERS,
-    WAITING,
-    FREE_WAITING,
+    PENDING,
+    FREE_PENDING,
     RECORDS,
     RECORD_BYTES,
     NEED,
@@ -53,52 +53,52 @@ NONE = -(1 << 63)
     SEEN_LEGACY,
     SEEN_V4,
     MAX_COMMIT_MS,
-    WAITS,
-    SPARES_PENDING,
-    SKIPS_UNKNOWN,
+    PENDING_RULE,
+    TOMBSTONES_CANCEL_PENDING,
+    SKIPS_UNKNOWN_TYPES,
     HIGHEST_VERSION,
     HIGHEST_LEGACY_VERSION,
-    LEAKS_TRANSACTIONS,
-    KEEPS_EXPIRE,
+    LEAKS_OPEN_TRANSACTIONS,
+    KEEPS_EXPIRE_OF_MINUS_1,
     READS_TOPIC_IDS,
     KEY_LIMIT,
     KEY_BYTES_LIMIT,
     TEXT_BYTES_LIMIT,
     GROUP_LIMIT,
     PRODUCER_LIMIT,
-    WAITING_LIMIT,
+    PENDING_LIMIT,
     RECORD_LIMIT,
     RECORD_BYTES_LIMIT,
     KEY_MASK,
     GROUP_MASK,
     PRODUCER_MASK,
-    WAITING_MASK,
+    PENDING_MASK,
     FIRST_HASH_KEY,
     SECOND_HASH_KEY,
     COUNTS,
 ) = range(43)
-FIRST_RULE, RULES_END = WAITS, READS_TOPIC_IDS + 1
+FIRST_RULE, RULES_END = PENDING_RULE, READS_TOPIC_IDS + 1
 """What a profile decides (`rules`); a highest version of -1 is that of a type that is not read."""
-WAITS_NEVER, WAITS_FOR_PRODUCER, WAITS_FOR_TRANSACTION = range(3)
+PENDING_NEVER, PENDING_WITH_PRODUCER_ID, PENDING_IF_TRANSACTIONAL = range(3)
 
 # keys: one row per (group, topic, partition)
 # two cache lines a row. KEY_SIZES holds the size of the key, and that of its group id in the upper half
-KEY_AT, KEY_SIZES, KEY_GROUP, KEY_WAITING, LAST_TOMBSTONE, SINCE, LOG_OFFSET, PRODUCER_ID = range(8)
+KEY_AT, KEY_SIZES, KEY_GROUP, KEY_PENDING, LAST_TOMBSTONE, SINCE, LOG_OFFSET, PRODUCER_ID = range(8)
 VALUE = 8
-"""First of the columns of a value, in `keys` and in `waiting` alike."""
+"""First of the columns of a value, in `keys` and in `pending` alike."""
 COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH, TOPIC_ID_LOW = range(8, 16)
 VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
-# waiting: the newest undecided value of one producer and key; rows are linked per producer, per key, and per slot of
-# `waiting_slots`, where they are found by both. A W_COUNT of LEAKED is no value: a producer's transaction that Kafka
+# pending: the newest pending value of one producer and key; rows are linked per producer, per key, and per slot of
+# `pending_slots`, where they are found by both. A W_COUNT of LEAKED is no value: a producer's transaction that Kafka
 # 4.0.0 takes for open for the group of the key, because a tombstone has cancelled what it had. There is one for each
 # producer and group, found by these alone
-W_KEY, W_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
-W_LOG_OFFSET, W_COUNT = range(6, 8)
+PENDING_KEY, PENDING_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
+PENDING_LOG_OFFSET, PENDING_VALUES = range(6, 8)
 LEAKED = -1
-W_TIMESTAMP, W_EPOCH, NEXT_OF_SLOT = range(VALUE_END, VALUE_END + 3)
-WAITING_COLUMNS = VALUE_END + 3
+PENDING_TIMESTAMP, PENDING_EPOCH, NEXT_OF_SLOT = range(VALUE_END, VALUE_END + 3)
+PENDING_COLUMNS = VALUE_END + 3
 
 # groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind, COMMITS counts its
 # offset values and their tombstones
@@ -106,7 +106,7 @@ GROUP_AT, GROUP_LENGTH, LAST_VALUE, COMMITS = range(4)
 GROUP_COLUMNS = 4
 
 # producers: what is open since the last end marker, and the first marker (-1 none, else MARKER_ABORT or MARKER_COMMIT)
-P_ID, P_EPOCH, P_FIRST, P_LAST, P_FIRST_MS, P_CANCELLED, P_WAITING, P_MARKER, P_MARKER_AT = range(9)
+P_ID, P_EPOCH, P_FIRST, P_LAST, P_FIRST_MS, P_CANCELLED, P_PENDING, P_MARKER, P_MARKER_AT = range(9)
 PRODUCER_COLUMNS = 9
 MARKER_ABORT, MARKER_COMMIT = 0, 1
 
@@ -115,7 +115,7 @@ R_LOG_OFFSET, R_BASE_OFFSET, R_GROUP, R_LAST_VALUE, R_AT, R_KEY_SIZE, R_VALUE_SI
 RECORD_COLUMNS = 7
 
 
-ROW_TABLES = {"keys": KEYS, "groups": GROUPS, "producers": PRODUCERS, "waiting": WAITING, "records": RECORDS}
+ROW_TABLES = {"keys": KEYS, "groups": GROUPS, "producers": PRODUCERS, "pending": PENDING, "records": RECORDS}
 ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECORD_BYTES}
 """Where `counts` keeps how much of each is used."""
 
@@ -135,8 +135,8 @@ class State(NamedTuple):
     groups: Int64s
     producer_slots: Int64s
     producers: Int64s
-    waiting_slots: Int64s
-    waiting: Int64s
+    pending_slots: Int64s
+    pending: Int64s
     records: Int64s
     record_bytes: Bytes
     unknown_types: Int64s
@@ -155,8 +155,8 @@ class View(NamedTuple):
     groups: Any
     producer_slots: Any
     producers: Any
-    waiting_slots: Any
-    waiting: Any
+    pending_slots: Any
+    pending: Any
     records: Any
     record_bytes: Any
     unknown_types: Any
@@ -175,8 +175,8 @@ def view_of(state: State) -> View:
         rows(state.groups, GROUP_COLUMNS),
         pointer(state.producer_slots),
         rows(state.producers, PRODUCER_COLUMNS),
-        pointer(state.waiting_slots),
-        rows(state.waiting, WAITING_COLUMNS),
+        pointer(state.pending_slots),
+        rows(state.pending, PENDING_COLUMNS),
         rows(state.records, RECORD_COLUMNS),
         pointer(state.record_bytes),
         pointer(state.unknown_types),
@@ -195,13 +195,13 @@ def new_state(*, keys: int = 1024) -> State:
         groups=np.empty((256, GROUP_COLUMNS), np.int64),
         producer_slots=np.zeros(_slots_for(64), np.int64),
         producers=np.empty((64, PRODUCER_COLUMNS), np.int64),
-        waiting_slots=np.zeros(_slots_for(64), np.int64),
-        waiting=np.empty((64, WAITING_COLUMNS), np.int64),
+        pending_slots=np.zeros(_slots_for(64), np.int64),
+        pending=np.empty((64, PENDING_COLUMNS), np.int64),
         records=np.empty((64, RECORD_COLUMNS), np.int64),
         record_bytes=np.empty(4096, np.uint8),
         unknown_types=np.zeros(1 << 16, np.int64),
     )
-    state.counts[FREE_WAITING] = -1
+    state.counts[FREE_PENDING] = -1
     state.counts[MAX_COMMIT_MS] = NONE
     state.counts[[FIRST_HASH_KEY, SECOND_HASH_KEY]] = _HASH_KEYS
     _note_limits(state)
@@ -219,7 +219,7 @@ def grow(state: State, need: int) -> State:
     return reserve(state, rows=dict.fromkeys(ROW_TABLES, 1), sizes=dict.fromkeys(ARENAS, need))
 
 
-def room_for(state: State) -> tuple[dict[str, int], dict[str, int]]:
+def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
     """What `reserve` has to be asked for before everything of `state` is joined to another one: rows and bytes."""
     sizes = {name: int(state.counts[used]) for name, used in ARENAS.items()}
     sizes["key_bytes"] += int(state.groups[: state.counts[GROUPS], GROUP_LENGTH].sum())  # once by itself, once in keys
@@ -259,19 +259,19 @@ def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
 
 
 def _note_limits(state: State) -> None:
-    state.counts[KEY_LIMIT : WAITING_MASK + 1] = [
+    state.counts[KEY_LIMIT : PENDING_MASK + 1] = [
         len(state.keys),
         len(state.key_bytes),
         len(state.text_bytes),
         len(state.groups),
         len(state.producers),
-        len(state.waiting),
+        len(state.pending),
         len(state.records),
         len(state.record_bytes),
         len(state.key_slots) - 1,
         len(state.group_slots) - 1,
         len(state.producer_slots) - 1,
-        len(state.waiting_slots) - 1,
+        len(state.pending_slots) - 1,
     ]
 
 
@@ -327,21 +327,21 @@ def fill_producer_slots(arrays: State) -> None:
 
 
 @compiled
-def fill_waiting_slots(arrays: State) -> None:
+def fill_pending_slots(arrays: State) -> None:
     state = view_of(arrays)
-    mask, waiting = len(arrays.waiting_slots) - 1, state.waiting
-    for row in range(state.counts[WAITING]):
-        if waiting[row, W_COUNT] != 0:
-            place = waiting_place(state, row) & mask
-            waiting[row, NEXT_OF_SLOT] = state.waiting_slots[place] - 1
-            state.waiting_slots[place] = row + 1
+    mask, pending = len(arrays.pending_slots) - 1, state.pending
+    for row in range(state.counts[PENDING]):
+        if pending[row, PENDING_VALUES] != 0:
+            place = pending_hash(state, row) & mask
+            pending[row, NEXT_OF_SLOT] = state.pending_slots[place] - 1
+            state.pending_slots[place] = row + 1
 
 
 _SLOTS = {
     "keys": ("key_slots", fill_key_slots),
     "groups": ("group_slots", fill_group_slots),
     "producers": ("producer_slots", fill_producer_slots),
-    "waiting": ("waiting_slots", fill_waiting_slots),
+    "pending": ("pending_slots", fill_pending_slots),
 }
 
 
@@ -358,36 +358,40 @@ def hash_numbers(state: View, left: int, right: int) -> int:
 
 
 @compiled
-def waiting_place(state: View, row: int) -> int:
-    """The hash by which a row of `waiting` is found: of producer and key, or group where it is LEAKED."""
-    key, producer = state.waiting[row, W_KEY], state.waiting[row, W_PRODUCER]
-    if state.waiting[row, W_COUNT] == LEAKED:
+def pending_hash(state: View, row: int) -> int:
+    """The hash by which a row of `pending` is found: of producer and key, or group where it is LEAKED."""
+    key, producer = state.pending[row, PENDING_KEY], state.pending[row, PENDING_PRODUCER]
+    if state.pending[row, PENDING_VALUES] == LEAKED:
         return hash_numbers(state, -1 - state.keys[key, KEY_GROUP], producer)
     return hash_numbers(state, key, producer)
 
 
 @compiled
-def find_waiting(state: View, key: int, producer: int) -> int:
-    """Row of the undecided value of a producer and key, or -1."""
-    waiting = state.waiting
-    row = state.waiting_slots[hash_numbers(state, key, producer) & state.counts[WAITING_MASK]] - 1
+def find_pending(state: View, key: int, producer: int) -> int:
+    """Row of the pending value of a producer and key, or -1."""
+    pending = state.pending
+    row = state.pending_slots[hash_numbers(state, key, producer) & state.counts[PENDING_MASK]] - 1
     while row >= 0:
-        if waiting[row, W_KEY] == key and waiting[row, W_PRODUCER] == producer and waiting[row, W_COUNT] != LEAKED:
+        if (
+            pending[row, PENDING_KEY] == key
+            and pending[row, PENDING_PRODUCER] == producer
+            and pending[row, PENDING_VALUES] != LEAKED
+        ):
             return row
-        row = waiting[row, NEXT_OF_SLOT]
+        row = pending[row, NEXT_OF_SLOT]
     return -1
 
 
 @compiled
 def find_leak(state: View, group: int, producer: int) -> int:
     """Row of the transaction that a producer has leaked for a group, or -1."""
-    waiting = state.waiting
-    row = state.waiting_slots[hash_numbers(state, -1 - group, producer) & state.counts[WAITING_MASK]] - 1
+    pending = state.pending
+    row = state.pending_slots[hash_numbers(state, -1 - group, producer) & state.counts[PENDING_MASK]] - 1
     while row >= 0:
-        is_leak = waiting[row, W_COUNT] == LEAKED and waiting[row, W_PRODUCER] == producer
-        if is_leak and state.keys[waiting[row, W_KEY], KEY_GROUP] == group:
+        is_leak = pending[row, PENDING_VALUES] == LEAKED and pending[row, PENDING_PRODUCER] == producer
+        if is_leak and state.keys[pending[row, PENDING_KEY], KEY_GROUP] == group:
             return row
-        row = waiting[row, NEXT_OF_SLOT]
+        row = pending[row, NEXT_OF_SLOT]
     return -1
 
 
@@ -409,9 +413,9 @@ def move_texts(arrays: State, fresh_array: Any) -> int:
             to = _move_text(state.keys, row, state.text_bytes, fresh, to)
         else:
             state.keys[row, TEXT_SIZE] = 0
-    for row in range(state.counts[WAITING]):
-        if state.waiting[row, W_COUNT] > 0:
-            to = _move_text(state.waiting, row, state.text_bytes, fresh, to)
+    for row in range(state.counts[PENDING]):
+        if state.pending[row, PENDING_VALUES] > 0:
+            to = _move_text(state.pending, row, state.text_bytes, fresh, to)
     return to
 
 
@@ -491,7 +495,7 @@ def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int
     state.keys[row, KEY_AT] = at
     state.keys[row, KEY_SIZES] = group_bytes << 32 | size
     state.keys[row, KEY_GROUP] = group_row(state, at + 2, group_bytes)
-    state.keys[row, KEY_WAITING] = -1
+    state.keys[row, KEY_PENDING] = -1
     state.keys[row, LAST_TOMBSTONE] = NONE
     state.keys[row, SINCE] = 0
     state.keys[row, LOG_OFFSET] = NONE
@@ -581,7 +585,7 @@ def producer_row(state: View, producer_id: int) -> int:
     producers[row, P_LAST] = NONE
     producers[row, P_FIRST_MS] = NONE
     producers[row, P_CANCELLED] = 0
-    producers[row, P_WAITING] = -1
+    producers[row, P_PENDING] = -1
     producers[row, P_MARKER] = -1
     producers[row, P_MARKER_AT] = NONE
     return row
@@ -596,7 +600,7 @@ def is_full(counts: Any, need: int) -> bool:
         or counts[TEXT_BYTES] + need > counts[TEXT_BYTES_LIMIT]
         or counts[GROUPS] >= counts[GROUP_LIMIT]
         or counts[PRODUCERS] >= counts[PRODUCER_LIMIT]
-        or counts[WAITING] >= counts[WAITING_LIMIT]
+        or counts[PENDING] >= counts[PENDING_LIMIT]
         or counts[RECORDS] >= counts[RECORD_LIMIT]
         or counts[RECORD_BYTES] + need > counts[RECORD_BYTES_LIMIT]
     )

@@ -25,13 +25,13 @@ from sexton.kernels.layout import (
     NONE,
     P_CANCELLED,
     P_FIRST,
+    PENDING_VALUES,
     PRODUCERS,
     SINCE,
-    W_COUNT,
     State,
 )
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.reread import log_order_before
+from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
 
 _BEHIND_ALL = 1 << 80
@@ -78,7 +78,9 @@ def load_profile(
         "load_outcome": fold.profile.after_failure.value if failure else LOADED,
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
-        "undecodable_records": len(fold.undecodable) + int(fold.tally[scan.T_LEFT_OUT]) + replay.undecodable_count,
+        "undecodable_records": len(fold.undecodable)
+        + int(fold.batch_counters[scan.READ_LEFT_OUT])
+        + replay.undecodable_count,
         **_hot_groups(fold.state),
         "first_unstable_log_offset": _first_unstable(fold.state),
         "read_values": counters["offset_values"],
@@ -113,7 +115,10 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
         live=len(found.committed),
         unreachable=len(found.unreachable),
         pending=pending,
-        superseded=int(keys[:, SINCE].sum()) - stored + int(state.waiting[found.pending, W_COUNT].sum()) - pending,
+        superseded=int(keys[:, SINCE].sum())
+        - stored
+        + int(state.pending[found.pending, PENDING_VALUES].sum())
+        - pending,
         tombstoned=counted["tombstoned"],
         aborted=counted["aborted"],
         cancelled=int(state.producers[: state.counts[PRODUCERS], P_CANCELLED].sum()),

@@ -1,7 +1,7 @@
 """Joins the states of two neighbouring folds: the right one's records follow the left one's in the log.
 
 In this order, because each step reads what the one before has settled: groups and group records; end markers, the
-right's first of each producer settling what the left has undecided; tombstones; stored values; what is undecided.
+right's first of each producer settling what the left has pending; tombstones; stored values; what is pending.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -14,12 +14,12 @@ import numpy as np
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import copy_bytes, pointer
 from sexton.kernels.apply import (
-    abort_waiting,
+    abort_pending,
     close_producer,
-    commit_waiting,
+    commit_pending,
+    pending_row,
     put_tombstone,
     store_text,
-    waiting_row,
 )
 from sexton.kernels.layout import (
     ABORTED,
@@ -28,11 +28,11 @@ from sexton.kernels.layout import (
     GROUP_LENGTH,
     GROUPS,
     KEY_AT,
-    KEY_WAITING,
+    KEY_PENDING,
     KEYS,
     LAST_TOMBSTONE,
     LAST_VALUE,
-    LEAKS_TRANSACTIONS,
+    LEAKS_OPEN_TRANSACTIONS,
     LOG_OFFSET,
     MARKER_COMMIT,
     MAX_COMMIT_MS,
@@ -46,7 +46,12 @@ from sexton.kernels.layout import (
     P_LAST,
     P_MARKER,
     P_MARKER_AT,
-    P_WAITING,
+    P_PENDING,
+    PENDING_EPOCH,
+    PENDING_KEY,
+    PENDING_LOG_OFFSET,
+    PENDING_TIMESTAMP,
+    PENDING_VALUES,
     PRODUCER_ID,
     PRODUCERS,
     R_AT,
@@ -69,11 +74,6 @@ from sexton.kernels.layout import (
     TOMBSTONED,
     VALUE,
     VALUE_END,
-    W_COUNT,
-    W_EPOCH,
-    W_KEY,
-    W_LOG_OFFSET,
-    W_TIMESTAMP,
     State,
     View,
     add_group,
@@ -85,7 +85,7 @@ from sexton.kernels.layout import (
     new_state,
     producer_row,
     reserve,
-    room_for,
+    used_by,
     view_of,
 )
 from sexton.kernels.rules import copy_rules
@@ -100,12 +100,12 @@ def absorb_state(left: State, right: State) -> State:
     return left
 
 
-def without_the_dead(state: State) -> State:
+def prune_dead(state: State) -> State:
     """A state of the beginning of the log without the keys and producers that nothing is left of.
 
     The state itself when these are less than half of the keys, or when a dead one still tells of a transaction.
     """
-    if state.counts[LEAKS_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[KEYS]:
+    if state.counts[LEAKS_OPEN_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[KEYS]:
         return state
     fresh = _with_room(new_state(keys=int(state.counts[KEYS]) // 2 + 16), state)
     copy_rules(state, fresh)
@@ -114,13 +114,13 @@ def without_the_dead(state: State) -> State:
 
 
 def _with_room(left: State, right: State) -> State:
-    rows, sizes = room_for(right)
+    rows, sizes = used_by(right)
     return reserve(left, rows=rows, sizes=sizes)
 
 
 @compiled
 def count_live_keys(arrays: State) -> int:
-    """Keys with a stored or an undecided value."""
+    """Keys with a stored or a pending value."""
     state = view_of(arrays)
     live = 0
     for key in range(state.counts[KEYS]):
@@ -130,8 +130,8 @@ def count_live_keys(arrays: State) -> int:
 
 @compiled
 def is_live(state: View, key: int) -> bool:
-    """Whether a key has a stored or an undecided value."""
-    return state.keys[key, LOG_OFFSET] != NONE or state.keys[key, KEY_WAITING] >= 0
+    """Whether a key has a stored or a pending value."""
+    return state.keys[key, LOG_OFFSET] != NONE or state.keys[key, KEY_PENDING] >= 0
 
 
 @compiled
@@ -145,7 +145,7 @@ def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
         key_of[key] = -1 if only_live and not is_live(right, key) else _same_key(left, right, key)
     for producer in range(right.counts[PRODUCERS]):
         if right.producers[producer, P_MARKER] >= 0 and not only_live:
-            _settle(left, right, producer)
+            _end_transaction(left, right, producer)
     for key in range(right.counts[KEYS]):
         if key_of[key] >= 0 and right.keys[key, LAST_TOMBSTONE] != NONE and not only_live:
             put_tombstone(left, key_of[key], right.keys[key, LAST_TOMBSTONE])
@@ -203,15 +203,15 @@ def _same_key(left: View, right: View, key: int) -> int:
 
 
 @compiled
-def _settle(left: View, right: View, producer: int) -> None:
-    """Settle what the left has undecided of a producer by the right's first marker."""
+def _end_transaction(left: View, right: View, producer: int) -> None:
+    """Settle what the left has pending of a producer by the right's first marker."""
     marker = right.producers[producer, P_MARKER]
     row = producer_row(left, right.producers[producer, P_ID])
-    while left.producers[row, P_WAITING] >= 0:
+    while left.producers[row, P_PENDING] >= 0:
         if marker == MARKER_COMMIT:
-            commit_waiting(left, left.producers[row, P_WAITING])
+            commit_pending(left, left.producers[row, P_PENDING])
         else:
-            abort_waiting(left, left.producers[row, P_WAITING])
+            abort_pending(left, left.producers[row, P_PENDING])
     left.counts[TOMBSTONED if marker == MARKER_COMMIT else ABORTED] += left.producers[row, P_CANCELLED]
     close_producer(left, row)
     if left.producers[row, P_MARKER] < 0:
@@ -249,11 +249,11 @@ def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
         left.producers[row, P_FIRST_MS] = right.producers[producer, P_FIRST_MS]
     left.producers[row, P_LAST] = right.producers[producer, P_LAST]
     left.producers[row, P_EPOCH] = right.producers[producer, P_EPOCH]
-    entry = right.producers[producer, P_WAITING]
+    entry = right.producers[producer, P_PENDING]
     while entry >= 0:
-        to = waiting_row(left, key_of[right.waiting[entry, W_KEY]], row)
-        left.waiting[to, W_COUNT] += right.waiting[entry, W_COUNT]
-        for column in (W_LOG_OFFSET, W_TIMESTAMP, W_EPOCH):
-            left.waiting[to, column] = right.waiting[entry, column]
-        _copy_value(left, left.waiting, to, right, right.waiting, entry)
-        entry = right.waiting[entry, NEXT_OF_PRODUCER]
+        to = pending_row(left, key_of[right.pending[entry, PENDING_KEY]], row)
+        left.pending[to, PENDING_VALUES] += right.pending[entry, PENDING_VALUES]
+        for column in (PENDING_LOG_OFFSET, PENDING_TIMESTAMP, PENDING_EPOCH):
+            left.pending[to, column] = right.pending[entry, column]
+        _copy_value(left, left.pending, to, right, right.pending, entry)
+        entry = right.pending[entry, NEXT_OF_PRODUCER]

@@ -49,10 +49,10 @@ class PartialFold:
     """
 
     state: State
-    tally: Int64s
+    batch_counters: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
-    """Each with its place in the order of the log (`reread.log_order`); those without a row are in the tally."""
+    """Each with its place in the order of the log (`slow_path.log_order`); those without a row are counted."""
     cut: int | None = None
     is_prefix: bool = False
 
@@ -61,7 +61,7 @@ class PartialFold:
         """The neutral element."""
         return cls(
             state=new_state_of(profile, keys=16),
-            tally=scan.new_tally(),
+            batch_counters=scan.new_batch_counters(),
             profile=profile,
             undecodable=[],
             is_prefix=is_prefix,
@@ -71,7 +71,7 @@ class PartialFold:
         """The same with arrays of its own."""
         return PartialFold(
             state=copy_state(self.state),
-            tally=self.tally.copy(),
+            batch_counters=self.batch_counters.copy(),
             profile=self.profile,
             undecodable=list(self.undecodable),
             cut=self.cut,
@@ -81,13 +81,13 @@ class PartialFold:
     @property
     def first_log_offset(self) -> int | None:
         """Base offset of the first batch; None when none was read."""
-        first = int(self.tally[scan.T_FIRST])
+        first = int(self.batch_counters[scan.READ_FIRST])
         return None if first < 0 else first
 
     @property
     def next_log_offset(self) -> int:
         """The log_offset after the last batch that was read; 0 when none was."""
-        return max(int(self.tally[scan.T_NEXT]), 0)
+        return max(int(self.batch_counters[scan.READ_NEXT]), 0)
 
     @property
     def end(self) -> int:
@@ -97,7 +97,7 @@ class PartialFold:
     @property
     def max_timestamp_ms(self) -> int:
         """The largest batch timestamp that is not in the future; -1 when no batch had one."""
-        return int(self.tally[scan.T_MAX_MS])
+        return int(self.batch_counters[scan.READ_MAX_MS])
 
     @property
     def max_commit_timestamp_ms(self) -> int:
@@ -108,12 +108,12 @@ class PartialFold:
     @property
     def counters(self) -> Mapping[str, int]:
         """What was read, in the words of `group_coordinator.Loaded.counters`; of tombstones those of offsets alone."""
-        counts, tally = self.state.counts, self.tally
+        counts, batch_counters = self.state.counts, self.batch_counters
         return {
-            "bytes": int(tally[scan.T_BYTES]),
-            "batches": int(tally[scan.T_BATCHES]),
-            "largest_batch_bytes": int(tally[scan.T_LARGEST]),
-            "future_batches": int(tally[scan.T_FUTURE]),
+            "bytes": int(batch_counters[scan.READ_BYTES]),
+            "batches": int(batch_counters[scan.READ_BATCHES]),
+            "largest_batch_bytes": int(batch_counters[scan.READ_LARGEST]),
+            "future_batches": int(batch_counters[scan.READ_FUTURE]),
             "records": int(counts[SEEN_RECORDS] + counts[SEEN_CONTROL]),
             "control_records": int(counts[SEEN_CONTROL]),
             "offset_values": int(counts[SEEN_VALUES]) + self.undecodable_values,
@@ -127,13 +127,13 @@ class PartialFold:
     @property
     def undecodable_values(self) -> int:
         """Offset values that could not be decoded."""
-        left_out = int(self.tally[scan.T_LEFT_OUT_VALUES])
+        left_out = int(self.batch_counters[scan.READ_LEFT_OUT_VALUES])
         return left_out + sum(row.is_offset_value for _, row in self.undecodable)
 
     @property
     def format_batches(self) -> tuple[int, int]:
         """How many batches were of record format 0, and how many of format 1."""
-        return int(self.tally[scan.T_MAGIC_0]), int(self.tally[scan.T_MAGIC_1])
+        return int(self.batch_counters[scan.READ_MAGIC_0]), int(self.batch_counters[scan.READ_MAGIC_1])
 
     @property
     def group_record_types(self) -> frozenset[int]:
@@ -178,26 +178,26 @@ class PartialFold:
         store.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
-    def read_parquet(cls, folder: Path, *, beside: "PartialFold | None" = None) -> "PartialFold":
-        """What `write_parquet` wrote, with room for all of `beside`, which is to be joined to it.
+    def read_parquet(cls, folder: Path, *, room_for: "PartialFold | None" = None) -> "PartialFold":
+        """What `write_parquet` wrote, with room for all of `room_for`, which is to be joined to it.
 
         DamagedFold, with the name of the file, when it is nothing that `write_parquet` writes.
         """
-        return cls._restored(store.read_parquet(folder), beside)
+        return cls._restored(store.read_parquet(folder), room_for)
 
     def _tables(self, state: State) -> store.Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
-        return store.to_tables(state, self.tally, self.profile, self.undecodable, **marks)
+        return store.to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
 
     @classmethod
-    def _restored(cls, tables: store.Tables, beside: "PartialFold | None" = None) -> "PartialFold":
-        room = None if beside is None else beside.state
-        state, tally, profile, undecodable, marks = store.from_tables(tables, beside=room)
+    def _restored(cls, tables: store.Tables, room_for: "PartialFold | None" = None) -> "PartialFold":
+        room = None if room_for is None else room_for.state
+        state, batch_counters, profile, undecodable, marks = store.from_tables(tables, room_for=room)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
             raise DamagedFold(f"marks that no fold has: {marks}", where="counters")
         return cls(
             state=state,
-            tally=tally,
+            batch_counters=batch_counters,
             profile=profile,
             undecodable=undecodable,
             cut=marks["cut"],

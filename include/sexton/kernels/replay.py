@@ -13,7 +13,7 @@ import numpy as np
 
 from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import be64, copy_bytes, pointer, prefetch, rows
-from sexton.kernels.apply import cancel_own, put_marker, put_tombstone, put_waiting, remove_stored, store_text
+from sexton.kernels.apply import cancel_own, put_marker, put_pending, put_tombstone, remove_stored, store_text
 from sexton.kernels.decode import (
     ATTRIBUTES,
     BATCH_COLUMNS,
@@ -27,6 +27,7 @@ from sexton.kernels.decode import (
     IN_ARENA,
     MARKER,
     OFFSET,
+    ORIGIN_OFFSET,
     PRODUCER,
     Q_BATCH,
     Q_COMMIT_MS,
@@ -49,7 +50,6 @@ from sexton.kernels.decode import (
     QUEUE_COLUMNS,
     QUEUE_ROWS,
     SOURCE,
-    TOLD_OFFSET,
     TOMBSTONE,
     TRANSACTIONAL,
     UNKNOWN,
@@ -68,6 +68,9 @@ from sexton.kernels.layout import (
     LOG_OFFSET,
     MAX_COMMIT_MS,
     NEED,
+    PENDING_IF_TRANSACTIONAL,
+    PENDING_RULE,
+    PENDING_WITH_PRODUCER_ID,
     PRODUCER_ID,
     R_AT,
     R_BASE_OFFSET,
@@ -83,13 +86,10 @@ from sexton.kernels.layout import (
     SEEN_V4,
     SEEN_VALUES,
     SINCE,
-    SPARES_PENDING,
     TEXT_SIZE,
+    TOMBSTONES_CANCEL_PENDING,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
-    WAITS,
-    WAITS_FOR_PRODUCER,
-    WAITS_FOR_TRANSACTION,
     Int64s,
     State,
     View,
@@ -116,20 +116,20 @@ def fold_batches(
     count: int,
     cursor_row: Any,
     queue_rows: Any,
-    role_flags: Any,
+    type_flags: Any,
 ) -> int:
     """Fold `count` batches from the cursor on.
 
     FINISHED; or FULL: the state has to grow, then call again; or ODD: all before the cursor is folded, and a reader
     has to take over its batch from the record C_DONE on.
     """
-    state, cursor, roles = view_of(arrays), pointer(cursor_row), pointer(role_flags)
+    state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
     batches, queue = rows(batch_rows, BATCH_COLUMNS), rows(queue_rows, QUEUE_COLUMNS)
     if not _apply(state, in_place, inflated, batches, cursor, queue):
         return FULL
     while cursor[C_BATCH] < count:
-        status = fill_queue(state, in_place, inflated, batches, count, cursor, queue, roles)
+        status = fill_queue(state, in_place, inflated, batches, count, cursor, queue, group_types)
         _ask_for_rows(state, queue, cursor[C_QUEUED])
         if not _apply(state, in_place, inflated, batches, cursor, queue):
             return FULL
@@ -194,13 +194,13 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
     if key < 0:
         key = add_key(state, data, start, group_size, topic_size)
     producer_id = batches[batch, PRODUCER]
-    waits = _waits(state.counts[WAITS], producer_id, batches[batch, ATTRIBUTES])
+    is_pending = _is_pending(state.counts[PENDING_RULE], producer_id, batches[batch, ATTRIBUTES])
     state.counts[SEEN_LEGACY] += data[start - 1] == 0
     if queue[record, Q_KIND] != OFFSET:
         state.counts[SEEN_TOMBSTONES] += 1
-        if state.counts[SPARES_PENDING] == 0:
+        if state.counts[TOMBSTONES_CANCEL_PENDING]:
             put_tombstone(state, key, log_offset)
-        elif waits:
+        elif is_pending:
             cancel_own(state, key, producer_id)
         else:
             remove_stored(state, key, log_offset)
@@ -210,28 +210,28 @@ def _apply_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, 
     state.counts[SEEN_V4] += data[queue[record, Q_VALUE] + 1] == 4
     state.counts[MAX_COMMIT_MS] = max(state.counts[MAX_COMMIT_MS], queue[record, Q_COMMIT_MS])
     keys = state.keys
-    if not waits:
+    if not is_pending:
         keys[key, LOG_OFFSET] = log_offset
         keys[key, PRODUCER_ID] = producer_id
         keys[key, SINCE] += 1
         state.groups[keys[key, KEY_GROUP], LAST_VALUE] = log_offset
         _set_value(state, keys, key, data, queue, record)
     else:
-        row = put_waiting(state, key, producer_id, batches[batch, EPOCH], log_offset, queue[record, Q_TIMESTAMP])
-        _set_value(state, state.waiting, row, data, queue, record)
+        row = put_pending(state, key, producer_id, batches[batch, EPOCH], log_offset, queue[record, Q_TIMESTAMP])
+        _set_value(state, state.pending, row, data, queue, record)
 
 
 @inlined
-def _waits(rule: int, producer_id: int, attributes: int) -> bool:
+def _is_pending(rule: int, producer_id: int, attributes: int) -> bool:
     """Whether a value of such a batch waits for a marker."""
-    if rule == WAITS_FOR_PRODUCER:
+    if rule == PENDING_WITH_PRODUCER_ID:
         return producer_id != -1
-    return rule == WAITS_FOR_TRANSACTION and attributes & TRANSACTIONAL != 0
+    return rule == PENDING_IF_TRANSACTIONAL and attributes & TRANSACTIONAL != 0
 
 
 @inlined
 def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record: int) -> None:
-    """Make the record's value that of a row of `keys` or `waiting`."""
+    """Make the record's value that of a row of `keys` or `pending`."""
     topic_id = queue[record, Q_TOPIC_ID]
     table[row, COMMITTED] = be64(data, queue[record, Q_VALUE] + 2)
     table[row, LEADER_EPOCH] = queue[record, Q_LEADER_EPOCH]
@@ -252,7 +252,7 @@ def _keep_group_record(state: View, data: Any, batches: Any, batch: int, queue: 
     counts, records = state.counts, state.records
     row, to = counts[RECORDS], counts[RECORD_BYTES]
     records[row, R_LOG_OFFSET] = queue[record, Q_LOG_OFFSET]
-    records[row, R_BASE_OFFSET] = batches[batch, TOLD_OFFSET]
+    records[row, R_BASE_OFFSET] = batches[batch, ORIGIN_OFFSET]
     records[row, R_GROUP] = group
     records[row, R_LAST_VALUE] = state.groups[group, LAST_VALUE]
     records[row, R_AT] = to

@@ -36,21 +36,21 @@ from sexton.kernels.layout import (
     P_FIRST_MS,
     P_ID,
     P_LAST,
+    PENDING_KEY,
+    PENDING_LOG_OFFSET,
+    PENDING_PRODUCER,
     PRODUCER_ID,
     PRODUCERS,
     TEXT_AT,
     TEXT_SIZE,
     TOPIC_ID_HIGH,
     TOPIC_ID_LOW,
-    W_KEY,
-    W_LOG_OFFSET,
-    W_PRODUCER,
     Int64s,
     State,
 )
 from sexton.kernels.load_stats import load_profile
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.reread import Found, keep
+from sexton.kernels.slow_path import Found, keep
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
 
 _OFFSET_SCHEMA = pa.schema(
@@ -242,10 +242,10 @@ def _reasons(found: SortedRows) -> pa.Array:
 
 
 def _pending_table(state: State, rows: Int64s) -> pa.Table:
-    """Undecided offsets of some rows of `waiting`."""
-    values = state.waiting.take(rows, axis=0)
-    producer_ids = state.producers[values[:, W_PRODUCER], P_ID]
-    return _offset_rows(state, values[:, W_KEY], values, log_offset=W_LOG_OFFSET, producer_ids=producer_ids)
+    """Pending offsets of some rows of `pending`."""
+    values = state.pending.take(rows, axis=0)
+    producer_ids = state.producers[values[:, PENDING_PRODUCER], P_ID]
+    return _offset_rows(state, values[:, PENDING_KEY], values, log_offset=PENDING_LOG_OFFSET, producer_ids=producer_ids)
 
 
 def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
@@ -302,17 +302,17 @@ def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
     return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
 
 
-def _open_transactions(state: State, pending: Int64s) -> pa.Table:
+def _open_transactions(state: State, rows: Int64s) -> pa.Table:
     producers = state.producers[: state.counts[PRODUCERS]]
     producers = producers[producers[:, P_FIRST] != NONE]
     if not len(producers):
         return _TRANSACTION_SCHEMA.empty_table()
     producers = producers[np.argsort(producers[:, P_ID])]
-    waiting = state.waiting[pending]
+    pending = state.pending[rows]
     holders = pa.table(
         {
-            "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
-            "group_id": _named(state, waiting[:, W_KEY])["group_id"],
+            "producer_id": pa.array(state.producers[pending[:, PENDING_PRODUCER], P_ID]),
+            "group_id": _named(state, pending[:, PENDING_KEY])["group_id"],
         }
     )
     held: dict[int, list[str]] = {}

@@ -3,30 +3,30 @@
 import numpy as np
 import numpy.typing as npt
 
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import decode
 from sexton.kernels.layout import (
     FIRST_RULE,
     HIGHEST_LEGACY_VERSION,
     HIGHEST_VERSION,
-    KEEPS_EXPIRE,
-    LEAKS_TRANSACTIONS,
+    KEEPS_EXPIRE_OF_MINUS_1,
+    LEAKS_OPEN_TRANSACTIONS,
+    PENDING_IF_TRANSACTIONAL,
+    PENDING_NEVER,
+    PENDING_RULE,
+    PENDING_WITH_PRODUCER_ID,
     READS_TOPIC_IDS,
     RULES_END,
-    SKIPS_UNKNOWN,
-    SPARES_PENDING,
-    WAITS,
-    WAITS_FOR_PRODUCER,
-    WAITS_FOR_TRANSACTION,
-    WAITS_NEVER,
+    SKIPS_UNKNOWN_TYPES,
+    TOMBSTONES_CANCEL_PENDING,
     State,
     new_state,
 )
 
-_WAITS = {
-    Waits.FOR_PRODUCER: WAITS_FOR_PRODUCER,
-    Waits.FOR_TRANSACTION: WAITS_FOR_TRANSACTION,
-    Waits.NEVER: WAITS_NEVER,
+_PENDING_RULES = {
+    PendingRule.WITH_PRODUCER_ID: PENDING_WITH_PRODUCER_ID,
+    PendingRule.IF_TRANSACTIONAL: PENDING_IF_TRANSACTIONAL,
+    PendingRule.NEVER: PENDING_NEVER,
 }
 _UNREAD = -1
 
@@ -34,13 +34,13 @@ _UNREAD = -1
 def new_state_of(profile: Profile, *, keys: int = 1024) -> State:
     """An empty state that folds by the rules of `profile`."""
     state = new_state(keys=keys)
-    state.counts[WAITS] = _WAITS[profile.waits]
-    state.counts[SPARES_PENDING] = not profile.tombstones_cancel_pending
-    state.counts[SKIPS_UNKNOWN] = profile.skips_unknown_types
+    state.counts[PENDING_RULE] = _PENDING_RULES[profile.pending_rule]
+    state.counts[TOMBSTONES_CANCEL_PENDING] = profile.tombstones_cancel_pending
+    state.counts[SKIPS_UNKNOWN_TYPES] = profile.skips_unknown_types
     state.counts[HIGHEST_VERSION] = profile.value_versions.get(1, _UNREAD)
     state.counts[HIGHEST_LEGACY_VERSION] = profile.value_versions.get(0, _UNREAD)
-    state.counts[LEAKS_TRANSACTIONS] = profile.leaks_open_transactions
-    state.counts[KEEPS_EXPIRE] = profile.keeps_expire_of_minus_1
+    state.counts[LEAKS_OPEN_TRANSACTIONS] = profile.leaks_open_transactions
+    state.counts[KEEPS_EXPIRE_OF_MINUS_1] = profile.keeps_expire_of_minus_1
     state.counts[READS_TOPIC_IDS] = profile.reads_topic_ids
     return state
 
@@ -50,6 +50,6 @@ def copy_rules(source: State, target: State) -> None:
     target.counts[FIRST_RULE:RULES_END] = source.counts[FIRST_RULE:RULES_END]
 
 
-def roles_of(profile: Profile) -> npt.NDArray[np.uint8]:
+def group_types_of(profile: Profile) -> npt.NDArray[np.uint8]:
     """By record type, whether the coordinator reads it as one of a group."""
-    return np.array([number > 1 and profile.reads(number) for number in range(decode.ROLES)], np.uint8)
+    return np.array([number > 1 and profile.reads(number) for number in range(decode.GROUP_TYPES)], np.uint8)

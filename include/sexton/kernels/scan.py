@@ -23,46 +23,56 @@ from sexton.kernels.decode import (
     IN_PLACE,
     LAST_DELTA,
     MAX_MS,
+    ORIGIN_OFFSET,
     POSITION,
     PRODUCER,
     SIZE,
     SOURCE,
-    TOLD_OFFSET,
 )
 from sexton.log import framing
 
 HEADER_BYTES = 61
 
-# tally: what the frames alone tell of a log partition
-# T_NEXT is the log_offset after the last batch as it says itself, T_REACHED as far as it can be believed; T_TORN counts
-# the bytes of half a batch at the end, T_LEFT_OUT the undecodable records that have no row, and T_LEFT_OUT_VALUES those
-# of them that are offset values
+# batch counters: what batch headers alone say of a log partition
+# READ_NEXT is the log_offset after the last batch by its header, READ_REACHED as far as it can be believed. READ_TORN
+# counts the bytes of half a batch at the end, READ_LEFT_OUT the undecodable records that have no row, and
+# READ_LEFT_OUT_VALUES the offset values among these
 (
-    T_BYTES,
-    T_BATCHES,
-    T_LARGEST,
-    T_FIRST,
-    T_NEXT,
-    T_REACHED,
-    T_TORN,
-    T_MAX_MS,
-    T_FUTURE,
-    T_MAGIC_0,
-    T_MAGIC_1,
-    T_LEFT_OUT,
-    T_LEFT_OUT_VALUES,
-    T_SIZE,
+    READ_BYTES,
+    READ_BATCHES,
+    READ_LARGEST,
+    READ_FIRST,
+    READ_NEXT,
+    READ_REACHED,
+    READ_TORN,
+    READ_MAX_MS,
+    READ_FUTURE,
+    READ_MAGIC_0,
+    READ_MAGIC_1,
+    READ_LEFT_OUT,
+    READ_LEFT_OUT_VALUES,
+    READ_COUNTERS,
 ) = range(14)
 
-T_COUNTS = [T_BYTES, T_BATCHES, T_LARGEST, T_TORN, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_LEFT_OUT, T_LEFT_OUT_VALUES]
+READ_COUNTS = [
+    READ_BYTES,
+    READ_BATCHES,
+    READ_LARGEST,
+    READ_TORN,
+    READ_FUTURE,
+    READ_MAGIC_0,
+    READ_MAGIC_1,
+    READ_LEFT_OUT,
+    READ_LEFT_OUT_VALUES,
+]
 """What is never below 0."""
 
-TOLD, STOPPED_AT_CUT, ODD_FRAME = range(3)
+ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
 
 
 @compiled
 def open_batches(
-    source: Any, frames: Any, begin: int, end: int, as_of_ms: int, future_ms: int, tally: Any, batch_rows: Any
+    source: Any, frames: Any, begin: int, end: int, as_of_ms: int, future_ms: int, counters: Any, batch_rows: Any
 ) -> Any:
     """Read the headers of `frames[begin:end]` into `batch_rows`.
 
@@ -75,13 +85,13 @@ def open_batches(
         at = frames[row, framing.POSITION]
         size = frames[row, framing.SIZE]
         if frames[row, framing.KIND] != framing.GOOD or data[at + 16] != 2:
-            return filled, row, ODD_FRAME
+            return filled, row, FALLBACK_FRAME
         max_ms = be64(data, at + 35)
         base_offset = be64(data, at)
         last_offset = base_offset + be32(data, at + 23)
         if max_ms >= as_of_ms and max_ms <= future_ms:
             return filled, row, STOPPED_AT_CUT
-        count_batch(tally, size, base_offset, last_offset, max_ms, future_ms)
+        count_batch(counters, size, base_offset, last_offset, max_ms, future_ms)
         batches[filled, SOURCE] = IN_PLACE
         batches[filled, BODY] = at + HEADER_BYTES
         batches[filled, BODY_END] = at + size
@@ -93,44 +103,52 @@ def open_batches(
         batches[filled, EPOCH] = be16(data, at + 51)
         batches[filled, COUNT] = be32(data, at + 57)
         batches[filled, LAST_DELTA] = last_offset - base_offset
-        batches[filled, TOLD_OFFSET] = base_offset
+        batches[filled, ORIGIN_OFFSET] = base_offset
         batches[filled, POSITION] = at
         batches[filled, SIZE] = size
         filled += 1
-    return filled, end, TOLD
+    return filled, end, ALL_READ
 
 
 @compiled
-def count_batch(tally: Any, size: int, base_offset: int, last_offset: int, max_ms: int, future_ms: int) -> None:
-    """Count one batch that is read; `tally` starts as `new_tally` leaves it."""
-    tally[T_BYTES] += size
-    tally[T_BATCHES] += 1
-    tally[T_LARGEST] = max(tally[T_LARGEST], size)
-    if tally[T_FIRST] < 0:
-        tally[T_FIRST] = base_offset
-    tally[T_NEXT] = tally[T_REACHED] = last_offset + 1
+def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, max_ms: int, future_ms: int) -> None:
+    """Count one batch that is read; `batch_counters` starts as `new_batch_counters` leaves it."""
+    counters[READ_BYTES] += size
+    counters[READ_BATCHES] += 1
+    counters[READ_LARGEST] = max(counters[READ_LARGEST], size)
+    if counters[READ_FIRST] < 0:
+        counters[READ_FIRST] = base_offset
+    counters[READ_NEXT] = counters[READ_REACHED] = last_offset + 1
     if max_ms > future_ms:
-        tally[T_FUTURE] += 1
+        counters[READ_FUTURE] += 1
     else:
-        tally[T_MAX_MS] = max(tally[T_MAX_MS], max_ms)
+        counters[READ_MAX_MS] = max(counters[READ_MAX_MS], max_ms)
 
 
-def new_tally() -> Any:
+def new_batch_counters() -> Any:
     """Nothing counted: no first and no next log_offset, no timestamp (all -1)."""
-    tally = np.zeros(T_SIZE, np.int64)
-    tally[[T_FIRST, T_NEXT, T_REACHED, T_MAX_MS]] = -1
-    return tally
+    counters = np.zeros(READ_COUNTERS, np.int64)
+    counters[[READ_FIRST, READ_NEXT, READ_REACHED, READ_MAX_MS]] = -1
+    return counters
 
 
-def add_tally(left: Any, right: Any) -> None:
+def add_batch_counters(left: Any, right: Any) -> None:
     """Add what follows in the log to `left`."""
-    for count in (T_BYTES, T_BATCHES, T_FUTURE, T_MAGIC_0, T_MAGIC_1, T_LEFT_OUT, T_LEFT_OUT_VALUES):
+    for count in (
+        READ_BYTES,
+        READ_BATCHES,
+        READ_FUTURE,
+        READ_MAGIC_0,
+        READ_MAGIC_1,
+        READ_LEFT_OUT,
+        READ_LEFT_OUT_VALUES,
+    ):
         left[count] += right[count]
-    for largest in (T_LARGEST, T_MAX_MS):
+    for largest in (READ_LARGEST, READ_MAX_MS):
         left[largest] = max(left[largest], right[largest])
-    if left[T_FIRST] < 0:
-        left[T_FIRST] = right[T_FIRST]
-    left[T_TORN] = right[T_TORN] or left[T_TORN]
-    for last in (T_NEXT, T_REACHED):
+    if left[READ_FIRST] < 0:
+        left[READ_FIRST] = right[READ_FIRST]
+    left[READ_TORN] = right[READ_TORN] or left[READ_TORN]
+    for last in (READ_NEXT, READ_REACHED):
         if right[last] >= 0:
             left[last] = right[last]

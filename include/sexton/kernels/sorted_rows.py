@@ -1,4 +1,4 @@
-"""Sorts the rows of a fold by what became of them: committed, unreachable or undecided, each by its key.
+"""Sorts the rows of a fold by what became of them: committed, unreachable or pending, each by its key.
 
 There may be millions of offsets and hundreds of thousands of groups: nothing here makes a Python object for them.
 """
@@ -30,10 +30,10 @@ from sexton.kernels.layout import (
     LOG_OFFSET,
     NONE,
     P_ID,
-    W_COUNT,
-    W_KEY,
-    W_PRODUCER,
-    WAITING,
+    PENDING,
+    PENDING_KEY,
+    PENDING_PRODUCER,
+    PENDING_VALUES,
     Int64s,
     State,
 )
@@ -51,7 +51,7 @@ class SortedRows:
     is_shared: Mask
     """For each row of `unreachable`: whether its group is a share group; what is neither is stray."""
     pending: Int64s
-    """Rows of `waiting`."""
+    """Rows of `pending`."""
     group_exists: Mask
     group_is_stray: Mask | None
     group_has_transaction: Mask
@@ -75,12 +75,12 @@ def sort_rows(
     groups, keys = state.groups[: state.counts[GROUPS]], state.keys[: state.counts[KEYS]]
     stored = np.flatnonzero(keys[:, LOG_OFFSET] != NONE)
     of_group = keys[stored, KEY_GROUP]
-    waiting = state.waiting[: state.counts[WAITING]]
-    pending = np.flatnonzero(waiting[:, W_COUNT] > 0)
-    of_pending = keys[waiting[pending, W_KEY], KEY_GROUP]
+    pending = state.pending[: state.counts[PENDING]]
+    pending_rows = np.flatnonzero(pending[:, PENDING_VALUES] > 0)
+    of_pending = keys[pending[pending_rows, PENDING_KEY], KEY_GROUP]
     has_transaction = np.zeros(len(groups), bool)
     has_transaction[of_pending] = True
-    has_transaction[keys[waiting[waiting[:, W_COUNT] == LEAKED, W_KEY], KEY_GROUP]] = True
+    has_transaction[keys[pending[pending[:, PENDING_VALUES] == LEAKED, PENDING_KEY], KEY_GROUP]] = True
     exists = groups[:, LAST_VALUE] != NONE
     if replay.profile.offsets_hold_groups:
         exists[:] = False
@@ -102,7 +102,7 @@ def sort_rows(
         unreachable=unreachable,
         is_removed=~exists[keys[unreachable, KEY_GROUP]],
         is_shared=is_share_group[keys[unreachable, KEY_GROUP]],
-        pending=pending[_pending_order(state, pending)],
+        pending=pending_rows[_pending_order(state, pending_rows)],
         group_exists=exists,
         group_is_stray=is_stray,
         group_has_transaction=has_transaction,
@@ -164,14 +164,14 @@ def _ranks(names: pa.Array) -> Int64s:
 
 
 def _pending_order(state: State, rows: Int64s) -> Int64s:
-    """Order of rows of `waiting` by producer_id, then key."""
+    """Order of rows of `pending` by producer_id, then key."""
     if not len(rows):
         return rows
-    waiting = state.waiting[rows]
+    pending = state.pending[rows]
     named = pa.table(
         {
-            "producer_id": pa.array(state.producers[waiting[:, W_PRODUCER], P_ID]),
-            **key_columns(state, waiting[:, W_KEY]),
+            "producer_id": pa.array(state.producers[pending[:, PENDING_PRODUCER], P_ID]),
+            **key_columns(state, pending[:, PENDING_KEY]),
         }
     )
     order: Int64s = np.asarray(pc.sort_indices(named, [(name, "ascending") for name in named.column_names]))

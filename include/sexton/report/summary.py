@@ -129,7 +129,7 @@ class GroupLine(SummaryPart):
 
 
 class TransactionLine(SummaryPart):
-    """A producer with undecided offsets; `age_ms` at as_of, None when its first record has no timestamp."""
+    """A producer with pending offsets; `age_ms` at as_of, None when its first record has no timestamp."""
 
     producer_id: int
     producer_epoch: int

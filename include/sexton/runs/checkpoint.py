@@ -75,10 +75,10 @@ class StartFold:
     cut: int
     name: str
 
-    def read(self, profile: Profile, *, beside: PartialFold | None = None) -> PartialFold:
-        """The fold, with room for all of `beside`; DamagedCheckpoint when it is not one up to `cut` by `profile`."""
+    def read(self, profile: Profile, *, room_for: PartialFold | None = None) -> PartialFold:
+        """The fold, with room for all of `room_for`; DamagedCheckpoint when it is not one up to `cut` by `profile`."""
         try:
-            fold = PartialFold.read_parquet(self.folder, beside=beside)
+            fold = PartialFold.read_parquet(self.folder, room_for=room_for)
         except DamagedFold as error:
             raise self._damaged(f"{error.where}.parquet: {error.message}") from None
         told = (fold.profile.text, fold.cut, fold.is_prefix)

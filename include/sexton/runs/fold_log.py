@@ -18,7 +18,7 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, UsageError
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
-from sexton.kernels.scan import T_TORN
+from sexton.kernels.scan import READ_TORN
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.choose_profile import Evidence
@@ -193,7 +193,7 @@ def _merge_written(work: _MergeWork) -> PartialFold:
     """The partial folds that others have written, merged in log order."""
     folds = [_read_partial(path) for path in sorted(work.partial.glob("*.fold"))]
     if work.base is not None or not folds:
-        folds.insert(0, _start(work, beside=folds[0] if folds else None))
+        folds.insert(0, _start(work, room_for=folds[0] if folds else None))
     return merge_all(folds)
 
 
@@ -204,15 +204,15 @@ def _read_partial(path: Path) -> PartialFold:
         raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=path) from None
 
 
-def _start(work: _MergeWork, beside: PartialFold | None = None) -> PartialFold:
+def _start(work: _MergeWork, room_for: PartialFold | None = None) -> PartialFold:
     """What a log partition is folded onto: the checkpoint's fold of it, else nothing."""
     if work.base is None:
         return PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)
-    return replace(work.base.read(profile_of(work.profile), beside=beside), cut=None)
+    return replace(work.base.read(profile_of(work.profile), room_for=room_for), cut=None)
 
 
 def _damage(fold: PartialFold) -> str | None:
-    torn = int(fold.tally[T_TORN])
+    torn = int(fold.batch_counters[READ_TORN])
     if not fold.undecodable:
         return f"{torn} bytes of half a batch" if torn else None
     first = min(fold.undecodable, key=lambda item: item[0])[1]

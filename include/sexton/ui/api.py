@@ -61,7 +61,7 @@ def get_group(
     page: PageNumber = 1,
     size: PageSize = 100,
 ) -> GroupDetail:
-    """A group: members, offsets with verdicts and lag, undecided offsets."""
+    """A group: members, offsets with verdicts and lag, pending offsets."""
     found = group_detail(view.tables, view.chosen, id, topic=topic, page=page, size=size)
     if found is None:
         raise HTTPException(status_code=404, detail="no such group in this run")

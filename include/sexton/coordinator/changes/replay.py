@@ -15,7 +15,7 @@ from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, read_batches, read_records
 
 _BATCH_FORMAT = 2
@@ -183,4 +183,8 @@ class _Replay:
 
 def takes_pending_alone(is_transactional: bool, profile: Profile) -> bool:
     """Whether a tombstone cancels what its producer has pending and spares what is committed."""
-    return is_transactional and not profile.tombstones_cancel_pending and profile.waits is Waits.FOR_TRANSACTION
+    return (
+        is_transactional
+        and not profile.tombstones_cancel_pending
+        and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
+    )

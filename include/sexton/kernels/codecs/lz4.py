@@ -18,7 +18,7 @@ import numpy as np
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, copy_bytes
 
-NO_ROOM, ODD = -1, -2
+NO_ROOM, FALLBACK = -1, -2
 """What is returned instead of an end: the output does not fit; a reader has to look at the input."""
 
 WIDE_BYTES = 16
@@ -40,22 +40,22 @@ def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) 
     Up to `limit`, bytes behind that end may have been overwritten.
     """
     if not _is_header(data, pos, end):
-        return ODD
+        return FALLBACK
     start = at
     pos += _HEADER_BYTES
     while end - pos >= 4:
         size = _little32(data, pos)
         pos += 4
         if size == 0:
-            return at if pos == end and at > start else ODD
+            return at if pos == end and at > start else FALLBACK
         is_raw = size >= _RAW_BLOCK
         size &= _RAW_BLOCK - 1
         if size > _BLOCK_BYTES or size > end - pos:
-            return ODD
+            return FALLBACK
         if not is_raw:
             block_end = _inflate_block(data, pos, pos + size, out, at, min(limit, at + _BLOCK_BYTES))
             if block_end < 0:
-                return ODD if limit - at >= _BLOCK_BYTES else block_end
+                return FALLBACK if limit - at >= _BLOCK_BYTES else block_end
             at = block_end
         elif size > limit - at:
             return NO_ROOM
@@ -63,7 +63,7 @@ def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) 
             copy_bytes(out, at, data, pos, size)
             at += size
         pos += size
-    return ODD
+    return FALLBACK
 
 
 @compiled
@@ -98,7 +98,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
         if literals == 15:
             literals, pos = _long(data, pos, end, literals)
         if literals > end - pos:
-            return ODD
+            return FALLBACK
         if literals > limit - at:
             return NO_ROOM
         if literals <= WIDE_BYTES and end - pos >= WIDE_BYTES and limit - at >= WIDE_BYTES:
@@ -109,9 +109,9 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
         at += literals
         if pos == end:
             is_end = at > start if match < 0 else literals >= _END_LITERALS and at - match >= _END_BYTES
-            return at if is_end else ODD
+            return at if is_end else FALLBACK
         if end - pos < 2:
-            return ODD
+            return FALLBACK
         distance = np.int64(data[pos]) | (np.int64(data[pos + 1]) << 8)
         pos += 2
         size = token & 15
@@ -119,12 +119,12 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
             size, pos = _long(data, pos, end, size)
         size += 4
         if distance == 0 or distance > at - start or pos > end:
-            return ODD
+            return FALLBACK
         if size > limit - at:
             return NO_ROOM
         match = at
         at = repeat(out, at, distance, size, limit)
-    return ODD
+    return FALLBACK
 
 
 @compiled

@@ -14,7 +14,7 @@ import numpy as np
 
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, be64, copy_bytes
-from sexton.kernels.codecs.lz4 import NO_ROOM, ODD, WIDE_BYTES, repeat
+from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, WIDE_BYTES, repeat
 
 _MAGIC = 0x82534E4150505900 - (1 << 64)
 _VERSION = _COMPATIBLE_VERSION = 1
@@ -29,17 +29,17 @@ def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
     Up to `limit`, bytes behind that end may have been overwritten.
     """
     if end - pos <= _HEADER_BYTES or be64(data, pos) != _MAGIC:
-        return ODD
+        return FALLBACK
     if be32(data, pos + 8) != _VERSION or be32(data, pos + 12) != _COMPATIBLE_VERSION:
-        return ODD
+        return FALLBACK
     pos += _HEADER_BYTES
     while pos < end:
         if end - pos < 4:
-            return ODD
+            return FALLBACK
         size = be32(data, pos)
         pos += 4
         if size < 1 or size > end - pos:
-            return ODD
+            return FALLBACK
         at = _inflate_block(data, pos, pos + size, out, at, limit)
         if at < 0:
             return at
@@ -52,7 +52,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
     """Decompress the raw block in [pos, end)."""
     size, pos = _told_size(data, pos, end)
     if size < 1:
-        return ODD
+        return FALLBACK
     if size > limit - at:
         return NO_ROOM
     start, done = at, at + size
@@ -62,7 +62,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
         if tag & 3 == 0:
             length, pos = _literal_size(data, pos, end, tag >> 2)
             if length > end - pos or length > done - at:
-                return ODD
+                return FALLBACK
             if length <= WIDE_BYTES and end - pos >= WIDE_BYTES and limit - at >= WIDE_BYTES:
                 copy_bytes(out, at, data, pos, WIDE_BYTES)
             else:
@@ -72,7 +72,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
             continue
         more = 1 if tag & 3 == 1 else 2 if tag & 3 == 2 else 4
         if more > end - pos:
-            return ODD
+            return FALLBACK
         distance = _little(data, pos, more)
         pos += more
         length = 1 + (tag >> 2)
@@ -80,9 +80,9 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
             length = 4 + (tag >> 2 & 7)
             distance |= tag >> 5 << 8
         if distance < 1 or distance > at - start or length > done - at:
-            return ODD
+            return FALLBACK
         at = repeat(out, at, distance, length, limit)
-    return at if at == done else ODD
+    return at if at == done else FALLBACK
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 
 from sexton.coordinator import decoding
 from sexton.coordinator.decoding import Undecodable, UnknownType
-from sexton.coordinator.profile import Profile, Waits
+from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
 from sexton.kernels import decode
 from sexton.kernels.layout import Bytes, Int64s
@@ -50,7 +50,7 @@ def log_order_before(log_offset: int) -> int:
 
 
 @dataclass(slots=True)
-class Reread:
+class SlowPart:
     """What a reader made of the rest of a batch, or of a part of it."""
 
     profile: Profile
@@ -86,13 +86,13 @@ class Reread:
         row[decode.PRODUCER] = batch.producer_id
         row[decode.EPOCH] = batch.producer_epoch
         row[decode.COUNT] = 1
-        row[decode.TOLD_OFFSET] = batch.base_offset
+        row[decode.ORIGIN_OFFSET] = batch.base_offset
         self.batches.append(row)
 
 
-def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Iterator[Reread]:
+def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Iterator[SlowPart]:
     """Read `batch` again, past the `folded` records that the loop has taken; at least one part, in order."""
-    found = Reread(profile)
+    found = SlowPart(profile)
     after = batch.base_offset
     if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:
         found.undecodable.append((log_order_before(after), decoding.empty_control_batch(batch)))
@@ -118,13 +118,13 @@ def reread(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> It
             bad += _judge(found, batch, record)
         if len(found.batches) == MOST_RECORDS:
             yield found
-            found = Reread(profile)
+            found = SlowPart(profile)
     yield found
 
 
-def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool) -> bool:
+def _judge_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bool) -> bool:
     """Take a control record or tell of it; whether it is bad."""
-    if not (is_first or found.profile.waits is Waits.FOR_PRODUCER):
+    if not (is_first or found.profile.pending_rule is PendingRule.WITH_PRODUCER_ID):
         found.unfolded_records += 1
         return False
     try:
@@ -134,7 +134,7 @@ def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool
         found.undecodable.append((log_order(record.log_offset), row))
         found.unfolded_records += 1
         return True
-    if marker is None and found.profile.waits is Waits.FOR_TRANSACTION:
+    if marker is None and found.profile.pending_rule is PendingRule.IF_TRANSACTIONAL:
         marker = "ABORT"
     if marker is None:
         found.unfolded_records += 1
@@ -143,7 +143,7 @@ def _judge_marker(found: Reread, batch: Batch, record: Record, *, is_first: bool
     return False
 
 
-def _judge(found: Reread, batch: Batch, record: Record) -> bool:
+def _judge(found: SlowPart, batch: Batch, record: Record) -> bool:
     """Take a record or tell of it; whether it is a bad one that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):

@@ -29,8 +29,8 @@ from sexton.kernels.layout import (
     hash_span,
 )
 
-# columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches. ORIGIN_OFFSET
-# is the base offset of the batch that a record was written in, also where the slow path made a batch of one record
+# columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches.
+# ORIGIN_OFFSET is the base offset of the batch that a record was written in, also where the slow path made a batch of one
 (
     SOURCE,
     BODY,

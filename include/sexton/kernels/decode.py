@@ -30,7 +30,7 @@ from sexton.kernels.layout import (
 )
 
 # columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches.
-# ORIGIN_OFFSET is the base offset of the batch that a record was written in, also where the slow path made a batch of one
+# ORIGIN_OFFSET is the base offset of the batch that a record was written in, also where the slow path split that batch
 (
     SOURCE,
     BODY,

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from sexton.coordinator import expiry
-from sexton.coordinator.group_coordinator import LeakingOffsets
-from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
-from sexton.coordinator.groups.groups import Groups
+from sexton.coordinator.groups.groups import Groups, ScalaGroups
 from sexton.coordinator.loading import load
-from sexton.coordinator.offsets import Offsets
+from sexton.coordinator.offsets import LeakingOffsets, Offsets, ScalaOffsets
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import fold
 from sexton.kernels import partial as partial_fold
@@ -58,7 +56,7 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "replay: a tombstone spares what is pending": (Offsets, "remove", ScalaOffsets.remove),
     "replay: of 2.x, it does not": (ScalaOffsets, "remove", Offsets.remove),
     "replay: no transaction leaks": (LeakingOffsets, "open_groups", Offsets.open_groups),
-    "replay: offsets make groups in 2.x": (ScalaGroups, "touch", Groups.touch),
+    "replay: offsets make groups in 2.x": (ScalaGroups, "ensure_simple_group", Groups.ensure_simple_group),
     "replay: an idempotent producer does not wait": (
         checks,
         "load",

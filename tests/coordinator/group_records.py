@@ -128,7 +128,7 @@ def replay(*entries, release="4.3.1", touched=False):
     """The groups after `entries`; `touched` says that an offset of the group came before."""
     groups = Groups(of_broker(release))
     if touched:
-        groups.touch("g")
+        groups.ensure_simple_group("g")
     for log_offset, entry in enumerate(entries):
         feed(groups, entry, log_offset)
     return groups

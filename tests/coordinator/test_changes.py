@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.changes.change import Act, Change, Kind, Known, TopicsAt
+from sexton.coordinator.changes.model import Change, ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import encode_value
+from sexton.tables.change_kinds import ChangeKind
 from tests.strategies import (
     BASE_MS,
     BatchSpec,
@@ -30,12 +31,12 @@ RETENTION_MS = 10 * MINUTE_MS
 LATER_MS = BASE_MS + 20 * MINUTE_MS
 """When what was committed at BASE_MS is due, and what was at YOUNG_MS is not."""
 YOUNG_MS = LATER_MS - MINUTE_MS
-E, D, G, T = Kind.EXPIRED, Kind.DELETED, Kind.GROUP_DELETED, Kind.TOPIC_DELETED
+E, D, G, T = ChangeKind.EXPIRED, ChangeKind.DELETED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETED
 HERE = TopicsAt(taken_at_ms=BASE_MS, ids={"t": "T1", "u": "U1"})
 STILL_HERE = replace(HERE, taken_at_ms=LATER_MS + MINUTE_MS)
 GONE = TopicsAt(taken_at_ms=LATER_MS + MINUTE_MS, ids={})
-KNOWN = Known(retentions_ms=(RETENTION_MS,), before=HERE, after=STILL_HERE)
-NO_FACTS = Known(retentions_ms=(RETENTION_MS,))
+KNOWN = ChangeEvidence(retentions_ms=(RETENTION_MS,), before=HERE, after=STILL_HERE)
+NO_FACTS = ChangeEvidence(retentions_ms=(RETENTION_MS,))
 TOPICS_GONE = replace(KNOWN, after=GONE)
 
 
@@ -51,7 +52,7 @@ def gone(group_id: str) -> Entry:
 def told(
     history: Sequence[BatchSpec],
     *,
-    known: Known = KNOWN,
+    known: ChangeEvidence = KNOWN,
     profile: str = "group_coordinator:4.3.1",
     starts_at: int = 0,
 ) -> list[Change]:
@@ -72,12 +73,12 @@ def old_batches(history: Sequence[BatchSpec]) -> list[bytes]:
     return found
 
 
-def causes(history: Sequence[BatchSpec], **options: object) -> dict[str, Sequence[Kind]]:
+def causes(history: Sequence[BatchSpec], **options: object) -> dict[str, Sequence[ChangeKind]]:
     """By `group/topic-partition`, what each disappearance is, or may be."""
     return {
         f"{row.key[0]}/{row.key[1]}-{row.key[2]}": row.candidates or (row.kind,)
         for row in told(history, **options)  # type: ignore[arg-type]
-        if row.kind is not Kind.SET
+        if row.kind is not ChangeKind.SET
     }
 
 
@@ -270,7 +271,7 @@ TWO_DUE = [commit("a"), commit("b"), young("b", "u")]
         ),
     ],
 )  # fmt: skip
-def test_causes(history: list[BatchSpec], known: Known, expected: dict[str, Sequence[Kind]]) -> None:
+def test_causes(history: list[BatchSpec], known: ChangeEvidence, expected: dict[str, Sequence[ChangeKind]]) -> None:
     assert causes(history, known=known) == expected
 
 
@@ -279,7 +280,7 @@ def test_causes(history: list[BatchSpec], known: Known, expected: dict[str, Sequ
     [((RETENTION_MS,), (E, G)), ((30 * MINUTE_MS,), (G,)), ((30 * MINUTE_MS, RETENTION_MS), (E, G)), (None, (E, G))],
     ids=["due", "not due", "one of two", "unknown"],
 )
-def test_retention(retentions_ms: tuple[int, ...] | None, expected: Sequence[Kind]) -> None:
+def test_retention(retentions_ms: tuple[int, ...] | None, expected: Sequence[ChangeKind]) -> None:
     history = log([commit("a")], [tombstone("a"), gone("a")])
     assert causes(history, known=replace(KNOWN, retentions_ms=retentions_ms)) == {"a/t-0": expected}
 
@@ -382,7 +383,7 @@ OLD = encode_value(2, 0, {**classic_fields(protocol=None, generation=3), "curren
 @pytest.mark.parametrize(
     "profile, expected", [("group_metadata_manager:3.9", {}), ("group_coordinator", {"a/t-0": (D,)})]
 )
-def test_tombstones_in_a_transaction(profile: str, expected: dict[str, Sequence[Kind]]) -> None:
+def test_tombstones_in_a_transaction(profile: str, expected: dict[str, Sequence[ChangeKind]]) -> None:
     """Up to 3.9 they only take what their producer has pending."""
     first, last = log([commit("a")], [tombstone("a")])
     assert causes([first, replace(last, producer_id=1, transactional=True)], profile=profile) == expected
@@ -410,7 +411,7 @@ PARTLY = log(
     ],
 )
 def test_releases(
-    profile: str, with_tombstone: Sequence[Kind], without: Sequence[Kind], partly: Sequence[Kind]
+    profile: str, with_tombstone: Sequence[ChangeKind], without: Sequence[ChangeKind], partly: Sequence[ChangeKind]
 ) -> None:
     found = [causes(history, known=NO_FACTS, profile=profile) for history in (WITH_TOMBSTONE, WITHOUT, PARTLY)]
     assert found == [{"a/t-0": with_tombstone}, {"a/t-0": without}, {"a/t-0": partly}]
@@ -431,7 +432,7 @@ def test_what_a_refused_commit_kept_from_expiring() -> None:
 
 def test_a_plan_of_ours() -> None:
     history = log([young("a"), commit("b")], [tombstone("a"), gone("a")], [tombstone("b"), gone("b")])
-    act = Act(plan_id="p", intent_at_ms=LATER_MS + 500, outcome_at_ms=LATER_MS + 1_500)
+    act = OwnAction(plan_id="p", intent_at_ms=LATER_MS + 500, outcome_at_ms=LATER_MS + 1_500)
     known = replace(KNOWN, removed={("a", "t", 0): [act], ("b", "t", 0): [act]})
     rows = {row.key[0]: row for row in told(history, known=known, starts_at=1)}
     assert (rows["a"].kind, rows["a"].by_plan_id) == (G, None)  # a second before the plan was applied
@@ -458,10 +459,10 @@ def test_what_was_set() -> None:
 
 
 def test_what_a_plan_of_ours_put_back() -> None:
-    act = Act(plan_id="p", intent_at_ms=BASE_MS - 1)
+    act = OwnAction(plan_id="p", intent_at_ms=BASE_MS - 1)
     known = replace(KNOWN, restored={("a", "t", 0): [act]})
     (row, other) = told(log([commit("a"), commit("b")]), known=known)
-    assert (row.kind, row.by_plan_id, other.kind) == (Kind.RESTORED, "p", Kind.SET)
+    assert (row.kind, row.by_plan_id, other.kind) == (ChangeKind.RESTORED, "p", ChangeKind.SET)
 
 
 def test_a_commit_that_a_marker_settles_in_the_interval() -> None:
@@ -470,7 +471,7 @@ def test_a_commit_that_a_marker_settles_in_the_interval() -> None:
         BatchSpec(producer_id=1, transactional=True, control_type=1, timestamp_ms=LATER_MS),
     ]
     (row,) = told(history, starts_at=1)
-    assert (row.kind, row.old, row.log_offset) == (Kind.SET, None, 0)
+    assert (row.kind, row.old, row.log_offset) == (ChangeKind.SET, None, 0)
 
 
 def test_the_evidence_is_told() -> None:
@@ -485,5 +486,5 @@ def test_another_release_is_suspected_before_a_producer() -> None:
         [BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(tombstone("g"), tombstone("g", "never committed")))]
     )
     profile = profile_of("group_coordinator")
-    (row,) = changes(load([], cap_bytes=CAP_BYTES, profile=profile), [log], known=Known(), cap_bytes=CAP_BYTES)
+    (row,) = changes(load([], cap_bytes=CAP_BYTES, profile=profile), [log], known=ChangeEvidence(), cap_bytes=CAP_BYTES)
     assert "no operation of group_coordinator:4.3.1 writes that: another release did (--profile)" in str(row.evidence)

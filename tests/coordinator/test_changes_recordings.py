@@ -5,21 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.changes.change import Change, Kind, Known, TopicsAt
+from sexton.coordinator.changes.model import Change, ChangeEvidence, TopicsAt
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
+from sexton.tables.change_kinds import ChangeKind
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, lines, segments
 
 RETENTION_MS = 60_000
 WITH_SWEEPS = [name for name in RELEASES if (GOLDEN / name / "sweeps.jsonl").exists()]
 
 
-def known_of(recording: str, stopped_at_ms: int) -> Known:
+def known_of(recording: str, stopped_at_ms: int) -> ChangeEvidence:
     """Between the stop of the broker and its last sweep nobody made or deleted a topic."""
     ids = {topic["topic"]: topic["id"] for topic in lines(GOLDEN / recording / "topics.jsonl")}
     before = TopicsAt(taken_at_ms=stopped_at_ms, ids=ids)
-    return Known(retentions_ms=(RETENTION_MS,), before=before, after=replace(before, taken_at_ms=1 << 60))
+    return ChangeEvidence(retentions_ms=(RETENTION_MS,), before=before, after=replace(before, taken_at_ms=1 << 60))
 
 
 def swept(recording: str) -> list[tuple[int, Change]]:
@@ -32,7 +33,7 @@ def swept(recording: str) -> list[tuple[int, Change]]:
         known = known_of(recording, loaded.max_timestamp_ms)
         size = sum(map(len, before[log_partition]))
         found = changes(loaded, [b"".join(chunks)[size:]], known=known, cap_bytes=CAP_BYTES)
-        rows += [(log_partition, row) for row in found if row.kind is not Kind.SET]
+        rows += [(log_partition, row) for row in found if row.kind is not ChangeKind.SET]
     return rows
 
 
@@ -49,7 +50,7 @@ def written(recording: str) -> Counter[tuple[int, str, str, int]]:
 def test_every_sweep_is_one(recording: str) -> None:
     rows = swept(recording)
     assert Counter((log_partition, *row.key) for log_partition, row in rows) == written(recording)
-    assert all(Kind.EXPIRED in (row.candidates or (row.kind,)) for _, row in rows)
+    assert all(ChangeKind.EXPIRED in (row.candidates or (row.kind,)) for _, row in rows)
 
 
 DECIDED = {
@@ -70,9 +71,9 @@ did: one request to delete groups looks the same. Brokers without topic ids migh
 @pytest.mark.parametrize("recording", WITH_SWEEPS)
 def test_what_is_decided(recording: str) -> None:
     rows = [row for _, row in swept(recording)]
-    assert sum(row.kind is Kind.EXPIRED for row in rows) == DECIDED.get(recording, 0)
+    assert sum(row.kind is ChangeKind.EXPIRED for row in rows) == DECIDED.get(recording, 0)
     for row in rows:
-        assert row.kind is Kind.EXPIRED or len(row.candidates or ()) > 1
+        assert row.kind is ChangeKind.EXPIRED or len(row.candidates or ()) > 1
         assert row.timestamp_ms is not None
         is_unknown = "since when the group was empty" in (row.evidence or "")  # 2.3 to 2.6 forget it (KAFKA-10401)
         assert row.due_at_ms is None if is_unknown else (row.due_at_ms or 0) <= row.timestamp_ms
@@ -85,7 +86,7 @@ def test_what_clients_deleted_while_the_log_was_made(recording: str) -> None:
     kinds: Counter[str] = Counter()
     for _, chunks in segments(GOLDEN / recording / "before"):
         loaded = load([], cap_bytes=CAP_BYTES, profile=profile)
-        known = Known(retentions_ms=(7 * 86_400_000,))
+        known = ChangeEvidence(retentions_ms=(7 * 86_400_000,))
         found = changes(loaded, chunks, known=known, cap_bytes=CAP_BYTES)
-        kinds.update("/".join(row.candidates or (row.kind,)) for row in found if row.kind is not Kind.SET)
+        kinds.update("/".join(row.candidates or (row.kind,)) for row in found if row.kind is not ChangeKind.SET)
     assert not [kind for kind in kinds if "expired" in kind], kinds

@@ -6,8 +6,8 @@ import pytest
 
 from sexton.coordinator.groups.lifecycle import (
     GroupState,
+    IllegalTransition,
     LiveMember,
-    NotAllowed,
     delete,
     heartbeat,
     join,
@@ -116,7 +116,7 @@ def test_only_what_is_empty_and_bare_is_swept():
 
 def test_only_an_empty_group_is_deleted():
     assert delete(stable(), at_ms=1).state is DEAD
-    with pytest.raises(NotAllowed, match="delete of a group that is Stable"):
+    with pytest.raises(IllegalTransition, match="delete of a group that is Stable"):
         delete(stable(member("a")), at_ms=1)
 
 
@@ -148,7 +148,7 @@ def test_no_history_takes_a_transition_that_kafka_has_not():
         for at_ms, name in enumerate(names):
             try:
                 after = EVENTS[name](group, at_ms)
-            except NotAllowed:
+            except IllegalTransition:
                 break
             if after.state is not group.state:
                 seen.add((group.state, after.state))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager, profiles
+from sexton.coordinator import profiles
+from sexton.coordinator.dated_rules import group_coordinator, group_metadata_manager, offset_manager
 from sexton.coordinator.profile import AfterFailure, Expiry, Subscriptions
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import UsageError
@@ -18,7 +19,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coordinators.md").read_t
 def test_the_page_has_every_release_at_which_rules_change(module):
     section = PAGE.partition(f"### {module.NAME}\n")[2].partition("\n### ")[0]
     told = [tuple(map(int, release.split("."))) for release in re.findall(r"^\| ([\d.]+) \|", section, re.MULTILINE)]
-    assert told == [since for since, _ in module.CHANGES]
+    assert told == [since for since, _ in module.DATED_RULES]
     assert told == sorted(told)
 
 

@@ -142,14 +142,14 @@ class SimCluster:
     @property
     def coordinator(self) -> Coordinator:
         shards = {
-            number: Shard(status=Status.ACTIVE, held=PlainView(log.loaded)) for number, log in enumerate(self.logs)
+            number: Shard(status=Status.ACTIVE, view=PlainView(log.loaded)) for number, log in enumerate(self.logs)
         }
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards=shards)
 
     def one(self, group_id: str) -> Coordinator:
         """The same with the shard of a group only, which is all that a question about it needs."""
         number = partition_of(group_id, len(self.logs))
-        shard = Shard(status=Status.ACTIVE, held=PlainView(self.logs[number].loaded))
+        shard = Shard(status=Status.ACTIVE, view=PlainView(self.logs[number].loaded))
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards={number: shard})
 
     def group_ids(self) -> list[str]:

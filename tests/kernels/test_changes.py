@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator.changes.change import Act, Known, TopicsAt
+from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
@@ -42,18 +42,18 @@ from tests.strategies import (
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MINUTE_MS = 60_000
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
-_ACT = Act(plan_id="p", intent_at_ms=BASE_MS - MINUTE_MS, outcome_at_ms=BASE_MS + MINUTE_MS)
+_ACT = OwnAction(plan_id="p", intent_at_ms=BASE_MS - MINUTE_MS, outcome_at_ms=BASE_MS + MINUTE_MS)
 KNOWN = st.sampled_from(
     [
-        Known(),
-        Known(retentions_ms=(MINUTE_MS,)),
-        Known(retentions_ms=(2 * MINUTE_MS, 4 * MINUTE_MS)),
-        Known(
+        ChangeEvidence(),
+        ChangeEvidence(retentions_ms=(MINUTE_MS,)),
+        ChangeEvidence(retentions_ms=(2 * MINUTE_MS, 4 * MINUTE_MS)),
+        ChangeEvidence(
             retentions_ms=(MINUTE_MS,),
             before=TopicsAt(taken_at_ms=BASE_MS - 2 * MINUTE_MS, ids={"u": None}),
             after=TopicsAt(taken_at_ms=BASE_MS + 9 * MINUTE_MS, ids={"t": TOPIC_ID, "u": None}),
         ),
-        Known(removed={("a", "t", 0): [_ACT]}, restored={("a", "t", 1): [_ACT], ("b", "t", 0): [_ACT]}),
+        ChangeEvidence(removed={("a", "t", 0): [_ACT]}, restored={("a", "t", 1): [_ACT], ("b", "t", 0): [_ACT]}),
     ]
 )
 
@@ -137,7 +137,7 @@ def logs(draw: st.DrawFn) -> tuple[list[bytes], int]:
     return batches, draw(st.integers(0, len(batches)))
 
 
-def plain(batches: Sequence[bytes], border: int, known: Known, profile: Profile) -> list[dict[str, Any]]:
+def plain(batches: Sequence[bytes], border: int, known: ChangeEvidence, profile: Profile) -> list[dict[str, Any]]:
     before = load(batches[:border], cap_bytes=CAP_BYTES, profile=profile)
     return [row.to_row() for row in changes(before, batches[border:], known=known, cap_bytes=CAP_BYTES)]
 
@@ -149,7 +149,7 @@ def fold_of(batches: Sequence[bytes], profile: Profile) -> PartialFold:
 
 
 def compiled(
-    batches: Sequence[bytes], border: int, known: Known, profile: Profile, *, target_bytes: int = 1 << 30
+    batches: Sequence[bytes], border: int, known: ChangeEvidence, profile: Profile, *, target_bytes: int = 1 << 30
 ) -> list[dict[str, Any]]:
     """The whole log is given: what lies before the interval has to be passed over."""
     data = b"".join(batches)
@@ -171,14 +171,14 @@ def compiled(
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @SOME
 @given(logs(), KNOWN)
-def test_equal_the_plain_replay(profile: Profile, log: tuple[list[bytes], int], known: Known) -> None:
+def test_equal_the_plain_replay(profile: Profile, log: tuple[list[bytes], int], known: ChangeEvidence) -> None:
     batches, border = log
     assert compiled(batches, border, known, profile) == plain(batches, border, known, profile)
 
 
 @SOME
 @given(logs(), KNOWN, st.integers(1, 400))
-def test_equal_in_pieces(log: tuple[list[bytes], int], known: Known, target_bytes: int) -> None:
+def test_equal_in_pieces(log: tuple[list[bytes], int], known: ChangeEvidence, target_bytes: int) -> None:
     batches, border = log
     found = compiled(batches, border, known, NEWEST, target_bytes=target_bytes)
     assert found == plain(batches, border, known, NEWEST)
@@ -187,7 +187,9 @@ def test_equal_in_pieces(log: tuple[list[bytes], int], known: Known, target_byte
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @SOME
 @given(logs(), KNOWN)
-def test_lead_from_the_beginning_to_the_end(profile: Profile, log: tuple[list[bytes], int], known: Known) -> None:
+def test_lead_from_the_beginning_to_the_end(
+    profile: Profile, log: tuple[list[bytes], int], known: ChangeEvidence
+) -> None:
     batches, border = log
     state = {
         key: offset.committed_offset
@@ -217,7 +219,7 @@ def test_old_record_formats(profile: Profile, magic: int, codec: int) -> None:
         encode_message_set(records, base_offset=0, magic=magic, timestamp_ms=BASE_MS, codec=codec),
         encode_message_set(removed, base_offset=4, magic=magic, timestamp_ms=BASE_MS + MINUTE_MS, codec=codec),
     ]
-    known = Known(retentions_ms=(MINUTE_MS,))
+    known = ChangeEvidence(retentions_ms=(MINUTE_MS,))
     found = compiled(parts, 1, known, profile)
     assert found == plain(parts, 1, known, profile)
     assert len(found) == (3 if profile.newest_format >= magic else 0)
@@ -228,8 +230,8 @@ def test_stops_at_the_cut() -> None:
     data = b"".join(batches)
     for cut in range(1, 6):
         table = changes_between(
-            fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, known=Known(), profile=NEWEST,
-            cap_bytes=CAP_BYTES,
+            fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, known=ChangeEvidence(),
+            profile=NEWEST, cap_bytes=CAP_BYTES,
         )  # fmt: skip
         assert table["new_committed_offset"].to_pylist() == ([cut - 1] if cut > 1 else [])
 
@@ -243,7 +245,7 @@ def test_many_keys_are_found_by_group() -> None:
     removed = [tombstone("g5", "t", number) for number in wanted]
     batches = [*first, encode_batch(removed, base_offset=40_000, timestamp_ms=BASE_MS + 1)]
     for border in (0, 3, len(first)):
-        rows = compiled(batches, border, Known(), NEWEST)
+        rows = compiled(batches, border, ChangeEvidence(), NEWEST)
         gone = [row for row in rows if row["kind"] != "set"]
         assert [row["partition"] for row in gone] == wanted
         assert {row["evidence"] for row in gone} == {f"all {len(wanted)} offsets of the group"}
@@ -256,7 +258,7 @@ def test_a_read_only_log_of_no_bytes() -> None:
         [np.zeros(0, np.uint8)],
         slices=[slice_of(b"")],
         cut=None,
-        known=Known(),
+        known=ChangeEvidence(),
         profile=NEWEST,
         cap_bytes=CAP_BYTES,
     )

@@ -13,7 +13,7 @@ from threading import Barrier
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.coordinator.changes.change import Act
+from sexton.coordinator.changes.model import OwnAction
 from sexton.errors import Refused, UsageError
 from sexton.ledger import exclusive
 from sexton.ledger.entries import Entry
@@ -236,11 +236,11 @@ def test_acts(tmp_path: Path) -> None:
     removed, restored = acts_of(LOCAL, str(tmp_path), CLUSTER)
     act = {"plan_id": PLAN_ID}
     assert removed == {
-        ("g", "t", 0): [Act(**act, intent_at_ms=T0 + 7, outcome_at_ms=T0 + 7)],
-        ("g", "t", 1): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)],
-        ("g", "t", 4): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 1 + 3_600_000)],
+        ("g", "t", 0): [OwnAction(**act, intent_at_ms=T0 + 7, outcome_at_ms=T0 + 7)],
+        ("g", "t", 1): [OwnAction(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)],
+        ("g", "t", 4): [OwnAction(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 1 + 3_600_000)],
     }
-    assert restored == {("g", "t", 3): [Act(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)]}
+    assert restored == {("g", "t", 3): [OwnAction(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)]}
     assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 3_600_000) == (removed, restored), "it is not closed"
     book.close({}, at_ms=T0 + 10)
     assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 10) == (removed, restored)

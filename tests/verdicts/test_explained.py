@@ -16,7 +16,7 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge
-from sexton.verdicts.orphans import KnownTopics, against_topics
+from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
@@ -61,14 +61,14 @@ def state_of(loaded: Loaded, partition_count: int | None = None) -> dict[str, pa
     return {name: pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema(with_run=False)) for name in STATE}
 
 
-def as_rows(known: explained.KnownTopics) -> KnownTopics:
+def as_rows(known: explained.KnownTopics) -> TopicsTable:
     rows = [
         {"topic": name, "topic_id": topic.topic_id, "partition": number, "log_start_offset": start}
         for name, topic in known.by_name.items()
         for number, start in enumerate(topic.log_starts)
     ]
     schema = TABLES["topic_partitions"].arrow_schema(with_run=False)
-    return KnownTopics(
+    return TopicsTable(
         partitions=pa.Table.from_pylist(rows[::-1], schema=schema),
         sees_all=known.sees_all,
         recorded_at_ms=known.recorded_at_ms,

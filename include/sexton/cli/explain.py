@@ -103,7 +103,7 @@ def explain(
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
         home, story, teller = _read(view, group, topic, partition, segments, archive, retention_minutes)
-    held = None if home is None else view.coordinator.shards[home].held
+    held = None if home is None else view.coordinator.shards[home].view
     if story is None or teller is None or held is None:
         return _tell(json, view, group, home, "", [], [])
     is_there = held.group(group) is not None

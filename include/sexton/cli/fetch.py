@@ -192,5 +192,5 @@ def _numbers(view: "CoordinatorView", group: str, topic: str) -> list[int]:
 
     if view.coordinator.error_of(group) is not Error.NONE:
         return [0]
-    offsets = view.coordinator.held_of(group).offsets(group)
+    offsets = view.coordinator.view_of(group).offsets(group)
     return sorted(partition for name, partition in offsets if name == topic) or [0]

@@ -59,13 +59,15 @@ def coordinator(
     The broker is the one that led when the snapshot was taken; `-` where no snapshot recorded it.
     """
     from sexton.coordinator.api.errors import Error
-    from sexton.coordinator.api.ownership import Owner, find_coordinator
+    from sexton.coordinator.api.find_coordinator import FoundCoordinator, find_coordinator
 
     view = view_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
     count = view.coordinator.partition_count
     if count is None:  # then a group belongs where it is found
         places = {group: view.coordinator.log_partition_of(group) for group in groups}
-        owners = [Owner(group_id=group, error=Error.NONE, log_partition=place) for group, place in places.items()]
+        owners = [
+            FoundCoordinator(group_id=group, error=Error.NONE, log_partition=place) for group, place in places.items()
+        ]
     else:
         leaders = view.recorded.leaders or None
         owners = [find_coordinator(group, partition_count=count, leaders=leaders) for group in groups]

@@ -26,7 +26,7 @@ from sexton.records import OFFSET_TYPES
 FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
 
-GROUP_REMOVED, SHARE_GROUP, STRAY = "group_removed", "share_group", "stray"
+GROUP_REMOVED, SHARE_GROUP, MISPLACED = "group_removed", "share_group", "stray"
 LOADED = "loaded"
 HOT_GROUPS = 5
 """So many of the groups with most commits are named."""
@@ -112,7 +112,7 @@ class Loaded:
             elif partition_count is None or partition_of(key[0], partition_count) == log_partition:
                 continue
             elif not self.profile.one_cache or key[0] in held_elsewhere:
-                reasons[key] = STRAY
+                reasons[key] = MISPLACED
         return reasons
 
     def fates(self, *, log_partition: int | None = None, partition_count: int | None = None) -> Counter[str]:
@@ -322,7 +322,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
         return
     loaded.commits[key[0]] += 1
     loaded.counters["read_values"] += 1
-    loaded.groups.touch(key[0])
+    loaded.groups.ensure_simple_group(key[0])
     loaded.state.put(
         key,
         decoded.value,

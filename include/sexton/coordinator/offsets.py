@@ -189,3 +189,59 @@ class Offsets:
         if self.committed[key].log_offset != read.log_offset:
             return "superseded"
         return "unreachable" if key in unreachable else "live"
+
+
+class LeakingOffsets(Offsets):
+    """Offsets as 4.0.0 keeps them: which transactions are open is told by group, and not always forgotten.
+
+    A marker closes the transaction only for the groups of what its producer has pending still. Where tombstones have
+    cancelled all of a group's, the transaction stays open for that group, until its producer has something pending for
+    it at a later marker (KAFKA-19164, mended in 4.0.1).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: dict[str, set[int]] = {}
+
+    def put(
+        self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, is_pending: bool, **place: Any
+    ) -> None:
+        super().put(key, value, producer_id=producer_id, is_pending=is_pending, **place)
+        if is_pending:
+            self._open.setdefault(key[0], set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
+        for group_id, _, _ in self.pending.get(producer_id, {}):
+            self._open[group_id].discard(producer_id)
+        super().end_transaction(producer_id, marker, log_offset=log_offset)
+
+    def open_groups(self) -> set[str]:
+        return {group_id for group_id, producers in self._open.items() if producers}
+
+
+class ScalaOffsets(Offsets):
+    """Offsets where a tombstone spares what is pending: a COMMIT after it brings an older value back."""
+
+    def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:
+        """A tombstone: of a transaction, it cancels what that has pending for the key, else it takes what is stored."""
+        if only_of is None:
+            self.committed.pop(key, None)
+            self._last_tombstones[key] = log_offset
+            return
+        self.pending.get(only_of, {}).pop(key, None)
+        self._holders.get(key, set()).discard(only_of)
+        for read in reversed(self._unmarked.get(only_of, {}).get(key, [])):
+            if read.is_cancelled:  # and so are those before it
+                break
+            read.is_cancelled = True
+
+    def _fate(self, key: OffsetKey, read: Read, unreachable: set[OffsetKey]) -> str:
+        if read.marker == "ABORT":
+            return "aborted"
+        if read.is_cancelled:
+            return "cancelled" if read.marker is None else "tombstoned"
+        if read.settled_at is None:
+            return self._pending_fate(key, read)
+        if self._last_tombstones.get(key, -1) > read.settled_at:
+            return "tombstoned"
+        return self._stored_fate(key, read, unreachable)

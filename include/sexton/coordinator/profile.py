@@ -13,7 +13,7 @@ from typing import Any
 from sexton.log.entry import ZSTD
 
 Release = tuple[int, ...]
-Changes = tuple[tuple[Release, Mapping[str, Any]], ...]
+DatedRules = tuple[tuple[Release, Mapping[str, Any]], ...]
 """Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
 
 
@@ -139,7 +139,21 @@ class Profile:
     describes_revoking: bool = True
     """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
 
+    # which operations besides the sweep remove offsets
+    has_offset_delete: bool = True
+    """OffsetDelete (KIP-496, 2.4): OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets."""
+    has_delete_groups: bool = True
+    """DeleteGroups (KIP-229, 1.1): GroupCoordinatorShard.deleteGroups, GroupCoordinator.handleDeleteGroups."""
+    drops_deleted_topics: bool = True
+    """Whether the deletion of a topic removes its offsets (KAFKA-2000, 0.10.2): OffsetMetadataManager
+    .onPartitionsDeleted, from 4.3 on .onTopicsDeleted; GroupCoordinator.handleDeletedPartitions."""
+    drops_topics_by_id: bool = True
+    """Whether it spares the offsets of an earlier or later topic of that name (4.3)."""
+
     # expiry
+    sweeps_all_that_is_due: bool = True
+    """Whether a sweep that removes one of a group's offsets removes all that are due. Before 3.8 a commit that was
+    refused for its metadata kept its offset from expiring until the next load (KAFKA-16371)."""
     default_retention_minutes: int = 10_080
     """Kafka's default of offsets.retention.minutes: 7 days, 24 hours before 2.0 (KIP-186)."""
     expiry: Expiry = Expiry.UNSUBSCRIBED
@@ -160,6 +174,8 @@ class Profile:
     newest_codec: int = ZSTD
     """The newest codec of offsets.topic.compression.codec (zstd from 2.1 on; KIP-110)."""
     batch_per_group: bool = False
+    """Whether an operation on several groups appends one batch for each, with a clock of its own, and removes with it
+    any Empty group that has no offset left (GroupMetadataManager.cleanupGroupMetadata); else it is one write."""
     offset_value_version: int = 4
     """The version of an offset's value; from 2.1 on it is 1 where the commit brings a retention of its own."""
     group_value_version: int | None = 3
@@ -173,6 +189,46 @@ class Profile:
     the request itself has brought)."""
     base_sequence: int = 0
     """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
+
+    # what it answers
+    supports_stable_fetch: bool = True
+    """Whether OffsetFetch knows `require_stable` (KIP-447, 2.5)."""
+    checks_group_ids: bool = True
+    """Whether a transactional commit with an empty group id is refused (2.0)."""
+    fences_static_members: bool = True
+    """Whether a commit of another member id than the instance's is refused (KIP-345, 2.3)."""
+    validates_transactional_members: bool = True
+    """Whether a transactional commit that names a member is checked (KIP-447, 2.5)."""
+    hides_loading: bool = True
+    """Whether TxnOffsetCommit below version 2 gets COORDINATOR_NOT_AVAILABLE during a load (2.6)."""
+    validates_commits_alike: bool = True
+    """Whether plain and transactional commits share GroupCoordinator.validateOffsetCommit (3.0)."""
+    accepts_older_epochs: bool = True
+    """Whether a consumer group takes a commit of an older epoch for partitions assigned since then (KIP-1251, 4.3)."""
+    has_new_transaction_errors: bool = True
+    """Whether TxnOffsetCommit of version 6 may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319, 4.4)."""
+    maps_size_errors: bool = True
+    """Whether an append that failed for its size is answered INVALID_COMMIT_OFFSET_SIZE, not as it is (0.9)."""
+    maps_replica_errors: bool = True
+    """Whether NOT_ENOUGH_REPLICAS of an append becomes COORDINATOR_NOT_AVAILABLE (0.10.1)."""
+    maps_storage_errors: bool = True
+    """Whether KAFKA_STORAGE_ERROR of an append becomes NOT_COORDINATOR (1.0)."""
+    unloads_every_group: bool = False
+    """Whether unloading a log partition drops the groups of all of them, though not their offsets (0.9.0.0)."""
+    offsets_excuse_unload: bool = True
+    """Whether a group with offsets passes the check for an unexpected unload (0.10.2)."""
+    logs_partition_in_brackets: bool = False
+    """Whether log lines write `[topic,partition]` (before 0.11)."""
+
+    @property
+    def is_java(self) -> bool:
+        """Whether it is the coordinator of 4.0 and later, in Java; the others are in Scala."""
+        return self.name == "group_coordinator"
+
+    @property
+    def is_one_write(self) -> bool:
+        """Whether everything that an operation appends has one timestamp (CoordinatorRuntime.append)."""
+        return not self.batch_per_group
 
     @property
     def folds_in_slices(self) -> bool:

@@ -5,12 +5,10 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager
-from sexton.coordinator.group_coordinator import LeakingOffsets
-from sexton.coordinator.group_metadata_manager import ScalaGroups, ScalaOffsets
-from sexton.coordinator.groups.groups import Groups
-from sexton.coordinator.offsets import Offsets
-from sexton.coordinator.profile import Changes, Profile, Release
+from sexton.coordinator.dated_rules import group_coordinator, group_metadata_manager, offset_manager
+from sexton.coordinator.groups.groups import Groups, ScalaGroups
+from sexton.coordinator.offsets import LeakingOffsets, Offsets, ScalaOffsets
+from sexton.coordinator.profile import DatedRules, Profile, Release
 from sexton.coordinator.releases import is_beyond, reaches
 from sexton.errors import UsageError
 
@@ -31,7 +29,7 @@ def profile_of(text: str) -> Profile:
     name, colon, release_text = text.partition(":")
     if name not in _MODULES:
         raise UsageError(f"unknown profile {name!r}", where=text, fix=f"one of {', '.join(NAMES)}")
-    changes, last = _MODULES[name].CHANGES, _MODULES[name].LAST_RELEASE
+    changes, last = _MODULES[name].DATED_RULES, _MODULES[name].LAST_RELEASE
     release = _release(text, release_text) if colon else _MODULES[name].DEFAULT_RELEASE
     if not reaches(release, changes[0][0], last=last) or is_beyond(release, last):
         first = ".".join(map(str, changes[0][0]))
@@ -48,7 +46,7 @@ def profile_of(text: str) -> Profile:
     return Profile(name=name, release=release, is_proven=is_proven, **rules)
 
 
-def _rules(changes: Changes, release: Release, last: Release) -> dict[str, Any]:
+def _rules(changes: DatedRules, release: Release, last: Release) -> dict[str, Any]:
     rules: dict[str, Any] = {}
     for since, new in changes:
         if reaches(release, since, last=last):
@@ -69,7 +67,7 @@ def of_broker(release: str) -> Profile:
     A broker shows its minor release alone: where that is the line of a profile's default, the default is taken.
     """
     parts = _release(release, release)
-    name = next(name for name in NAMES if _MODULES[name].CHANGES[0][0] <= parts or name == NAMES[-1])
+    name = next(name for name in NAMES if _MODULES[name].DATED_RULES[0][0] <= parts or name == NAMES[-1])
     is_default = _MODULES[name].DEFAULT_RELEASE[: len(parts)] == parts
     return profile_of(name if is_default else f"{name}:{release}")
 

@@ -1,18 +1,11 @@
 """The only place where releases of Kafka are compared.
 
-A release without a patch number, such as 0.10, means its newest patch, at most the last that the profile served.
+A release without a patch number, such as 0.10, means its newest patch, at most the last that the coordinator had.
 """
 
-from sexton.coordinator import group_coordinator, group_metadata_manager, offset_manager
-from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.profile import Release
 
-_LAST = {module.NAME: module.LAST_RELEASE for module in (group_coordinator, group_metadata_manager, offset_manager)}
 _ANY_PATCH = 1 << 16
-
-
-def is_since(profile: Profile, release: Release) -> bool:
-    """Whether the profile's release is `release` or later."""
-    return reaches(profile.release, release, last=_LAST[profile.name])
 
 
 def reaches(release: Release, since: Release, *, last: Release) -> bool:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 
-from sexton.coordinator.changes.change import Act, TopicPartition, act_at
-from sexton.coordinator.changes.removals import possible_removals, removal_after, removal_causes
+from sexton.coordinator.changes.causes import possible_removals, removal_after, removal_causes
+from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES
 from sexton.coordinator.decoding import Decoded
@@ -18,9 +18,8 @@ from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import Record
 from sexton.records import OFFSET_TYPES
+from sexton.tables.change_kinds import DISAPPEARANCES
 
-GONE = frozenset({"expired", "deleted", "group_deleted", "topic_deleted", "ambiguous"})
-"""The kinds of offset_changes that are disappearances."""
 COMMITTED, RESTORED = "committed", "restored"
 SHORT_ID = 12
 """So much of the id of a plan names it to people."""
@@ -62,7 +61,7 @@ class EventBuilder:
         profile: Profile,
         gone: Sequence[Mapping[str, object]],
         asks_for: Callable[[str, int], bool],
-        restored: Mapping[OffsetKey, Sequence[Act]] = MappingProxyType({}),
+        restored: Mapping[OffsetKey, Sequence[OwnAction]] = MappingProxyType({}),
     ) -> None:
         self._group_id = group_id
         self._profile = profile
@@ -107,11 +106,11 @@ class EventBuilder:
     def _take_offset(self, record: Record, found: Decoded) -> None:
         if found.value is None:
             return
-        self._groups.touch(self._group_id)
+        self._groups.ensure_simple_group(self._group_id)
         topic, partition = found.key["topic"], found.key["partition"]
         if not self._asks_for(topic, partition):
             return
-        act = act_at(self._restored.get((self._group_id, topic, partition), ()), found.value["commit_timestamp_ms"])
+        act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value["commit_timestamp_ms"])
         by_restore = None if act is None else act.plan_id
         if by_restore != self._commits.by_restore:
             self._flush()
@@ -246,7 +245,7 @@ def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tup
 
     The last offsets that it lost tell; of a group without any, what the release can do to one that is Empty.
     """
-    gone = [row for row in rows if row["kind"] in GONE]
+    gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:
         return tuple(cause.value for cause in possible_removals(profile))
     last = max(gone, key=_log_offset)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sexton.archive.cut_search import segments_between
 from sexton.archive.writer import newest_metadata, oldest_metadata_after
-from sexton.coordinator.changes.change import Act, Known
+from sexton.coordinator.changes.model import ChangeEvidence, OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
@@ -55,7 +55,7 @@ class _ChangesWork:
     log_partition: int
     segments: tuple[Segment, ...]
     start: StartFold | None
-    known: Known
+    known: ChangeEvidence
     since_ms: int
     is_told: bool
 
@@ -167,11 +167,11 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 
 
 def _by_log_partition(
-    acts: Mapping[OffsetKey, Sequence[Act]], source: LogSource, since_ms: int, as_of_ms: int
-) -> dict[int, dict[OffsetKey, Sequence[Act]]]:
+    acts: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
+) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
     """Acts by the log partition that their groups belong to, without those of long before or after the interval: a
     deployment makes more of them for ever, and every process gets its own."""
-    found: dict[int, dict[OffsetKey, Sequence[Act]]] = {}
+    found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
     for key, every in acts.items():
         own = [act for act in every if _touches(act, since_ms, as_of_ms)]
         if own:
@@ -180,7 +180,7 @@ def _by_log_partition(
     return found
 
 
-def _touches(act: Act, since_ms: int, as_of_ms: int) -> bool:
+def _touches(act: OwnAction, since_ms: int, as_of_ms: int) -> bool:
     """Whether an act may be about an interval; its log may hold records of a little earlier and later."""
     begun_in_time = act.intent_at_ms < as_of_ms + _MARGIN_MS
     return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)

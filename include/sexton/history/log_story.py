@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
 from sexton.coordinator import decoding
-from sexton.coordinator.changes.change import Known, TopicPartition
+from sexton.coordinator.changes.model import ChangeEvidence, TopicPartition
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.expiry import SweepBlock, verdict
@@ -23,12 +23,13 @@ from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
-from sexton.history.events import GONE, Event, EventBuilder
+from sexton.history.events import Event, EventBuilder
 from sexton.history.group_batches import batches_about, cut_of
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
 from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.settings import settings
+from sexton.tables.change_kinds import DISAPPEARANCES
 
 PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed plainly, as for questions: it starts at once."""
@@ -65,14 +66,14 @@ class StoryReader:
     topic: str | None
     partition: int | None
     profile: Profile
-    known: Known
+    known: ChangeEvidence
     as_of_ms: int | None
     taken_at_ms: int
 
     def tell(self) -> LogStory:
         """Read the log partition. An archive's segments end where reading stops: then there is no `as_of_ms`."""
         stop_offset = self._stop_offset()
-        gone = [row for row in self._changes(stop_offset) if row["kind"] in GONE]
+        gone = [row for row in self._changes(stop_offset) if row["kind"] in DISAPPEARANCES]
         gone.sort(key=lambda row: row["log_offset"])
         reader = EventBuilder(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
         for data, span in self._slices():

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata
-from sexton.coordinator.changes.change import Act, Known, TopicsAt
+from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.kernels.changes import changes_between
@@ -32,7 +32,7 @@ def changes_of(
     log_partition: int,
     start: PartialFold | None,
     cut: int | None,
-    known: Known,
+    known: ChangeEvidence,
     profile: Profile,
 ) -> pa.Table:
     """The rows of offset_changes of one log partition, without the run's columns, by key and log_offset.
@@ -61,15 +61,15 @@ def known_of(
     after: ClusterMetadata | None,
     *,
     retention_ms: int | None = None,
-    removed: Mapping[OffsetKey, Sequence[Act]] | None = None,
-    restored: Mapping[OffsetKey, Sequence[Act]] | None = None,
-) -> Known:
+    removed: Mapping[OffsetKey, Sequence[OwnAction]] | None = None,
+    restored: Mapping[OffsetKey, Sequence[OwnAction]] | None = None,
+) -> ChangeEvidence:
     """What is known beside the log, from the newest facts at or before the interval and the oldest at or after it.
 
     The retention is what was asked for, else what the broker's settings were at either end, else unknown.
     """
     found = {retention_ms} if retention_ms is not None else set(_retentions(before, after))
-    return Known(
+    return ChangeEvidence(
         retentions_ms=tuple(sorted(found)) or None,
         before=_topics_at(before),
         after=_topics_at(after),

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
-from sexton.history.events import GONE, Event, cause_of, counted, event_of, removal_cause, state_words
+from sexton.history.events import Event, cause_of, counted, event_of, removal_cause, state_words
 from sexton.history.log_story import NextVerdict
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, plain, published_runs
+from sexton.tables.change_kinds import DISAPPEARANCES
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -163,12 +164,12 @@ def _seen(
 
 def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
     """What disappeared, by write, and for each interval how much was set."""
-    gone = sorted((row for row in changes if row["kind"] in GONE), key=lambda row: row["log_offset"])
+    gone = sorted((row for row in changes if row["kind"] in DISAPPEARANCES), key=lambda row: row["log_offset"])
     for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row), row["by_plan_id"])):
         some = list(rows)
         yield event_of(cause_of(some[0]), some)
     were_set = sorted(
-        (row for row in changes if row["kind"] not in GONE), key=lambda row: (row["as_of_ms"], row["kind"])
+        (row for row in changes if row["kind"] not in DISAPPEARANCES), key=lambda row: (row["as_of_ms"], row["kind"])
     )
     for (as_of_ms, kind), rows in groupby(were_set, key=lambda row: (row["as_of_ms"], row["kind"])):
         some = list(rows)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sexton.coordinator.changes.causes import changes_of_write
-from sexton.coordinator.changes.change import Change, Known, Removal, Write, continues
+from sexton.coordinator.changes.explain import changes_of_write
+from sexton.coordinator.changes.model import Change, ChangeEvidence, TombstoneRecord, Write, continues
 from sexton.coordinator.changes.replay import removal_of, takes_pending_alone
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
@@ -39,7 +39,7 @@ def changes_between(
     *,
     slices: Sequence[SegmentSlice],
     cut: int | None,
-    known: Known,
+    known: ChangeEvidence,
     profile: Profile,
     cap_bytes: int,
 ) -> pa.Table:
@@ -78,7 +78,7 @@ def changes_between(
 class _Held:
     """Tombstones of the write that has begun, judged but not folded yet: rows of batches of one record each."""
 
-    removals: list[Removal] = field(default_factory=list)
+    removals: list[TombstoneRecord] = field(default_factory=list)
     runs: list[tuple[Int64s, Bytes]] = field(default_factory=list)
     is_whole: bool = True
     is_transactional: bool = False
@@ -88,7 +88,7 @@ class _Held:
 class _Changer(Folder):
     """The fold of an interval that stops before each write of tombstones."""
 
-    known: Known
+    known: ChangeEvidence
     first: int
     next_offset: int
     view: StateView
@@ -190,7 +190,13 @@ class _Changer(Folder):
             self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
 
     def _take(
-        self, table: Int64s, arena: Bytes, removals: dict[int, Removal], *, is_whole: bool, is_transactional: bool
+        self,
+        table: Int64s,
+        arena: Bytes,
+        removals: dict[int, TombstoneRecord],
+        *,
+        is_whole: bool,
+        is_transactional: bool,
     ) -> None:
         """Fold records, each a row of its own, but for those of a write that may go on."""
         log_offsets = table[:, BASE_OFFSET].tolist()
@@ -209,7 +215,7 @@ class _Changer(Folder):
                 self.held.runs.append((table[at:stop], arena))
             at = stop
 
-    def _removals(self, batch: Batch) -> dict[int, Removal]:
+    def _removals(self, batch: Batch) -> dict[int, TombstoneRecord]:
         found = {}
         for record in read_records(batch, cap_bytes=self.cap_bytes):
             if isinstance(record, Record):
@@ -218,10 +224,10 @@ class _Changer(Folder):
                     found[record.log_offset] = removal
         return found
 
-    def _goes_on(self, removal: Removal | None) -> bool:
+    def _goes_on(self, removal: TombstoneRecord | None) -> bool:
         return removal is not None and bool(self.held.removals) and continues(self.held.removals[-1], removal)
 
-    def _hold(self, removal: Removal, *, is_whole: bool, is_transactional: bool) -> None:
+    def _hold(self, removal: TombstoneRecord, *, is_whole: bool, is_transactional: bool) -> None:
         if not self.held.removals:
             self.held.is_transactional = is_transactional
         self.held.is_whole &= is_whole

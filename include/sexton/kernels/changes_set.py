@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sexton.coordinator.changes.change import Kind, Known, act_at
+from sexton.coordinator.changes.model import ChangeEvidence, action_at
 from sexton.kernels import columns as cols
 from sexton.kernels.checkpoint import key_columns
 from sexton.kernels.layout import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State
+from sexton.tables.change_kinds import ChangeKind
 
 SCHEMA = pa.schema(
     [
@@ -31,7 +32,7 @@ SCHEMA = pa.schema(
 """The columns of offset_changes that are not the log partition's or the run's."""
 
 
-def set_rows(start: State | None, end: State, gone: Sequence[int], known: Known) -> pa.Table:
+def set_rows(start: State | None, end: State, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
     """The rows of offsets that end the interval with another value than they began with."""
     count = int(end.counts[KEYS])
     old = np.full(count, NONE, np.int64)
@@ -59,7 +60,7 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Known)
             **rows_of,
             "old_committed_offset": of_start(COMMITTED),
             "new_committed_offset": told["committed_offset"],
-            "kind": pa.repeat(pa.scalar(Kind.SET.value), len(found)),
+            "kind": pa.repeat(pa.scalar(ChangeKind.SET.value), len(found)),
             "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
             "by_plan_id": pa.nulls(len(found), pa.string()),
             "log_offset": told["log_offset"],
@@ -74,12 +75,12 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Known)
     return _with_restored(table, known) if known.restored else table
 
 
-def _with_restored(table: pa.Table, known: Known) -> pa.Table:
+def _with_restored(table: pa.Table, known: ChangeEvidence) -> pa.Table:
     """The same rows, those of a plan that put offsets back told as such."""
     keys = zip(*(table[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
     stamps = table["timestamp_ms"].to_pylist()
-    acts = [act_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]
-    kinds = [Kind.SET.value if act is None else Kind.RESTORED.value for act in acts]
+    acts = [action_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]
+    kinds = [ChangeKind.SET.value if act is None else ChangeKind.RESTORED.value for act in acts]
     plans = [None if act is None else act.plan_id for act in acts]
     names = table.column_names
     table = table.set_column(names.index("kind"), "kind", pa.array(kinds, pa.string()))

@@ -1,4 +1,4 @@
-"""A fold in the middle of its making, as the rules of `coordinator.changes.causes` look at it: `changes.Before`.
+"""A fold in the middle of its making, as the rules of `coordinator.changes.causes` look at it: `changes.StateBefore`.
 
 Only what a write of tombstones touches becomes Python objects: the offsets of its groups. Keys never move while a fold
 grows (nothing is pruned here), so that a row of `keys` names an offset from the beginning of the interval to its end.
@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 
 from sexton.coordinator import decoding
-from sexton.coordinator.changes.change import TopicPartition
+from sexton.coordinator.changes.model import TopicPartition
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.groups.group import Group
@@ -71,7 +71,7 @@ _INDEXED_AGAIN = 1 << 14
 
 
 class StateView:
-    """`changes.Before` over a fold. Tell it the state before each question: folding may have replaced its arrays."""
+    """`StateBefore` over a fold. Set `state` before each question: folding may have replaced its arrays."""
 
     def __init__(self, profile: Profile, state: State) -> None:
         self.state = state
@@ -227,7 +227,7 @@ class _LiveGroups:
         self.catch_up(state)
         group = find_group(state, group_id)
         if group >= 0 and state.groups[group, LAST_VALUE] > self._last_own.get(group, NONE):
-            self._groups.touch(group_id)
+            self._groups.ensure_simple_group(group_id)
         return self._groups.by_id.get(group_id) or simple_group(group_id, self._profile)
 
     def catch_up(self, state: State) -> None:
@@ -236,7 +236,7 @@ class _LiveGroups:
         for row in state.records[self._done : count].tolist():
             group, last_value = row[R_GROUP], row[R_LAST_VALUE]
             if last_value > self._last_own.get(group, NONE):
-                self._groups.touch(group_name(state, group))
+                self._groups.ensure_simple_group(group_name(state, group))
             self._last_own[group] = row[R_LOG_OFFSET]
             self._replay(state, row)
         self._done = count

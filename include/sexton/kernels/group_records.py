@@ -66,13 +66,13 @@ def replay_group_records(state: State, profile: Profile) -> GroupRecords:
     for row in state.records[: state.counts[RECORDS]].tolist():
         group, log_offset, last_value = row[R_GROUP], row[R_LOG_OFFSET], row[R_LAST_VALUE]
         if last_value > last_own.get(group, NONE):
-            replay.groups.touch(names[group])
+            replay.groups.ensure_simple_group(names[group])
         last_own[group] = log_offset
         _replay_record(replay, state, row)
     for group in last_own:
         replay.rows_of[names[group]] = group
         if state.groups[group, LAST_VALUE] > last_own[group]:
-            replay.groups.touch(names[group])
+            replay.groups.ensure_simple_group(names[group])
     return replay
 
 

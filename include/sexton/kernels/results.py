@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.api.tables_view import TablesView
-from sexton.coordinator.api.unloading import OFFSETS_EXCUSE, unexpected_unloads
+from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.endless import Endless
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
-from sexton.coordinator.loading import GROUP_REMOVED, LOADED, SHARE_GROUP, STRAY
+from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.releases import is_since
 from sexton.kernels import columns as cols
 from sexton.kernels.checkpoint import key_columns
 from sexton.kernels.group_records import GroupRecords, replay_group_records
@@ -206,7 +205,7 @@ def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found
     profile, names = replay.profile, list[str]()
     if tables["load_profile"]["load_outcome"][0].as_py() == LOADED:
         removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
-        if is_since(profile, OFFSETS_EXCUSE):
+        if profile.offsets_excuse_unload:
             removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
         names = [*unexpected_unloads(TablesView(tables), removed=removed, profile=profile)] if removed else []
     return pa.table({"group_id": pa.array(names, pa.string())})
@@ -237,7 +236,7 @@ def _offsets_table(state: State, rows: Int64s) -> pa.Table:
 
 def _reasons(found: SortedRows) -> pa.Array:
     """Why no client can fetch each of the unreachable rows."""
-    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, STRAY)
+    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, MISPLACED)
     return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
 
 

@@ -22,7 +22,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders, safe_name
 from sexton.archive.lineages import LEDGER_FOLDER
-from sexton.coordinator.changes.change import Act
+from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
@@ -186,15 +186,15 @@ def ledgers_folder(root: str, cluster_id: str) -> str:
 
 def acts_of(
     fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
-) -> tuple[dict[OffsetKey, list[Act]], dict[OffsetKey, list[Act]]]:
+) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
     """Everything that our plans removed and put back, by the offset that it was about: (removed, restored).
 
     An act is told by the broker's clock where the record was found in the log, else by that of who did it. What was
     intended and has no outcome may have been done within an hour from then on: no broker keeps a request for longer. A
     ledger that was closed before `since_ms` is not read.
     """
-    removed: dict[OffsetKey, list[Act]] = {}
-    restored: dict[OffsetKey, list[Act]] = {}
+    removed: dict[OffsetKey, list[OwnAction]] = {}
+    restored: dict[OffsetKey, list[OwnAction]] = {}
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
         ledger = Ledger(fs, root, cluster_id, plan_id)
         if since_ms is not None and ledger.is_over(before_ms=since_ms):
@@ -244,7 +244,7 @@ def told_of(entries: Sequence[Entry]) -> list[Told]:
     ]
 
 
-def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, Act]]:
+def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
     """What was written, and what may have been. Offsets that only a race took along are named by no intent."""
     told = told_of(entries)
     items = {item.place: (each.intent.action, item) for each in told for item in each.intent.items}
@@ -253,7 +253,7 @@ def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, Offs
         for item in each.intent.items:
             if item.key is not None and each.is_open_for(item):
                 begun_ms = each.entry.at_ms
-                act = Act(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
+                act = OwnAction(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
                 yield each.intent.action, item.key, act
     for entry in entries:
         if not isinstance(entry.body, StepOutcome):
@@ -265,7 +265,7 @@ def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, Offs
                 continue
             at_ms = result.written_timestamp_ms
             span = (first_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
-            yield action, item.key, Act(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
+            yield action, item.key, OwnAction(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
 
 
 def _place_in(name: str) -> tuple[int, int]:

@@ -10,11 +10,11 @@ streams group has found its topics, and up to Kafka 3.x everything but committed
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import listed_group
+from sexton.coordinator.dated_rules import group_coordinator
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.group_state import committed_offsets, list_groups

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sexton.coordinator import group_coordinator, profiles
+from sexton.coordinator import profiles
+from sexton.coordinator.dated_rules import group_coordinator
 from sexton.coordinator.decoding import UNKNOWN_TYPE
 from sexton.coordinator.profile import Profile
 

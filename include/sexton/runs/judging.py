@@ -7,7 +7,7 @@ from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, sweep_block
-from sexton.verdicts.orphans import KnownTopics, against_topics
+from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from sexton.verdicts.policy import judge_by_policy
 
@@ -68,11 +68,11 @@ def read_held(folder: RunFolder, log_partition: int) -> pa.Table:
     return held_offsets(committed, unreachable)
 
 
-def known_topics(folder: RunFolder, record: RunRecord) -> KnownTopics | None:
+def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
     """The cluster's topics as the run knows them; None where nothing was recorded of them."""
     if not record.has_topics:
         return None
-    return KnownTopics(
+    return TopicsTable(
         partitions=folder.read_table("topic_partitions", WHOLE_RUN),
         sees_all=bool(record.sees_all_topics),
         recorded_at_ms=record.topics_at_ms,

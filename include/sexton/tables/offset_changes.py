@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sexton.tables.change_kinds import ChangeKind
 from sexton.tables.columns import (
     COMMITTED_OFFSET,
     GROUP_ID,
@@ -15,10 +16,6 @@ from sexton.tables.columns import (
     count_column,
 )
 from sexton.tables.table import Column, Table
-
-CHANGE_KINDS = ("set", "expired", "deleted", "group_deleted", "topic_deleted", "restored", "ambiguous")
-"""What an offset change may be; all but set and restored are disappearances."""
-
 
 OFFSET_CHANGES = Table(
     name="offset_changes",
@@ -38,7 +35,7 @@ OFFSET_CHANGES = Table(
             name="kind",
             type=pa.string(),
             doc="what changed it: set by a commit, restored by a plan of ours, or gone for the cause named",
-            allowed=CHANGE_KINDS,
+            allowed=tuple(kind.value for kind in ChangeKind),
         ),
         Column(name="candidates", type=TEXTS, doc="what an ambiguous change may have been", nullable=True),
         replace(PLAN_ID, name="by_plan_id", nullable=True, doc="the plan of ours that did it"),

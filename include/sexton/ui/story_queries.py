@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from sexton.lake.read import PublishedRun
+from sexton.tables.change_kinds import DISAPPEARANCES
 from sexton.ui.database import Rows, marks
 from sexton.ui.published_tables import PublishedTables
 
@@ -21,7 +22,6 @@ FILES_READ = 500
 """Files of `offset_changes` that a page reads at most, where it tells of more than one run: one or more an instant."""
 PARTITIONS_SHOWN = 6
 """Partitions that an event names; more are counted."""
-GONE = ("expired", "deleted", "group_deleted", "topic_deleted", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _changed(changes: Rows) -> list[StoryEvent]:
     """An event for what disappeared in one write, and one an interval for what was set."""
 
     def together(row: dict[str, Any]) -> tuple[Any, ...]:
-        if row["kind"] in GONE:
+        if row["kind"] in DISAPPEARANCES:
             return (row["timestamp_ms"] or row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
         return (row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
 

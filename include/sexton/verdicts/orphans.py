@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTopics:
+class TopicsTable:
     """The cluster's topics: rows of topic_partitions, in any order; without a row nothing is known of any topic.
 
     Who does not see all of them (`sees_all`) cannot tell that one is gone. `recorded_at_ms` is None where nothing tells
@@ -25,7 +25,7 @@ class KnownTopics:
     recorded_at_ms: int | None = None
 
 
-def against_topics(offsets: pa.Table, known: KnownTopics | None) -> pa.Table:
+def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
     """For each row of `offsets`, in its order: orphan (NULL where it is none, or nobody can tell), behind_log_start.
 
     `known` is None where nothing was recorded.

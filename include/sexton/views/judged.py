@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
-from sexton.coordinator.changes.change import Known
+from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.expiry import verdict
 from sexton.coordinator.explained import KnownTopic, KnownTopics, orphan_of
 from sexton.coordinator.groups.group import Group
@@ -124,7 +124,7 @@ def _held(view: CoordinatorView, group_id: str) -> tuple[int, PartitionView, Loa
     home = view.coordinator.log_partition_of(group_id)
     if home is None or home not in view.coordinator.shards:
         return None
-    held = view.coordinator.shards[home].held
+    held = view.coordinator.shards[home].view
     group = held.group(group_id)
     return None if group is None else (home, held, group)
 
@@ -151,7 +151,7 @@ def _group_of(view: CoordinatorView, source: LogSource, home: int, group_id: str
         topic=None,
         partition=None,
         profile=view.coordinator.profile,
-        known=Known(),
+        known=ChangeEvidence(),
         as_of_ms=None if source.is_archive else view.as_of_ms,
         taken_at_ms=source.taken_at_ms or now_ms,
     )

@@ -35,7 +35,7 @@ def members(*timeouts):
 def asked(*entries, profile=JAVA, way="plain", group_id="g"):
     broker = one_log(*entries, profile=profile_of(profile), way=way)
     return abandonment(
-        broker.held_of(group_id), group_id, loaded_at_ms=LOADED_MS, retention_ms=DAY_MS, profile=broker.profile
+        broker.view_of(group_id), group_id, loaded_at_ms=LOADED_MS, retention_ms=DAY_MS, profile=broker.profile
     )
 
 
@@ -104,7 +104,7 @@ def test_a_sweep_that_fails_expires_nothing(way):
 
     def told(block):
         told = {"loaded_at_ms": LOADED_MS, "retention_ms": DAY_MS, "profile": broker.profile}
-        return abandonment(broker.held_of("g"), "g", **told, block=block)
+        return abandonment(broker.view_of("g"), "g", **told, block=block)
 
     due = {("t", 0): BASE_MS + DAY_MS, ("u", 0): LOADED_MS + DAY_MS}
     assert (told(None).expires_at_ms, told(None).block) == (due, None)

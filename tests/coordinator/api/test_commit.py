@@ -212,7 +212,7 @@ def test_in_0_9_offsets_make_no_group(fields, error):
         (LOADING, {}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 3}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 1}, Error.COORDINATOR_NOT_AVAILABLE),
-        (Shard(status=Status.FAILED, held=EmptyView()), {}, Error.NOT_COORDINATOR),
+        (Shard(status=Status.FAILED, view=EmptyView()), {}, Error.NOT_COORDINATOR),
         (None, {}, Error.NOT_COORDINATOR),
     ],
 )
@@ -282,7 +282,7 @@ class OneMember(EmptyView):
 )
 def test_an_older_epoch_is_taken_where_the_partition_was_already_its(epoch, partitions, code):
     """KIP-1251, from 4.3 on; one partition that is refused refuses the commit."""
-    shards = {0: Shard(status=Status.ACTIVE, held=OneMember())}
+    shards = {0: Shard(status=Status.ACTIVE, view=OneMember())}
     places = [CommitPartition(topic="t", partition=n, topic_id=TOPIC_ID) for n in partitions]
     broker = Coordinator(profile=profile_of(NEWEST), partition_count=1, shards=shards)
     assert asked(broker, *places, member_id="m", generation=epoch) == code

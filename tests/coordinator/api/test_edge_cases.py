@@ -90,7 +90,7 @@ def test_fetch_by_topic_id(asked):
     if release == "2.8.2":
         assert offset is None
         return
-    stored = broker.held_of(case.group_id).offsets(case.group_id)["t", 0].topic_id
+    stored = broker.view_of(case.group_id).offsets(case.group_id)["t", 0].topic_id
     assert stored is not None
 
     def by_id(topic_id, topic="t"):

@@ -7,8 +7,8 @@ import pytest
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
+from sexton.coordinator.api.find_coordinator import FoundCoordinator, find_coordinator
 from sexton.coordinator.api.listing import describe_group, describe_groups, list_groups
-from sexton.coordinator.api.ownership import Owner, find_coordinator
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
@@ -55,7 +55,7 @@ def test_a_list_while_a_log_partition_is_loading():
 
 
 def test_a_failed_log_partition_is_passed_over():
-    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, held=EmptyView())}
+    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, view=EmptyView())}
     answer = list_groups(Coordinator(profile=JAVA, partition_count=2, shards=shards))
     assert (answer.error, names(answer)) == (Error.NONE, ["a"])
 
@@ -160,7 +160,7 @@ def test_without_the_number_of_log_partitions_a_group_belongs_where_it_is(profil
     assert broker.log_partition_of("a") == 3
     assert rows(fetch(broker, "a")) == {"t-0": [5]}
     assert (fetch(broker, "x").error, broker.log_partition_of("x")) == (Error.NONE, None)
-    unsure = dataclasses.replace(broker, shards={**broker.shards, 4: Shard(status=Status.FAILED, held=EmptyView())})
+    unsure = dataclasses.replace(broker, shards={**broker.shards, 4: Shard(status=Status.FAILED, view=EmptyView())})
     assert fetch(unsure, "x").error is Error.NOT_COORDINATOR
     assert rows(fetch(unsure, "a")) == {"t-0": [5]}
 
@@ -171,7 +171,7 @@ def test_without_the_number_of_log_partitions_a_group_belongs_where_it_is(profil
 )
 def test_the_owner_of_a_group(leaders, error, leader):
     owner = find_coordinator("my-group", partition_count=50, leaders=leaders)
-    assert owner == Owner(group_id="my-group", error=error, log_partition=12, leader=leader)
+    assert owner == FoundCoordinator(group_id="my-group", error=error, log_partition=12, leader=leader)
 
 
 def test_nobody_owns_a_group_before_there_is_a_topic():

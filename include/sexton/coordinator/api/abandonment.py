@@ -26,7 +26,7 @@ _EXPIRING = {"Consumer": ConsumerGroup, "Streams": StreamsGroup}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AbandonmentStep:
     """Something that happens to the group; `state` is what it is then."""
 
     at_ms: int
@@ -39,7 +39,7 @@ class Abandonment:
     """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, None
     where it then still does not expire: an open transaction holds it, or the sweep fails for `block` when it is due."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[AbandonmentStep, ...]
     expires_at_ms: Mapping[TopicPartition, int | None]
     block: SweepBlock | None = None
 
@@ -49,7 +49,7 @@ class Abandonment:
 
 
 def abandonment(
-    held: PartitionView,
+    view: PartitionView,
     group_id: str,
     *,
     loaded_at_ms: int,
@@ -64,18 +64,18 @@ def abandonment(
     it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could expire.
     `block` is what another group does to the sweep of the log partition (`expiry.sweep_block`).
     """
-    group, members = held.group(group_id), held.members(group_id)
+    group, members = view.group(group_id), view.members(group_id)
     if group is None or not members or group.group_type == "Share":
         return None
     if group.group_type == "Classic":
         steps = _classic_steps(group, members, loaded_at_ms, profile)
     else:
         steps = _modern_steps(members, loaded_at_ms, session_timeout_ms)
-    empty_ms, pending = steps[-1].at_ms, held.pending(group_id)
+    empty_ms, pending = steps[-1].at_ms, view.pending(group_id)
     left = _empty_group(group, empty_ms, profile)
     due_ms = {
         key: _due_ms(offset, key in pending, key[0], left, empty_ms, retention_ms=retention_ms, profile=profile)
-        for key, offset in sorted(held.offsets(group_id).items())
+        for key, offset in sorted(view.offsets(group_id).items())
     }
     blocks = (block, _own_block(group, due_ms, empty_ms, is_held=bool(pending), profile=profile))
     first = first_block(one for one in blocks if one is not None)
@@ -101,11 +101,11 @@ def _own_block(
 
 def _classic_steps(
     group: LoadedGroup, members: tuple[LoadedMember, ...], loaded_at_ms: int, profile: Profile
-) -> tuple[Step, ...]:
+) -> tuple[AbandonmentStep, ...]:
     live = lifecycle.loaded(
         (_live(member, loaded_at_ms) for member in members), generation=group.generation or 0, since_ms=loaded_at_ms
     )
-    steps: list[Step] = []
+    steps: list[AbandonmentStep] = []
     while live.state not in (GroupState.EMPTY, GroupState.DEAD):
         before, live = live, lifecycle.tick(live, profile=profile)
         if (live.state, len(live.members)) != (before.state, len(before.members)):
@@ -125,12 +125,14 @@ def _live(member: LoadedMember, loaded_at_ms: int) -> LiveMember:
     )
 
 
-def _step(live: LiveGroup, at_ms: int | None) -> Step:
+def _step(live: LiveGroup, at_ms: int | None) -> AbandonmentStep:
     assert at_ms is not None, "a group with members waits for their sessions"
-    return Step(at_ms=at_ms, state=live.state.value, member_count=len(live.members))
+    return AbandonmentStep(at_ms=at_ms, state=live.state.value, member_count=len(live.members))
 
 
-def _modern_steps(members: tuple[LoadedMember, ...], loaded_at_ms: int, session_timeout_ms: int) -> tuple[Step, ...]:
+def _modern_steps(
+    members: tuple[LoadedMember, ...], loaded_at_ms: int, session_timeout_ms: int
+) -> tuple[AbandonmentStep, ...]:
     """A step for each instant at which members are fenced; those of the classic protocol have timeouts of their own."""
     ends = sorted(
         loaded_at_ms + (session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms)
@@ -138,7 +140,7 @@ def _modern_steps(members: tuple[LoadedMember, ...], loaded_at_ms: int, session_
     )
     left = {at_ms: len(ends) - sum(end <= at_ms for end in ends) for at_ms in ends}
     return tuple(
-        Step(at_ms=at_ms, state="Assigning" if count else GroupState.EMPTY.value, member_count=count)
+        AbandonmentStep(at_ms=at_ms, state="Assigning" if count else GroupState.EMPTY.value, member_count=count)
         for at_ms, count in left.items()
     )
 

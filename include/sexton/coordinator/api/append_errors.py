@@ -7,10 +7,8 @@ GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9), OffsetCommitReque
 from collections.abc import Mapping
 from enum import Enum
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.releases import is_since
 
 
 class Operation(Enum):
@@ -56,18 +54,21 @@ _SCALA_GROUP = {
     **dict.fromkeys(_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     Error.REQUEST_TIMED_OUT: Error.REBALANCE_IN_PROGRESS,
 }
-_SINCE = {
-    (0, 9): _TOO_LARGE,
-    (0, 10, 1): (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
-    (1, 0): (Error.KAFKA_STORAGE_ERROR,),
-}
-"""Errors that older releases hand on as they are."""
+
+
+def _passed_on(profile: Profile) -> tuple[Error, ...]:
+    """Errors that older releases hand on as they are."""
+    return (
+        *(() if profile.maps_size_errors else _TOO_LARGE),
+        *(() if profile.maps_replica_errors else (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)),
+        *(() if profile.maps_storage_errors else (Error.KAFKA_STORAGE_ERROR,)),
+    )
 
 
 def answered(log_error: Error, operation: Operation, profile: Profile) -> Error:
     """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged."""
-    if profile.name == group_coordinator.NAME:
+    if profile.is_java:
         return (_JAVA_FETCH if operation is Operation.OFFSET_FETCH else _JAVA).get(log_error, log_error)
-    if any(not is_since(profile, since) and log_error in errors for since, errors in _SINCE.items()):
+    if log_error in _passed_on(profile):
         return log_error
     return (_SCALA_GROUP if operation is Operation.STORE_GROUP else _SCALA).get(log_error, log_error)

@@ -11,28 +11,19 @@ Kafka 0.8.2 takes every commit: it knows no groups.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator import group_coordinator, offset_manager
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import stale_error
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView, TopicPartition
-from sexton.coordinator.profile import Profile, Release
-from sexton.coordinator.releases import is_since
+from sexton.coordinator.profile import Profile
 
 MAX_METADATA_LENGTH = 4096
 """Kafka's default of offset.metadata.max.bytes, which in truth counts UTF-16 code units."""
 NO_GENERATION = -1
 
 _NEW_TYPES_API = 9  # of OffsetCommit: KIP-848
-_TOLD_API = 6  # of TxnOffsetCommit: KIP-1319
+_NEW_ERRORS_API = 6  # of TxnOffsetCommit: KIP-1319
 _LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_LOAD_IN_PROGRESS
-_GROUP_IDS_CHECKED: Release = (2, 0)
-_STATIC_MEMBERS: Release = (2, 3)  # KIP-345
-_TRANSACTIONS_BY_MEMBERS: Release = (2, 5)  # KIP-447
-_ONE_VALIDATION: Release = (3, 0)  # GroupCoordinator.validateOffsetCommit
-_LOADING_HIDDEN: Release = (2, 6)
-_TOLD: Release = (4, 4)
-_ASSIGNMENT_EPOCHS: Release = (4, 3)  # of consumer groups: KIP-1251
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,54 +101,54 @@ def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
 def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartition]) -> Error:
     """What is wrong with the commit as a whole."""
     profile = coordinator.profile
-    if commit.is_transactional and not commit.group_id and is_since(profile, _GROUP_IDS_CHECKED):
+    if commit.is_transactional and not commit.group_id and profile.checks_group_ids:
         return Error.INVALID_GROUP_ID
     error = coordinator.error_of(commit.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS and commit.is_transactional:
-        is_hidden = is_since(profile, _LOADING_HIDDEN) and commit.api_version < _LOADING_API
+        is_hidden = profile.hides_loading and commit.api_version < _LOADING_API
         return Error.COORDINATOR_NOT_AVAILABLE if is_hidden else error
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS and not profile.reads(2):
         return Error.NONE  # KafkaApis.handleOffsetCommitRequest of 0.8.2 appends whatever the cache is doing
     if error is not Error.NONE:
         return error
-    held = coordinator.held_of(commit.group_id)
-    group = held.group(commit.group_id)
-    if profile.name == group_coordinator.NAME:
-        return _java_error(profile, commit, held, group, asked)
+    view = coordinator.view_of(commit.group_id)
+    group = view.group(commit.group_id)
+    if profile.is_java:
+        return _java_error(profile, commit, view, group, asked)
     if not profile.lists_simple_groups and (group is None or group.log_offset is None):
         group = None  # up to 0.10.0 offsets make no group
-    return _scala_error(profile, commit, held, group)
+    return _scala_error(profile, commit, view, group)
 
 
 def _java_error(
-    profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup | None, asked: list[CommitPartition]
+    profile: Profile, commit: Commit, view: PartitionView, group: LoadedGroup | None, asked: list[CommitPartition]
 ) -> Error:
     """OffsetMetadataManager.validateOffsetCommit and validateTransactionalOffsetCommit."""
-    is_told = is_since(profile, _TOLD) and commit.api_version >= _TOLD_API
+    has_new_errors = profile.has_new_transaction_errors and commit.api_version >= _NEW_ERRORS_API
     if group is None:
         if commit.generation < 0:
             return Error.NONE
         if commit.is_transactional:
-            return Error.GROUP_ID_NOT_FOUND if is_told else Error.ILLEGAL_GENERATION
+            return Error.GROUP_ID_NOT_FOUND if has_new_errors else Error.ILLEGAL_GENERATION
         return Error.GROUP_ID_NOT_FOUND if commit.api_version >= _NEW_TYPES_API else Error.ILLEGAL_GENERATION
     match group.group_type:
         case "Share":
             return Error.GROUP_ID_NOT_FOUND
         case "Classic":
-            return _classic_error(commit, held, group)
-    error = _modern_error(profile, commit, held, group, asked)
-    if error is Error.STALE_MEMBER_EPOCH and commit.is_transactional and not is_told:
+            return _classic_error(commit, view, group)
+    error = _modern_error(profile, commit, view, group, asked)
+    if error is Error.STALE_MEMBER_EPOCH and commit.is_transactional and not has_new_errors:
         return Error.ILLEGAL_GENERATION
     return error
 
 
-def _classic_error(commit: Commit, held: PartitionView, group: LoadedGroup) -> Error:
+def _classic_error(commit: Commit, view: PartitionView, group: LoadedGroup) -> Error:
     """ClassicGroup.validateOffsetCommit, and GroupCoordinator.validateOffsetCommit from 3.0 on."""
     is_empty = group.state == "Empty"
     if commit.generation < 0 and is_empty:
         return Error.NONE
     if commit.names_a_member:
-        error = _member_error(commit, held.members(group.group_id))
+        error = _member_error(commit, view.members(group.group_id))
         if error is Error.NONE and commit.generation != group.generation:
             return Error.ILLEGAL_GENERATION
         return error
@@ -181,14 +172,14 @@ def _holder_of(group_instance_id: str, members: tuple[LoadedMember, ...]) -> str
 
 
 def _modern_error(
-    profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup, asked: list[CommitPartition]
+    profile: Profile, commit: Commit, view: PartitionView, group: LoadedGroup, asked: list[CommitPartition]
 ) -> Error:
     """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
 
     An older epoch is taken where the member has had every partition since then or longer, in consumer groups from 4.3
     on. Streams groups do so from 4.2 on, but since when a member has a task is not kept: there it is stale.
     """
-    members = held.members(group.group_id)
+    members = view.members(group.group_id)
     if commit.generation < 0 and not members:
         return Error.NONE
     if commit.is_transactional and not commit.names_a_member and commit.generation == NO_GENERATION:
@@ -204,7 +195,7 @@ def _modern_error(
         return Error.UNKNOWN_SERVER_ERROR
     if commit.generation == epoch:
         return Error.NONE
-    may_be_older = group.group_type == "Consumer" and is_since(profile, _ASSIGNMENT_EPOCHS)
+    may_be_older = group.group_type == "Consumer" and profile.accepts_older_epochs
     if may_be_older and commit.generation < epoch:
         since = [_assigned_since(member, item) for item in asked]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
@@ -220,18 +211,18 @@ def _assigned_since(member: LoadedMember, partition: CommitPartition) -> int | N
     return member.assignment_epochs.get(key)
 
 
-def _scala_error(profile: Profile, commit: Commit, held: PartitionView, group: LoadedGroup | None) -> Error:
+def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: LoadedGroup | None) -> Error:
     """GroupCoordinator.handleCommitOffsets and handleTxnCommitOffsets, 0.9 to 3.9."""
-    if profile.name == offset_manager.NAME and not profile.reads(2):
+    if not profile.reads(2):
         return Error.NONE
     if group is None:
         if not commit.is_transactional:
             return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
         group = _new_group(commit.group_id)  # made first, then the commit is validated against it
-    if is_since(profile, _ONE_VALIDATION):
-        return _classic_error(commit, held, group)
-    members = held.members(group.group_id)
-    if is_since(profile, _STATIC_MEMBERS) and _is_fenced(commit, members):
+    if profile.validates_commits_alike:
+        return _classic_error(commit, view, group)
+    members = view.members(group.group_id)
+    if profile.fences_static_members and _is_fenced(commit, members):
         return Error.FENCED_INSTANCE_ID
     if commit.is_transactional:
         return _transaction_error(profile, commit, members, group)
@@ -262,7 +253,7 @@ def _transaction_error(
     profile: Profile, commit: Commit, members: tuple[LoadedMember, ...], group: LoadedGroup
 ) -> Error:
     """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: whatever names a member is checked; nothing is before 2.5."""
-    if not is_since(profile, _TRANSACTIONS_BY_MEMBERS):
+    if not profile.validates_transactional_members:
         return Error.NONE
     if commit.member_id and not any(member.member_id == commit.member_id for member in members):
         return Error.UNKNOWN_MEMBER_ID

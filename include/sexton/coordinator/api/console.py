@@ -111,7 +111,7 @@ def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) 
     """Topic names by id: those that are known, and those that the group's own offsets tell."""
     if described.group is None:
         return topics.ids
-    offsets = coordinator.held_of(described.group_id).offsets(described.group_id)
+    offsets = coordinator.view_of(described.group_id).offsets(described.group_id)
     told = {offset.topic_id: topic for (topic, _), offset in offsets.items() if offset.topic_id is not None}
     return {**told, **topics.ids}
 

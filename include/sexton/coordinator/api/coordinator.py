@@ -28,7 +28,7 @@ class Shard:
     """The coordinator of one log partition."""
 
     status: Status
-    held: PartitionView
+    view: PartitionView
 
     @property
     def error(self) -> Error:
@@ -41,34 +41,34 @@ class Shard:
         return Error.NONE
 
 
-LOADING = Shard(status=Status.LOADING, held=EmptyView())
+LOADING = Shard(status=Status.LOADING, view=EmptyView())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(held: PartitionView, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
+def shard_after_load(view: PartitionView, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
     """The shard when its load has ended; LOADING where it never does.
 
-    `held` is what was read; after a failure, where the coordinator serves what it had read before
+    `view` is what was read; after a failure, where the coordinator serves what it had read before
     (AfterFailure.PREFIX), it is to be that, as `load(..., stops_at_failure=True)` gives it.
     """
     if never_ends:
         return LOADING
     if not load_failed:
-        return Shard(status=Status.ACTIVE, held=held)
+        return Shard(status=Status.ACTIVE, view=view)
     match profile.after_failure:
         case AfterFailure.PREFIX:
-            return Shard(status=Status.ACTIVE, held=OffsetsAlone(held))
+            return Shard(status=Status.ACTIVE, view=OffsetsAlone(view))
         case AfterFailure.EMPTY:
-            return Shard(status=Status.ACTIVE, held=EmptyView())
+            return Shard(status=Status.ACTIVE, view=EmptyView())
         case AfterFailure.NOTHING:
-            return Shard(status=Status.FAILED, held=EmptyView())
+            return Shard(status=Status.FAILED, view=EmptyView())
 
 
 class OffsetsAlone(EmptyView):
     """The offsets of a load that ended before it installed any group."""
 
-    def __init__(self, held: PartitionView) -> None:
-        self._held = held
+    def __init__(self, view: PartitionView) -> None:
+        self._held = view
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         return self._held.offsets(group_id)
@@ -105,22 +105,22 @@ class Coordinator:
             return max((self.shards[number].error for number in self.shards), default=Error.NOT_COORDINATOR)
         return self.shards[log_partition].error if log_partition in self.shards else Error.NOT_COORDINATOR
 
-    def held_of(self, group_id: str) -> PartitionView:
+    def view_of(self, group_id: str) -> PartitionView:
         """Where the group's state is found; ask only where `error_of` is NONE.
 
         One cache holds the groups of all log partitions where Profile.one_cache says so; of several copies of a group
         the one in its own log partition is taken, then that of the lowest one.
         """
         home = self.log_partition_of(group_id)
-        if home is not None and (not self.profile.one_cache or _has(self.shards[home].held, group_id)):
-            return self.shards[home].held
+        if home is not None and (not self.profile.one_cache or _has(self.shards[home].view, group_id)):
+            return self.shards[home].view
         holder = self._holder(group_id) if self.profile.one_cache else None
-        return EmptyView() if holder is None else self.shards[holder].held
+        return EmptyView() if holder is None else self.shards[holder].view
 
     def groups(self) -> Iterator[tuple[int, LoadedGroup]]:
         """Every group in memory, with the log partition that it was loaded from; in one cache an id has one group."""
         for log_partition in sorted(self.shards):
-            for group in self.shards[log_partition].held.groups():
+            for group in self.shards[log_partition].view.groups():
                 if self.serves_from(log_partition, group.group_id):
                     yield log_partition, group
 
@@ -131,14 +131,14 @@ class Coordinator:
         home = self.log_partition_of(group_id)
         if home == log_partition:
             return True
-        if home is not None and home in self.shards and _has(self.shards[home].held, group_id):
+        if home is not None and home in self.shards and _has(self.shards[home].view, group_id):
             return False
         return self._holder(group_id) == log_partition
 
     def _holder(self, group_id: str) -> int | None:
         """The lowest log partition that holds something of the group."""
-        return next((number for number in sorted(self.shards) if _has(self.shards[number].held, group_id)), None)
+        return next((number for number in sorted(self.shards) if _has(self.shards[number].view, group_id)), None)
 
 
-def _has(held: PartitionView, group_id: str) -> bool:
-    return held.group(group_id) is not None or bool(held.offsets(group_id))
+def _has(view: PartitionView, group_id: str) -> bool:
+    return view.group(group_id) is not None or bool(view.offsets(group_id))

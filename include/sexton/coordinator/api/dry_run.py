@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.append_errors import Operation, answered
 from sexton.coordinator.api.batches import (
     BATCH_FORMAT,
@@ -146,7 +145,7 @@ def store_group(
 
 def _log_errors(profile: Profile, *, is_transactional: bool) -> tuple[Error, ...]:
     """Those that the release's log knows: a transaction is verified over the network from 4.0 on (KIP-890)."""
-    is_verified = is_transactional and profile.name == group_coordinator.NAME
+    is_verified = is_transactional and profile.is_java
     return tuple(error for error in LOG_ERRORS if error is not Error.NETWORK_EXCEPTION or is_verified)
 
 

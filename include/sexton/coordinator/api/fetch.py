@@ -8,17 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import LoadedMember, PartitionView, TopicPartition
 from sexton.coordinator.in_flight import Outcome, commits_after
 from sexton.coordinator.offsets import StoredOffset
-from sexton.coordinator.releases import is_since
 
 NO_OFFSET = -1
 NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
-_REQUIRE_STABLE_SINCE = (2, 5)  # KIP-447; older requests have no such flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +76,13 @@ def fetch(
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
-        held = coordinator.held_of(group_id)
-        error = _member_error(held, group_id, member_id, member_epoch)
+        view = coordinator.view_of(group_id)
+        error = _member_error(view, group_id, member_id, member_epoch)
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
-    offsets = held.offsets(group_id) if _is_fetchable(coordinator, held, group_id) else {}
-    is_stable_only = require_stable and is_since(coordinator.profile, _REQUIRE_STABLE_SINCE)
-    transactional = held.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
+    offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}
+    is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
+    transactional = view.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
     commits = commits_after(offsets, in_flight, outcome, transactional=transactional, profile=coordinator.profile)
     offsets = commits.fetchable
     if partitions is None:
@@ -105,11 +102,11 @@ def fetch(
     )
 
 
-def _is_fetchable(coordinator: Coordinator, held: PartitionView, group_id: str) -> bool:
+def _is_fetchable(coordinator: Coordinator, view: PartitionView, group_id: str) -> bool:
     """Whether the coordinator finds the offsets: in 4.x by way of their group, before it they make one themselves."""
-    if coordinator.profile.name != group_coordinator.NAME:
+    if not coordinator.profile.is_java:
         return True
-    group = held.group(group_id)
+    group = view.group(group_id)
     return group is not None and group.group_type != "Share"
 
 
@@ -129,17 +126,17 @@ def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: 
     )
 
 
-def _member_error(held: PartitionView, group_id: str, member_id: str | None, member_epoch: int) -> Error:
+def _member_error(view: PartitionView, group_id: str, member_id: str | None, member_epoch: int) -> Error:
     """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
 
     Both throw on a null member id that brings an epoch, and on a streams member that has no epoch yet.
     """
-    group = held.group(group_id)
+    group = view.group(group_id)
     if group is None or group.group_type not in ("Consumer", "Streams") or (member_id is None and member_epoch < 0):
         return Error.NONE
     if member_id is None:
         return Error.UNKNOWN_SERVER_ERROR
-    member = next((member for member in held.members(group_id) if member.member_id == member_id), None)
+    member = next((member for member in view.members(group_id) if member.member_id == member_id), None)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
     if member.member_epoch is None:

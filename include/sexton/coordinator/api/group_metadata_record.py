@@ -11,7 +11,6 @@ from typing import Any
 
 from sexton.coordinator.api.java_map import iteration_order
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
-from sexton.coordinator.group_coordinator import NAME as JAVA
 from sexton.coordinator.profile import Profile
 from sexton.records import encode_key, encode_value
 
@@ -47,7 +46,7 @@ class GroupMetadataRecord:
         if group.group_type != "Classic":
             raise ValueError(f"group {group.group_id!r} is {group.group_type}")
         by_id = {member.member_id: member for member in members}
-        ids = iteration_order(by_id) if profile.name == JAVA else sorted(by_id)
+        ids = iteration_order(by_id) if profile.is_java else sorted(by_id)
         return cls(
             group_id=group.group_id,
             protocol_type=group.protocol_type,

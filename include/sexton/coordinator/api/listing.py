@@ -7,7 +7,6 @@ GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
@@ -56,7 +55,7 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
     """
     is_loading = any(coordinator.shards[number].status is Status.LOADING for number in coordinator.shards)
     error = Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Error.NONE
-    if is_loading and coordinator.profile.name == group_coordinator.NAME:
+    if is_loading and coordinator.profile.is_java:
         return ListAnswer(error=error)
     wanted_states, wanted_types = _folded(states), _folded(types)
     return ListAnswer(
@@ -79,7 +78,7 @@ def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[
     up to 3.9 those of the whole broker.
     """
     described = [_described(coordinator, group_id) for group_id in group_ids]
-    is_java = coordinator.profile.name == group_coordinator.NAME
+    is_java = coordinator.profile.is_java
 
     def place(group_id: str) -> int | None:
         return coordinator.log_partition_of(group_id) if is_java else None
@@ -108,7 +107,7 @@ def cannot_be_described(group: LoadedGroup) -> bool:
 
 def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
     """The group as ListGroups has it, None where it is not listed; ask only where the broker serves it."""
-    group = coordinator.held_of(group_id).group(group_id)
+    group = coordinator.view_of(group_id).group(group_id)
     return group if group is not None and _is_listed(coordinator, group) else None
 
 
@@ -126,9 +125,9 @@ def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error=error, state="")
     group = listed_group(coordinator, group_id)
     if group is None:
-        is_told = coordinator.profile.name == group_coordinator.NAME  # DescribeGroups v6, of 4.0
+        is_told = coordinator.profile.is_java  # DescribeGroups v6, of 4.0
         return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_told else Error.NONE, state=DEAD)
-    members = coordinator.held_of(group_id).members(group_id)
+    members = coordinator.view_of(group_id).members(group_id)
     return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)
 
 

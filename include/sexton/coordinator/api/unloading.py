@@ -7,17 +7,10 @@ Follows CoordinatorRuntime.scheduleUnloadOperation of Kafka 4.3, GroupMetadataMa
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator import group_coordinator
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.coordinator.profile import Profile, Release
-from sexton.coordinator.releases import is_since
-
-_GROUPS_HOLD_OFFSETS: Release = (0, 10, 1)
-OFFSETS_EXCUSE: Release = (0, 10, 2)
-_TOPIC_PARTITIONS: Release = (0, 11)
-_UNLOADS_EVERY_GROUP: Release = (0, 9, 0, 0)
+from sexton.coordinator.profile import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +38,12 @@ def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
     shard, profile = coordinator.shards[log_partition], coordinator.profile
     if not profile.one_cache:
         return Unloaded(
-            groups=tuple(shard.held.groups()),
-            offset_count=sum(shard.held.offset_counts().values()),
-            pending=shard.held.transactions(),
+            groups=tuple(shard.view.groups()),
+            offset_count=sum(shard.view.offset_counts().values()),
+            pending=shard.view.transactions(),
         )
     cached = [group for _, group in coordinator.groups() if profile.lists_simple_groups or group.log_offset is not None]
-    is_whole = profile.release == _UNLOADS_EVERY_GROUP
+    is_whole = profile.unloads_every_group
     return Unloaded(
         groups=tuple(
             group for group in cached if is_whole or coordinator.log_partition_of(group.group_id) == log_partition
@@ -58,12 +51,12 @@ def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
         offset_count=sum(
             count
             for number in coordinator.shards
-            for group_id, count in coordinator.shards[number].held.offset_counts().items()
+            for group_id, count in coordinator.shards[number].view.offset_counts().items()
             if coordinator.log_partition_of(group_id) == log_partition and coordinator.serves_from(number, group_id)
         ),
         pending=_pending_of(coordinator, log_partition),
         staying=tuple(
-            group for group in shard.held.groups() if coordinator.log_partition_of(group.group_id) != log_partition
+            group for group in shard.view.groups() if coordinator.log_partition_of(group.group_id) != log_partition
         ),
     )
 
@@ -72,7 +65,7 @@ def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[
     """What open transactions hold of the groups that hash to a log partition (removeGroupFromAllProducers)."""
     found: dict[int, dict[OffsetKey, StoredOffset]] = {}
     for number in coordinator.shards:
-        for producer_id, values in coordinator.shards[number].held.transactions().items():
+        for producer_id, values in coordinator.shards[number].view.transactions().items():
             for key, value in values.items():
                 if coordinator.log_partition_of(key[0]) == log_partition and coordinator.serves_from(number, key[0]):
                     found.setdefault(producer_id, {})[key] = value
@@ -80,34 +73,34 @@ def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[
 
 
 def unexpected_unloads(
-    held: PartitionView, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
+    view: PartitionView, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
 
-    `held` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata
+    `view` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata
     (plain.removed_groups), `cached` those that were in memory before the load. The check comes last: the error is
     logged, and everything is served. A group that this very load has made trips it, too: one with nothing left but
     offsets of an open transaction, and in 0.10.1 one with any offsets.
     """
-    if profile.name == group_coordinator.NAME or not profile.reads(2):
+    if profile.is_java or not profile.reads(2):
         return ()
-    return tuple(group_id for group_id in sorted(removed) if _is_active(held, group_id, profile, cached))
+    return tuple(group_id for group_id in sorted(removed) if _is_active(view, group_id, profile, cached))
 
 
 def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) -> str:
     """What the coordinator logs of such a group, as it spells it."""
-    is_old = not is_since(profile, _GROUPS_HOLD_OFFSETS)
+    is_old = not profile.lists_simple_groups
     place = (
         f"[__consumer_offsets,{log_partition}]"
-        if not is_since(profile, _TOPIC_PARTITIONS)
+        if profile.logs_partition_in_brackets
         else f"__consumer_offsets-{log_partition}"
     )
     return f"Unexpected unload of {'acitve' if is_old else 'active'} group {group_id} while loading partition {place}"
 
 
-def _is_active(held: PartitionView, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
-    if not is_since(profile, _GROUPS_HOLD_OFFSETS):
+def _is_active(view: PartitionView, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
+    if not profile.lists_simple_groups:
         return group_id in cached
-    if held.group(group_id) is None and group_id not in cached:
+    if view.group(group_id) is None and group_id not in cached:
         return False
-    return not is_since(profile, OFFSETS_EXCUSE) or not held.offsets(group_id)
+    return not profile.offsets_excuse_unload or not view.offsets(group_id)

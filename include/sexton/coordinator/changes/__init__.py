@@ -1,9 +1,10 @@
-"""Why an offset changed or disappeared between two instants of a log partition, in plain Python: the oracle of kernels.
+"""Why an offset changed or disappeared between two instants of a log partition, in plain Python.
 
-change.py    the facts that go in and the rows that come out, in the words of the table offset_changes
-replay.py    the plain replay that finds the writes of an interval
-causes.py    from one write to its rows: the fewest operations that could have written it
-rules.py     which operations could have written what stands there, and what speaks for each
-powers.py    what a release can do
-evidence.py  what the log shows of a disappearance, in words
+model.py     what goes in (writes, the state before them, evidence) and what comes out (rows of offset_changes)
+replay.py    the plain replay that finds the writes of an interval (kernels: changes.py)
+rules.py     which operations could have written what a write took from a group
+explain.py   which of them explain the whole write, as rows with their evidence in words
+causes.py    why a group itself was removed
+
+The kinds and causes of a change are listed in sexton.tables.change_kinds; what a release can do, in its Profile.
 """

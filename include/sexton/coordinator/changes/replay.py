@@ -8,8 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, loading
-from sexton.coordinator.changes.causes import changes_of_write
-from sexton.coordinator.changes.change import Change, Known, Removal, TopicPartition, Write, continues, set_change
+from sexton.coordinator.changes.explain import changes_of_write
+from sexton.coordinator.changes.model import (
+    Change,
+    ChangeEvidence,
+    TombstoneRecord,
+    TopicPartition,
+    Write,
+    continues,
+    set_change,
+)
 from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
@@ -25,7 +33,7 @@ def changes(
     loaded: Loaded,
     chunks: Iterable[bytes],
     *,
-    known: Known,
+    known: ChangeEvidence,
     cap_bytes: int,
     as_of_ms: int | None = None,
     taken_at_ms: int | None = None,
@@ -80,14 +88,14 @@ def simple_group(group_id: str, profile: Profile) -> Group | None:
     return ClassicGroup(group_id, profile) if profile.offsets_hold_groups else None
 
 
-def removal_of(batch: Batch, record: Record, profile: Profile) -> Removal | None:
+def removal_of(batch: Batch, record: Record, profile: Profile) -> TombstoneRecord | None:
     """The tombstone that `record` is to the coordinator; None for anything else."""
     if record.value is not None or batch.is_control or batch.magic > profile.newest_format:
         return None
     found = decoding.decode(record, base_offset=batch.base_offset, profile=profile)
     if not isinstance(found, Decoded):
         return None
-    return Removal(
+    return TombstoneRecord(
         record_type=found.record_type,
         group_id=found.key["group_id"],
         topic=found.key.get("topic"),
@@ -104,10 +112,10 @@ class _Replay:
     """The replay while it goes on. `held` are the tombstones of the write that has begun, not replayed yet."""
 
     loaded: Loaded
-    known: Known
+    known: ChangeEvidence
     next_offset: int
     is_dense: bool = True
-    held: list[tuple[Removal, Batch, Record]] = field(default_factory=list)
+    held: list[tuple[TombstoneRecord, Batch, Record]] = field(default_factory=list)
     held_is_whole: bool = True
     rows: list[Change] = field(default_factory=list)
     gone: set[OffsetKey] = field(default_factory=set)
@@ -144,10 +152,10 @@ class _Replay:
         self.is_dense &= is_whole and is_sound and is_read
         self.next_offset = batch.next_offset
 
-    def _goes_on(self, removal: Removal | None) -> bool:
+    def _goes_on(self, removal: TombstoneRecord | None) -> bool:
         return removal is not None and bool(self.held) and continues(self.held[-1][0], removal)
 
-    def _take_record(self, batch: Batch, record: Record, removal: Removal | None) -> None:
+    def _take_record(self, batch: Batch, record: Record, removal: TombstoneRecord | None) -> None:
         if not self._goes_on(removal):
             self.flush()
         if removal is None:

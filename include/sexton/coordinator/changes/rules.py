@@ -1,21 +1,21 @@
-"""Which operations of a coordinator could have written what stands in the log.
+"""Which operations of a coordinator could have written the tombstones of a group.
 
-An operation is struck off only by evidence that rules it out: the value was not due, the group keeps offsets that
-DeleteGroups would have taken, the release cannot do it, the topic is still there. Each rule names the classes that it
-follows; what a release can do is in powers.py.
+Only evidence rules an operation out: the value was not due, the group keeps offsets that DeleteGroups would have
+taken, the release has no such operation, the topic is still there. Each rule names the Kafka classes that it follows;
+what a release can do is part of its Profile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sexton.coordinator.changes.change import CAUSES, Before, Kind, Known, TopicPartition, TopicsAt, Write
-from sexton.coordinator.changes.powers import Powers
+from sexton.coordinator.changes.model import ChangeEvidence, StateBefore, TopicPartition, TopicsAt, Write
 from sexton.coordinator.expiry import Verdict, verdict
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.log.entry import NO_PRODUCER_ID
+from sexton.tables.change_kinds import CAUSES, ChangeKind
 
 FINAL_TYPES = frozenset({2, 3, 11, 17})
 """The record types whose tombstone deletes a group."""
@@ -28,17 +28,17 @@ _NEVER_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What one write took from one group, and what the group was right before it."""
+class GroupRemoval:
+    """What one write took from one group, and the state of the group right before it."""
 
     group_id: str
     removed: Mapping[TopicPartition, StoredOffset]
     log_offsets: Mapping[TopicPartition, int]
     kept: Mapping[TopicPartition, StoredOffset]
     cancelled: frozenset[TopicPartition]
-    """What the write names and had no committed value: pending ones, or none at all."""
+    """Keys that the write names and that had no committed value: a pending one, or none at all."""
     spared: frozenset[TopicPartition]
-    """What open transactions hold and the write does not name."""
+    """Keys that open transactions hold and the write does not name."""
     pending: frozenset[TopicPartition]
     group: Group | None
     is_open: bool
@@ -53,57 +53,58 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What every rule looks at beside the case."""
+class WriteContext:
+    """What every rule looks at besides the removal from one group."""
 
     write: Write
-    before: Before
-    known: Known
+    before: StateBefore
+    known: ChangeEvidence
     profile: Profile
-    powers: Powers
-    cases: Sequence[Case]
+    removals: Sequence[GroupRemoval]
 
 
-def possible_causes(case: Case, scene: Scene) -> frozenset[Kind]:
-    """The operations that could have written the case; none where only a producer that went past the coordinator."""
-    if scene.write.producer_id != NO_PRODUCER_ID:  # coordinators write tombstones outside of transactions only
+def possible_causes(removal: GroupRemoval, context: WriteContext) -> frozenset[ChangeKind]:
+    """The operations that could have written the removal; empty where only a producer that bypassed the coordinator."""
+    if context.write.producer_id != NO_PRODUCER_ID:  # coordinators write tombstones outside of transactions only
         return frozenset()
-    is_of_nothing = bool(case.cancelled - case.pending)
-    if is_of_nothing and scene.write.is_whole and scene.powers.is_one_write:  # none deletes what is not there
+    is_of_nothing = bool(removal.cancelled - removal.pending)
+    if is_of_nothing and context.write.is_whole and context.profile.is_one_write:  # none deletes what is not there
         return frozenset()
-    return frozenset(kind for kind in CAUSES if _RULES[kind](case, scene))
+    return frozenset(kind for kind in CAUSES if _RULES[kind](removal, context))
 
 
-def _may_be_swept(case: Case, scene: Scene) -> bool:
+def _may_be_swept(removal: GroupRemoval, context: WriteContext) -> bool:
     """GroupCoordinatorShard.cleanupGroupMetadata, GroupMetadata.removeExpiredOffsets, OffsetManager.compact."""
-    if scene.write.timestamp_ms is None:
+    if context.write.timestamp_ms is None:
         return True
-    if not scene.write.is_whole:
+    if not context.write.is_whole:
         return not any(
-            offset.expire_timestamp_ms is not None and offset.expire_timestamp_ms > scene.write.timestamp_ms
-            for offset in case.removed.values()
+            offset.expire_timestamp_ms is not None and offset.expire_timestamp_ms > context.write.timestamp_ms
+            for offset in removal.removed.values()
         )
-    group = case.group
-    if group is None or case.cancelled or case.has_repeats or not _tombstone_fits_sweep(case, scene):
+    group = removal.group
+    if group is None or removal.cancelled or removal.has_repeats or not _tombstone_fits_sweep(removal, context):
         return False
-    if not case.is_atomic and not scene.powers.is_one_write:
+    if not removal.is_atomic and not context.profile.is_one_write:
         return False
-    return swept_by(case, group, scene) is not None
+    return swept_by(removal, group, context) is not None
 
 
-def _tombstone_fits_sweep(case: Case, scene: Scene) -> bool:
+def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
     """Whether the group's own tombstone is there or not as after a sweep."""
-    assert case.group is not None
-    profile = scene.profile
+    assert removal.group is not None
+    profile = context.profile
     if not profile.deletes_groups:  # a group's last member does, and its tombstone may come right behind
         return True
-    is_due = case.is_bare and _is_deletable(case.group, profile)
-    if case.has_group_tombstone:
+    is_due = removal.is_bare and _is_deletable(removal.group, profile)
+    if removal.has_group_tombstone:
         return is_due
-    # Up to 3.9 what was committed and cancelled in memory keeps a group; 4.0.0 forgets to end transactions; and what a
-    # plugin keeps of a streams group is no matter of the log.
-    is_told = scene.powers.is_one_write and not profile.leaks_open_transactions and case.group.group_type != "Streams"
-    return not (is_due and is_told)
+    # Up to 3.9 what was committed and cancelled in memory keeps a group; 4.0.0 forgets to end transactions; what a
+    # plugin keeps of a streams group is not in the log.
+    is_certain = (
+        context.profile.is_one_write and not profile.leaks_open_transactions and removal.group.group_type != "Streams"
+    )
+    return not (is_due and is_certain)
 
 
 def _is_deletable(group: Group, profile: Profile) -> bool:
@@ -112,37 +113,39 @@ def _is_deletable(group: Group, profile: Profile) -> bool:
     return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
 
 
-def swept_by(case: Case, group: Group, scene: Scene) -> int | None:
-    """A retention by which a sweep takes what the case has lost, and nothing else of the group; None without one."""
-    at_ms = scene.write.timestamp_ms
+def swept_by(removal: GroupRemoval, group: Group, context: WriteContext) -> int | None:
+    """A retention under which a sweep removes what was removed, and nothing else of the group; None without one."""
+    at_ms = context.write.timestamp_ms
     assert at_ms is not None
-    known = scene.known.retentions_ms
+    known = context.known.retentions_ms
     if known is None:
-        longest = _longest_retention(case, group, scene, at_ms)
+        longest = _longest_retention(removal, group, context, at_ms)
         known = () if longest is None else (longest,)
     for retention_ms in known:
-        if all(is_due(key, offset, case, group, scene, retention_ms, at_ms) for key, offset in case.removed.items()):
-            earlier_ms = at_ms - (SLACK_MS if scene.powers.is_one_write else SLOW_SLACK_MS)
+        if all(
+            is_due(key, offset, removal, group, context, retention_ms, at_ms) for key, offset in removal.removed.items()
+        ):
+            earlier_ms = at_ms - (SLACK_MS if context.profile.is_one_write else SLOW_SLACK_MS)
             left = (
                 key
-                for key, offset in case.kept.items()
-                if not since_unknown(offset, group, scene.profile)
-                and is_due(key, offset, case, group, scene, retention_ms, earlier_ms)
+                for key, offset in removal.kept.items()
+                if not since_unknown(offset, group, context.profile)
+                and is_due(key, offset, removal, group, context, retention_ms, earlier_ms)
             )
-            if not scene.powers.sweeps_all_that_is_due or next(left, None) is None:
+            if not context.profile.sweeps_all_that_is_due or next(left, None) is None:
                 return retention_ms
     return None
 
 
-def _longest_retention(case: Case, group: Group, scene: Scene, at_ms: int) -> int | None:
+def _longest_retention(removal: GroupRemoval, group: Group, context: WriteContext, at_ms: int) -> int | None:
     """The longest retention, in whole minutes, by which all that was removed was due; None where not even one minute.
 
     A longer one leaves fewer offsets that should have gone too, so no other has to be tried.
     """
     ages = []
-    for key, offset in case.removed.items():
-        if offset.expire_timestamp_ms is None and not since_unknown(offset, group, scene.profile):
-            base_ms = verdict_of(key, offset, case, group, scene, MINUTE_MS, at_ms).base_timestamp_ms
+    for key, offset in removal.removed.items():
+        if offset.expire_timestamp_ms is None and not since_unknown(offset, group, context.profile):
+            base_ms = verdict_of(key, offset, removal, group, context, MINUTE_MS, at_ms).base_timestamp_ms
             assert base_ms is not None, "only an explicit expiry has none"
             ages.append(at_ms - base_ms)
     if not ages:
@@ -153,23 +156,23 @@ def _longest_retention(case: Case, group: Group, scene: Scene, at_ms: int) -> in
 def is_due(
     key: TopicPartition,
     offset: StoredOffset,
-    case: Case,
+    removal: GroupRemoval,
     group: Group,
-    scene: Scene,
+    context: WriteContext,
     retention_ms: int,
     at_ms: int,
 ) -> bool:
-    if since_unknown(offset, group, scene.profile):
+    if since_unknown(offset, group, context.profile):
         return True
-    return verdict_of(key, offset, case, group, scene, retention_ms, at_ms).decision == "expire"
+    return verdict_of(key, offset, removal, group, context, retention_ms, at_ms).decision == "expire"
 
 
 def verdict_of(
     key: TopicPartition,
     offset: StoredOffset,
-    case: Case,
+    removal: GroupRemoval,
     group: Group,
-    scene: Scene,
+    context: WriteContext,
     retention_ms: int,
     at_ms: int,
 ) -> Verdict:
@@ -177,10 +180,10 @@ def verdict_of(
         offset,
         key[0],
         group,
-        is_pending=key in case.pending,
+        is_pending=key in removal.pending,
         retention_ms=retention_ms,
         now_ms=at_ms,
-        profile=scene.profile,
+        profile=context.profile,
     )
 
 
@@ -196,72 +199,78 @@ def since_unknown(offset: StoredOffset, group: Group, profile: Profile) -> bool:
     )
 
 
-def _may_be_offset_delete(case: Case, scene: Scene) -> bool:
+def _may_be_offset_delete(removal: GroupRemoval, context: WriteContext) -> bool:
     """OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets."""
-    if not scene.powers.deletes_offsets or not case.is_atomic or not _group_tombstone_fits_request(case, scene):
+    if (
+        not context.profile.has_offset_delete
+        or not removal.is_atomic
+        or not _group_tombstone_fits_request(removal, context)
+    ):
         return False
-    if any(_is_orphan(topic, offset, scene) for (topic, _), offset in case.removed.items()):
+    if any(_is_orphan(topic, offset, context) for (topic, _), offset in removal.removed.items()):
         return False  # topics that are not in the metadata are UNKNOWN_TOPIC_OR_PARTITION
-    if not scene.write.is_whole:
+    if not context.write.is_whole:
         return True
-    group = case.group
-    if group is None or group.group_type == "Share" or case.has_repeats:
+    group = removal.group
+    if group is None or group.group_type == "Share" or removal.has_repeats:
         return False
     if isinstance(group, ClassicGroup) and (group.is_empty or group.protocol_type != CONSUMER):
         return group.is_empty
     # what a streams group is subscribed to, a release may keep to itself until a heartbeat
-    return group.group_type == "Streams" or not any(group.is_subscribed(topic) for topic, _ in case.removed)
+    return group.group_type == "Streams" or not any(group.is_subscribed(topic) for topic, _ in removal.removed)
 
 
-def _may_be_group_delete(case: Case, scene: Scene) -> bool:
+def _may_be_group_delete(removal: GroupRemoval, context: WriteContext) -> bool:
     """GroupCoordinatorShard.deleteGroups, GroupCoordinator.handleDeleteGroups."""
-    powers, group = scene.powers, case.group
-    if not powers.deletes_groups or not case.is_atomic:
+    profile, group = context.profile, removal.group
+    if not profile.has_delete_groups or not removal.is_atomic:
         return False
-    if powers.is_one_write and not case.has_group_tombstone:
+    if profile.is_one_write and not removal.has_group_tombstone:
         return False
-    if not scene.write.is_whole:
+    if not context.write.is_whole:
         return True
-    if group is None or not group.is_empty or case.kept:
+    if group is None or not group.is_empty or removal.kept:
         return False
-    if powers.is_one_write:
-        return not case.spared and (not case.has_repeats or scene.profile.leaks_open_transactions)
-    return case.has_group_tombstone == _is_deletable(group, scene.profile)
+    if profile.is_one_write:
+        return not removal.spared and (not removal.has_repeats or context.profile.leaks_open_transactions)
+    return removal.has_group_tombstone == _is_deletable(group, profile)
 
 
-def _may_be_topic_delete(case: Case, scene: Scene) -> bool:
+def _may_be_topic_delete(removal: GroupRemoval, context: WriteContext) -> bool:
     """OffsetMetadataManager.onTopicsDeleted, .onPartitionsDeleted, GroupCoordinator.handleDeletedPartitions."""
-    if not scene.powers.deletes_topics or not _group_tombstone_fits_request(case, scene):
+    if not context.profile.drops_deleted_topics or not _group_tombstone_fits_request(removal, context):
         return False
-    topics = {topic for topic, _ in case.removed}
-    return all(_may_be_gone(topic, case, scene) and not _left_of(topic, case, scene) for topic in sorted(topics))
+    topics = {topic for topic, _ in removal.removed}
+    return all(
+        _may_be_gone(topic, removal, context) and not _left_of(topic, removal, context) for topic in sorted(topics)
+    )
 
 
-def _group_tombstone_fits_request(case: Case, scene: Scene) -> bool:
+def _group_tombstone_fits_request(removal: GroupRemoval, context: WriteContext) -> bool:
     """Whether a request that is about offsets may have written the group's tombstone, where there is one."""
-    if not case.has_group_tombstone:
+    if not removal.has_group_tombstone:
         return True
-    if not scene.powers.drops_bare_groups:
+    if not context.profile.batch_per_group:
         return False
-    if not scene.write.is_whole:
+    if not context.write.is_whole:
         return True
-    return case.group is not None and case.is_bare and _is_deletable(case.group, scene.profile)
+    return removal.group is not None and removal.is_bare and _is_deletable(removal.group, context.profile)
 
 
-def _may_be_gone(topic: str, case: Case, scene: Scene) -> bool:
+def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
     """Whether the topic may have been deleted at the instant of the write, by what is known of topics."""
-    before, after = topics_around(scene)
-    stored = [offset for (name, _), offset in case.removed.items() if name == topic]
+    before, after = topics_around(context)
+    stored = [offset for (name, _), offset in removal.removed.items() if name == topic]
     if after is not None and topic in after.ids:
         own = after.ids[topic]
         was_there = before is not None and own is not None and before.ids.get(topic) == own
         return not was_there and not any(own is not None and offset.topic_id == own for offset in stored)
-    return not all(_is_orphan(topic, offset, scene) for offset in stored)
+    return not all(_is_orphan(topic, offset, context) for offset in stored)
 
 
-def _is_orphan(topic: str, offset: StoredOffset, scene: Scene) -> bool:
+def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
     """Whether the topic was gone before, so that nobody could delete it, nor ask for its offsets to be deleted."""
-    before, after = topics_around(scene)
+    before, after = topics_around(context)
     return (
         before is not None
         and after is not None
@@ -271,9 +280,9 @@ def _is_orphan(topic: str, offset: StoredOffset, scene: Scene) -> bool:
     )
 
 
-def topics_around(scene: Scene) -> tuple[TopicsAt | None, TopicsAt | None]:
+def topics_around(context: WriteContext) -> tuple[TopicsAt | None, TopicsAt | None]:
     """What was recorded of topics before the write and after it."""
-    at_ms, before, after = scene.write.timestamp_ms, scene.known.before, scene.known.after
+    at_ms, before, after = context.write.timestamp_ms, context.known.before, context.known.after
     if at_ms is None:
         return None, None
     return (
@@ -282,29 +291,29 @@ def topics_around(scene: Scene) -> tuple[TopicsAt | None, TopicsAt | None]:
     )
 
 
-def _left_of(topic: str, case: Case, scene: Scene) -> bool:
+def _left_of(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
     """Whether offsets stay that the deletion of the topic would have taken, in this group or another."""
-    if not scene.write.is_whole:
+    if not context.write.is_whole:
         return False
-    ids = {offset.topic_id for (name, _), offset in case.removed.items() if name == topic} - {None}
+    ids = {offset.topic_id for (name, _), offset in removal.removed.items() if name == topic} - {None}
 
     def is_taken(topic_id: str | None) -> bool:
-        return not scene.powers.follows_topic_ids or topic_id is None or topic_id in ids
+        return not context.profile.drops_topics_by_id or topic_id is None or topic_id in ids
 
-    if any(name == topic and is_taken(offset.topic_id) for (name, _), offset in case.kept.items()):
+    if any(name == topic and is_taken(offset.topic_id) for (name, _), offset in removal.kept.items()):
         return True
-    if not scene.powers.is_one_write:
+    if not context.profile.is_one_write:
         return False
-    taken = {other.group_id: other.log_offsets for other in scene.cases}
+    taken = {other.group_id: other.log_offsets for other in context.removals}
     return any(
         is_taken(topic_id) and (topic, partition) not in taken.get(group_id, ())
-        for group_id, partition, topic_id in scene.before.holders_of(topic)
+        for group_id, partition, topic_id in context.before.holders_of(topic)
     )
 
 
-_RULES: Mapping[Kind, Callable[[Case, Scene], bool]] = {
-    Kind.EXPIRED: _may_be_swept,
-    Kind.DELETED: _may_be_offset_delete,
-    Kind.GROUP_DELETED: _may_be_group_delete,
-    Kind.TOPIC_DELETED: _may_be_topic_delete,
+_RULES: Mapping[ChangeKind, Callable[[GroupRemoval, WriteContext], bool]] = {
+    ChangeKind.EXPIRED: _may_be_swept,
+    ChangeKind.DELETED: _may_be_offset_delete,
+    ChangeKind.GROUP_DELETED: _may_be_group_delete,
+    ChangeKind.TOPIC_DELETED: _may_be_topic_delete,
 }

@@ -25,11 +25,11 @@ class ConsumerGroup(ModernGroup):
     """A KIP-848 group: its members, and who owns which partition since which epoch."""
 
     group_type = "Consumer"
-    word = "Consumer"
+    kafka_name = "Consumer"
     metadata_type = 3
     member_tombstone_types = (8, 7, 6, 5)
     group_tombstone_types = (4, 3)
-    refusal = "Group {} is not a consumer group"
+    wrong_type_message = "Group {} is not a consumer group"
 
     def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id, profile)

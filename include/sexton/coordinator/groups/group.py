@@ -140,7 +140,7 @@ class ModernGroup(Group):
     coordinator would throw on leaves no trace.
     """
 
-    word: ClassVar[str]
+    kafka_name: ClassVar[str]
     """What Kafka's messages and record names call the type."""
     stable_state: ClassVar[int] = _STABLE
     member_tombstone_types: ClassVar[tuple[int, int, int, int]]
@@ -150,9 +150,9 @@ class ModernGroup(Group):
     """The record type whose tombstone removes the group."""
     creating_types: ClassVar[frozenset[int] | None] = None
     """The record types whose values make the group; None: those of all types do."""
-    refusal: ClassVar[str]
+    wrong_type_message: ClassVar[str]
     """What Kafka throws where a group of another type has the id."""
-    missing: ClassVar[str | None] = None
+    missing_message: ClassVar[str | None] = None
     """What it throws where a record does not make the group that it is about; None where it ignores the record."""
     replaces_simple: ClassVar[bool] = True
     """Whether its records take over a simple classic group of the same id; else they throw."""
@@ -177,7 +177,7 @@ class ModernGroup(Group):
 
     @property
     def protocol_type(self) -> str | None:
-        return self.word.lower()
+        return self.kafka_name.lower()
 
     @property
     def member_count(self) -> int:
@@ -245,18 +245,18 @@ class ModernGroup(Group):
 
     @property
     def assignment_epoch_message(self) -> str:
-        return f"did not receive {self.word}GroupTargetAssignmentMetadataValue tombstone."
+        return f"did not receive {self.kafka_name}GroupTargetAssignmentMetadataValue tombstone."
 
     def epoch_message(self, member_id: str) -> str:
         return (
             f"Received a tombstone record to delete member {member_id} but did not receive "
-            f"{self.word}GroupCurrentMemberAssignmentValue tombstone."
+            f"{self.kafka_name}GroupCurrentMemberAssignmentValue tombstone."
         )
 
     def target_message(self, member_id: str) -> str:
         return (
             f"Received a tombstone record to delete member {member_id} but did not receive "
-            f"{self.word}GroupTargetAssignmentMetadataValue tombstone."
+            f"{self.kafka_name}GroupTargetAssignmentMetadataValue tombstone."
         )
 
     def is_reconciled(self) -> bool:

@@ -39,7 +39,7 @@ class Groups:
         self.by_id: dict[str, Group] = {}
         self._kinds = _EARLY_KINDS if profile.early_share_groups else _KINDS
 
-    def touch(self, group_id: str) -> None:
+    def ensure_simple_group(self, group_id: str) -> None:
         """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
         if group_id not in self.by_id:
             self.by_id[group_id] = ClassicGroup(group_id, self.profile)
@@ -96,14 +96,26 @@ class Groups:
         if found is None:
             if value_type is not None and (kind.creating_types is None or value_type in kind.creating_types):
                 return kind(group_id, self.profile)
-            if kind.missing is not None:
-                raise TransitionError(kind.missing.format(group_id))
+            if kind.missing_message is not None:
+                raise TransitionError(kind.missing_message.format(group_id))
             return None
         if isinstance(found, kind):
             return found
         if isinstance(found, ClassicGroup) and found.is_simple and self._replaces_simple(kind):
             return kind(group_id, self.profile)
-        raise TransitionError(kind.refusal.format(group_id))
+        raise TransitionError(kind.wrong_type_message.format(group_id))
 
     def _replaces_simple(self, kind: type[ModernGroup]) -> bool:
         return kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)
+
+
+class ScalaGroups(Groups):
+    """Groups that are there when all has been read: those with a record of their own, and those that hold offsets."""
+
+    def ensure_simple_group(self, group_id: str) -> None:
+        """Offsets make no group while the log is read."""
+
+    def complete(self, holders: Collection[str]) -> None:
+        for group_id in holders:
+            if group_id not in self.by_id:
+                self.by_id[group_id] = ClassicGroup(group_id, self.profile)

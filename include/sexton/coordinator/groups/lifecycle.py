@@ -51,7 +51,7 @@ class LiveGroup:
     """When the rebalance that is being prepared goes on without the members that have not joined."""
 
 
-class NotAllowed(ValueError):
+class IllegalTransition(ValueError):
     """An event that a group in that state does not take."""
 
 
@@ -176,4 +176,4 @@ def _longest_rebalance_ms(members: Iterable[LiveMember]) -> int:
 
 def _require(group: LiveGroup, event: str, *states: GroupState) -> None:
     if group.state not in states:
-        raise NotAllowed(f"{event} of a group that is {group.state.value}")
+        raise IllegalTransition(f"{event} of a group that is {group.state.value}")

@@ -21,12 +21,12 @@ class ShareGroup(ModernGroup):
     """A share group. A record of one never takes over a group that offsets have made: Kafka throws."""
 
     group_type = "Share"
-    word = "Share"
+    kafka_name = "Share"
     metadata_type = 11
     member_tombstone_types = (14, 13, 12, 10)
     group_tombstone_types = (15, 11)
     replaces_simple = False
-    refusal = "Group {} is not a share group."
+    wrong_type_message = "Group {} is not a share group."
 
     @property
     def state(self) -> str:
@@ -103,7 +103,7 @@ class EarlyShareGroup(ShareGroup):
 
     group_tombstone_types = (9, 11)
     creating_types = frozenset({10, 11})
-    missing = "Share group {} not found."
+    missing_message = "Share group {} not found."
 
     def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
         if record_type == 14:

@@ -21,13 +21,13 @@ class StreamsGroup(ModernGroup):
     """A streams group: it is subscribed to the source topics of its topology, and only while it has members."""
 
     group_type = "Streams"
-    word = "Streams"
+    kafka_name = "Streams"
     stable_state = 1
     metadata_type = 17
     member_tombstone_types = (22, 21, 20, 19)
     group_tombstone_types = (17, 23)
     targets_hold = False
-    refusal = "Group {} is not a streams group."
+    wrong_type_message = "Group {} is not a streams group."
 
     def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id, profile)

@@ -82,7 +82,7 @@ class Judge:
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
     ) -> dict[TopicPartition, Error]:
         """What the coordinator would answer for each partition, were they all committed without a member."""
-        shard = Shard(status=Status.ACTIVE, held=_Live(group))
+        shard = Shard(status=Status.ACTIVE, view=_Live(group))
         coordinator = Coordinator(profile=self.profile, partition_count=1, shards={0: shard})
         commit = Commit(
             group_id=group.group_id,

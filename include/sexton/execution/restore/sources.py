@@ -125,7 +125,7 @@ def _held(
     coordinator: Coordinator, log_partition: int, selection: Selection
 ) -> Iterator[tuple[OffsetKey, StoredOffset]]:
     """The offsets of a log partition that are asked for, as far as a client could fetch them."""
-    held = coordinator.shards[log_partition].held
+    held = coordinator.shards[log_partition].view
     has_group = selection.group_test()
     for group_id in held.offset_counts():
         if not has_group(group_id):

@@ -1,10 +1,10 @@
-"""The profile offset_manager: Kafka 0.8.2 to 0.10.0, where the last record of a key wins and nothing is transactional.
+"""The dated rules of the profile `offset_manager`: Kafka 0.8.2 to 0.10.0, without transactions.
 
-Here is what changed from release to release; the fold is that of group_metadata_manager without transactions, expiry is
-in expiry.py. Sources: OffsetManager (0.8.2), GroupMetadataManager (0.9, 0.10.0).
+Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources: OffsetManager (0.8.2),
+GroupMetadataManager (0.9, 0.10.0).
 """
 
-from sexton.coordinator.profile import AfterFailure, Changes, Expiry, PendingRule, Subscriptions
+from sexton.coordinator.profile import AfterFailure, DatedRules, Expiry, PendingRule, Subscriptions
 from sexton.log.entry import LZ4
 
 NAME = "offset_manager"
@@ -13,7 +13,7 @@ LAST_RELEASE = (0, 10, 0)
 RECORDED = ((0, 9, 0, 1),)
 """Releases of which a recording is part of the tests."""
 
-CHANGES: Changes = (
+DATED_RULES: DatedRules = (
     (
         (0, 8, 2),
         {
@@ -45,6 +45,23 @@ CHANGES: Changes = (
             "offset_value_version": 0,
             "group_value_version": None,
             "resolves_topic_ids": False,
+            "has_offset_delete": False,
+            "has_delete_groups": False,
+            "drops_deleted_topics": False,
+            "drops_topics_by_id": False,
+            "sweeps_all_that_is_due": False,
+            "supports_stable_fetch": False,
+            "checks_group_ids": False,
+            "fences_static_members": False,
+            "validates_transactional_members": False,
+            "hides_loading": False,
+            "validates_commits_alike": False,
+            "accepts_older_epochs": False,
+            "maps_size_errors": False,
+            "maps_replica_errors": False,
+            "maps_storage_errors": False,
+            "offsets_excuse_unload": False,
+            "logs_partition_in_brackets": True,
             "base_sequence": -1,
         },
     ),
@@ -56,7 +73,10 @@ CHANGES: Changes = (
             "offset_value_version": 1,
             "group_value_version": 0,
             "expires_by_own_stamp": True,
+            "maps_size_errors": True,
+            "unloads_every_group": True,
         },
     ),
+    ((0, 9, 0, 1), {"unloads_every_group": False}),
     ((0, 10), {"newest_format": 1, "record_format": 1}),
 )

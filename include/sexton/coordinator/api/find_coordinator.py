@@ -8,7 +8,7 @@ from sexton.coordinator.partitioner import partition_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class FoundCoordinator:
     """Where a group belongs; `leader` is the broker id, None where nobody is known to lead the log partition."""
 
     group_id: str
@@ -17,18 +17,20 @@ class Owner:
     leader: int | None = None
 
 
-def find_coordinator(group_id: str, *, partition_count: int | None, leaders: Mapping[int, int] | None = None) -> Owner:
+def find_coordinator(
+    group_id: str, *, partition_count: int | None, leaders: Mapping[int, int] | None = None
+) -> FoundCoordinator:
     """The owner of `group_id` among `partition_count` log partitions (None: there is no such topic yet).
 
     `leaders` are broker ids by log partition, without those that have none; when they are not known at all, only the
     log partition is told. COORDINATOR_NOT_AVAILABLE where there is no topic, or no leader.
     """
     if partition_count is None:
-        return Owner(group_id=group_id, error=Error.COORDINATOR_NOT_AVAILABLE)
+        return FoundCoordinator(group_id=group_id, error=Error.COORDINATOR_NOT_AVAILABLE)
     log_partition = partition_of(group_id, partition_count)
     leader = None if leaders is None else leaders.get(log_partition)
     is_known = leaders is None or leader is not None
-    return Owner(
+    return FoundCoordinator(
         group_id=group_id,
         error=Error.NONE if is_known else Error.COORDINATOR_NOT_AVAILABLE,
         log_partition=log_partition,

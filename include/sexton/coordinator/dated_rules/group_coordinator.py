@@ -1,14 +1,12 @@
-"""The profile group_coordinator: the coordinator of Kafka 4.0 and later, in Java (KIP-848).
+"""The dated rules of the profile `group_coordinator`: Kafka 4.0 and later, in Java (KIP-848).
 
-Its fold is what offsets.py and groups.py say, its expiry what expiry.py says; here is what changed from release to
-release. Sources: OffsetMetadataManager, GroupMetadataManager, GroupCoordinatorRecordSerde.
+Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources: OffsetMetadataManager,
+GroupMetadataManager, GroupCoordinatorRecordSerde.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from sexton.coordinator.offsets import OffsetKey, Offsets
-from sexton.coordinator.profile import Changes, Subscriptions
+from sexton.coordinator.profile import DatedRules, Subscriptions
 from sexton.records import RECORD_TYPES
 
 NAME = "group_coordinator"
@@ -25,35 +23,7 @@ def _versions(release: tuple[int, ...]) -> Mapping[int, int]:
     return {**_OFFSETS_AND_CLASSIC, **new}
 
 
-class LeakingOffsets(Offsets):
-    """Offsets as 4.0.0 keeps them: which transactions are open is told by group, and not always forgotten.
-
-    A marker closes the transaction only for the groups of what its producer has pending still. Where tombstones have
-    cancelled all of a group's, the transaction stays open for that group, until its producer has something pending for
-    it at a later marker (KAFKA-19164, mended in 4.0.1).
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: dict[str, set[int]] = {}
-
-    def put(
-        self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, is_pending: bool, **place: Any
-    ) -> None:
-        super().put(key, value, producer_id=producer_id, is_pending=is_pending, **place)
-        if is_pending:
-            self._open.setdefault(key[0], set()).add(producer_id)
-
-    def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
-        for group_id, _, _ in self.pending.get(producer_id, {}):
-            self._open[group_id].discard(producer_id)
-        super().end_transaction(producer_id, marker, log_offset=log_offset)
-
-    def open_groups(self) -> set[str]:
-        return {group_id for group_id, producers in self._open.items() if producers}
-
-
-CHANGES: Changes = (
+DATED_RULES: DatedRules = (
     (
         (4, 0),
         {
@@ -72,6 +42,9 @@ CHANGES: Changes = (
             "offset_value_version": 3,
             "resolves_topic_ids": False,
             "describes_revoking": False,
+            "drops_topics_by_id": False,
+            "accepts_older_epochs": False,
+            "has_new_transaction_errors": False,
         },
     ),
     ((4, 0, 1), {"leaks_open_transactions": False}),
@@ -102,9 +75,11 @@ CHANGES: Changes = (
             "initial_epoch": 1,
             "resolves_topic_ids": True,
             "describes_revoking": True,
+            "drops_topics_by_id": True,
+            "accepts_older_epochs": True,
             "subscriptions": Subscriptions.FAIL,
         },
     ),
     ((4, 3, 2), {"subscriptions": Subscriptions.UNKNOWN}),
-    ((4, 4), {"validated_topology_epoch": -1, "sweeps_share_groups": True}),
+    ((4, 4), {"validated_topology_epoch": -1, "sweeps_share_groups": True, "has_new_transaction_errors": True}),
 )

@@ -7,34 +7,18 @@ find the same ones.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Protocol
 
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.tables.change_kinds import ChangeKind
 
 TopicPartition = tuple[str, int]
 """A key of a group's offsets: topic and partition."""
 
 
-class Kind(StrEnum):
-    """What a change is. The four causes of a disappearance are kinds of their own."""
-
-    SET = "set"
-    EXPIRED = "expired"
-    DELETED = "deleted"
-    GROUP_DELETED = "group_deleted"
-    TOPIC_DELETED = "topic_deleted"
-    RESTORED = "restored"
-    AMBIGUOUS = "ambiguous"
-
-
-CAUSES = (Kind.EXPIRED, Kind.DELETED, Kind.GROUP_DELETED, Kind.TOPIC_DELETED)
-"""What can make an offset disappear, in the order in which candidates are told."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class TombstoneRecord:
     """A record without a value, of any type, as it lies in the log.
 
     `base_offset` is that of its batch, None in record formats 0 and 1, where each record stands by itself;
@@ -66,7 +50,7 @@ class Write:
     interval begins up to here, so that what was not read was not there.
     """
 
-    removals: tuple[Removal, ...]
+    removals: tuple[TombstoneRecord, ...]
     is_whole: bool
 
     @property
@@ -78,7 +62,7 @@ class Write:
         return self.removals[0].producer_id
 
 
-class Before(Protocol):
+class StateBefore(Protocol):
     """A log partition right before a write, as its coordinator holds it."""
 
     def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
@@ -106,7 +90,7 @@ class TopicsAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class OwnAction:
     """Something that a plan of ours did to an offset, between its intent and its outcome (None: not known yet)."""
 
     plan_id: str
@@ -120,7 +104,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ChangeEvidence:
     """What is known beside the log. What is not known excludes nothing: it leaves more candidates.
 
     `retentions_ms` are all that may have been in force, None when nobody knows. `before` and `after` speak for what was
@@ -130,8 +114,8 @@ class Known:
     retentions_ms: tuple[int, ...] | None = None
     before: TopicsAt | None = None
     after: TopicsAt | None = None
-    removed: Mapping[OffsetKey, Sequence[Act]] = field(default_factory=dict)
-    restored: Mapping[OffsetKey, Sequence[Act]] = field(default_factory=dict)
+    removed: Mapping[OffsetKey, Sequence[OwnAction]] = field(default_factory=dict)
+    restored: Mapping[OffsetKey, Sequence[OwnAction]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +127,10 @@ class Change:
     """
 
     key: OffsetKey
-    kind: Kind
+    kind: ChangeKind
     old: StoredOffset | None
     new: StoredOffset | None = None
-    candidates: tuple[Kind, ...] | None = None
+    candidates: tuple[ChangeKind, ...] | None = None
     by_plan_id: str | None = None
     log_offset: int
     timestamp_ms: int | None
@@ -173,31 +157,31 @@ class Change:
         }
 
 
-def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, known: Known) -> Change | None:
+def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, known: ChangeEvidence) -> Change | None:
     """The row of an offset that ends the interval as `new`; None where it is what it was, committed again or not.
 
     `old` is what it was when the interval began, None where it was not there or disappeared since.
     """
     if old is not None and old.committed_offset == new.committed_offset:
         return None
-    act = act_at(known.restored.get(key, ()), new.commit_timestamp_ms)
+    action = action_at(known.restored.get(key, ()), new.commit_timestamp_ms)
     return Change(
         key=key,
-        kind=Kind.SET if act is None else Kind.RESTORED,
+        kind=ChangeKind.SET if action is None else ChangeKind.RESTORED,
         old=old,
         new=new,
-        by_plan_id=None if act is None else act.plan_id,
+        by_plan_id=None if action is None else action.plan_id,
         log_offset=new.log_offset,
         timestamp_ms=new.commit_timestamp_ms,
     )
 
 
-def act_at(acts: Sequence[Act], at_ms: int | None) -> Act | None:
+def action_at(actions: Sequence[OwnAction], at_ms: int | None) -> OwnAction | None:
     """The act of ours that covers an instant."""
-    return next((act for act in acts if act.covers(at_ms)), None)
+    return next((action for action in actions if action.covers(at_ms)), None)
 
 
-def continues(last: Removal, next_one: Removal) -> bool:
+def continues(last: TombstoneRecord, next_one: TombstoneRecord) -> bool:
     """Whether the record that follows belongs to the same write."""
     return (
         next_one.log_offset == last.log_offset + 1

@@ -1,0 +1,120 @@
+"""The dated rules of the profile `group_metadata_manager`: Kafka 0.10.1 to 3.9, in Scala.
+
+Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources:
+GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata, GroupCoordinator.
+"""
+
+from sexton.coordinator.profile import AfterFailure, DatedRules, Expiry, PendingRule, Subscriptions
+from sexton.log.entry import LZ4, ZSTD
+
+NAME = "group_metadata_manager"
+DEFAULT_RELEASE = (3, 9)
+LAST_RELEASE = (3, 9)
+RECORDED = (
+    *((0, 10, 2, 2), (0, 11, 0, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 3, 1), (2, 4, 1), (2, 8, 2)),
+    *((3, 5, 2), (3, 6, 2), (3, 9, 1)),
+)
+"""Releases of which a recording is part of the tests."""
+
+
+DATED_RULES: DatedRules = (
+    (
+        (0, 10, 1),
+        {
+            "value_versions": {0: 1, 1: 1, 2: 1},
+            "skips_unknown_types": False,
+            "newest_format": 1,
+            "grows_load_buffer": False,
+            "reads_topic_ids": False,
+            "forgets_protocol_type": True,
+            "members_may_repeat": True,
+            "instances_may_repeat": True,
+            "says_schema": True,
+            "subscriptions": Subscriptions.UNREAD,
+            "after_failure": AfterFailure.EMPTY,
+            "pending_rule": PendingRule.NEVER,
+            "tombstones_cancel_pending": False,
+            "offsets_hold_groups": True,
+            "one_cache": True,
+            "default_retention_minutes": 1_440,
+            "expiry": Expiry.OWN_STAMP,
+            "pending_blocks_expiry": False,
+            "deletes_generation_0": False,
+            "record_format": 1,
+            "newest_codec": LZ4,
+            "batch_per_group": True,
+            "stores_after_append": True,
+            "offset_value_version": 1,
+            "group_value_version": 1,
+            "expires_by_own_stamp": True,
+            "resolves_topic_ids": False,
+            "has_offset_delete": False,
+            "has_delete_groups": False,
+            "drops_deleted_topics": False,
+            "drops_topics_by_id": False,
+            "sweeps_all_that_is_due": False,
+            "supports_stable_fetch": False,
+            "checks_group_ids": False,
+            "fences_static_members": False,
+            "validates_transactional_members": False,
+            "hides_loading": False,
+            "validates_commits_alike": False,
+            "accepts_older_epochs": False,
+            "maps_storage_errors": False,
+            "offsets_excuse_unload": False,
+            "logs_partition_in_brackets": True,
+            "base_sequence": -1,
+        },
+    ),
+    ((0, 10, 2), {"drops_deleted_topics": True, "offsets_excuse_unload": True}),
+    (
+        (0, 11),
+        {
+            "logs_partition_in_brackets": False,
+            "newest_format": 2,
+            "pending_rule": PendingRule.IF_TRANSACTIONAL,
+            "empty_control_batch_fails": True,
+            "record_format": 2,
+        },
+    ),
+    ((1, 0), {"maps_storage_errors": True}),
+    ((1, 0, 1), {"forgets_protocol_type": False}),
+    ((1, 1), {"has_delete_groups": True}),
+    ((2, 0), {"checks_group_ids": True, "default_retention_minutes": 10_080}),
+    ((2, 0, 1), {"grows_load_buffer": True, "empty_control_batch_fails": False}),
+    (
+        (2, 1),
+        {
+            "value_versions": {0: 3, 1: 3, 2: 2},
+            "keeps_expire_of_minus_1": True,
+            "newest_codec": ZSTD,
+            "members_may_repeat": False,
+            "expiry": Expiry.EMPTY_GROUPS,
+            "offset_value_version": 3,
+            "group_value_version": 2,
+            "expires_by_own_stamp": False,
+        },
+    ),
+    ((2, 2), {"keeps_expire_of_minus_1": False}),
+    (
+        (2, 3),
+        {
+            "value_versions": {0: 3, 1: 3, 2: 3},
+            "forgets_state_timestamp": True,
+            "fences_static_members": True,
+            "group_value_version": 3,
+        },
+    ),
+    ((2, 4), {"subscriptions": Subscriptions.UNKNOWN, "expiry": Expiry.UNSUBSCRIBED, "has_offset_delete": True}),
+    ((2, 5), {"supports_stable_fetch": True, "validates_transactional_members": True}),
+    ((2, 6), {"hides_loading": True}),
+    ((2, 6, 1), {"forgets_state_timestamp": False}),
+    ((2, 7), {"subscriptions": Subscriptions.FAIL}),
+    ((2, 8), {"says_schema": False}),
+    ((3, 0), {"instances_may_repeat": False, "validates_commits_alike": True}),
+    ((3, 4, 1), {"skips_unknown_types": True, "value_versions": {0: 4, 1: 4, 2: 4}}),
+    ((3, 8), {"sweeps_all_that_is_due": True}),
+)
+"""Not modelled: 0.11.0.0 installs groups every 5 MiB while it reads and does not replace them later, so that it serves
+old offsets of larger logs (KAFKA-5600, fixed in 0.11.0.1).
+"""

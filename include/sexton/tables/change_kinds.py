@@ -1,0 +1,31 @@
+"""The kinds of an offset change: the values of offset_changes.kind, declared once.
+
+The four causes of a disappearance are kinds too. Which cause a disappearance has is decided in
+`coordinator.changes.rules` (what is possible) and `coordinator.changes.explain` (which explanation is smallest).
+"""
+
+from enum import StrEnum
+
+
+class ChangeKind(StrEnum):
+    """A value of offset_changes.kind."""
+
+    SET = "set"
+    """A commit gave the offset another value."""
+    EXPIRED = "expired"
+    """The broker's sweep removed it."""
+    DELETED = "deleted"
+    """OffsetDelete removed it, or a producer that bypassed the coordinator."""
+    GROUP_DELETED = "group_deleted"
+    """DeleteGroups removed its group."""
+    TOPIC_DELETED = "topic_deleted"
+    """Its topic was deleted."""
+    RESTORED = "restored"
+    """A plan of ours committed it again."""
+    AMBIGUOUS = "ambiguous"
+    """It disappeared, and the log fits more than one cause."""
+
+
+CAUSES = (ChangeKind.EXPIRED, ChangeKind.DELETED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETED)
+"""What can remove an offset, in the order in which candidates are listed."""
+DISAPPEARANCES = frozenset({*CAUSES, ChangeKind.AMBIGUOUS})

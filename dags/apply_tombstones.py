@@ -1,8 +1,8 @@
 """
 ### Apply tombstones
 
-Deletes what a plan of `offset_retention` names, after a person has approved it: *show* the plan, *approve* it, *apply*
-it, *tell* what came of it. Runs by hand only; no schedule and no backfill can delete.
+Deletes what a plan of `offset_retention` names, after a person has approved it: *preview* the plan, *approve* it,
+*apply* it, *notify* of the outcome. Runs by hand only; no schedule and no backfill can delete.
 
 **By default it deletes nothing**: with the sink `plan` a run shows the plan, says what would be done now, and ends.
 
@@ -25,8 +25,8 @@ and outcome of each to the ledger, and leaves alone what has changed since. It u
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.acting import APPROVAL_TASK, ApplyPlan, ShowPlan, TellOutcome
 from sexton.airflow.approval import Approval
+from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyPlan, NotifyOutcome, PreviewPlan
 from sexton.airflow.forms import applying_params
 from sexton.airflow.pools import APPLY_POOL
 from sexton.settings import Cluster, settings
@@ -46,12 +46,12 @@ def apply_tombstones(cluster: Cluster) -> None:
         tags=defaults.tags(cluster),
         doc_md=defaults.doc_of(__doc__, cluster),
     ):
-        show = ShowPlan(task_id="show", cluster=cluster)
+        preview = PreviewPlan(task_id="preview", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)
         apply = ApplyPlan(task_id="apply", cluster=cluster, pool=cluster.scoped_name(APPLY_POOL))
-        tell = TellOutcome(task_id="tell", act=apply.task_id)
+        notify = NotifyOutcome(task_id="notify", act=apply.task_id)
         # What the arrows promise, apply does not believe: it asks the answer itself.
-        show >> approve >> apply >> tell
+        preview >> approve >> apply >> notify
 
 
 for cluster in settings().every_cluster:

@@ -31,7 +31,7 @@ cluster serves all of them, because they share their tables.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.tasks import macros, spark_job
+from sexton.airflow.spark_tasks import macros, spark_job
 from sexton.settings import Cluster, settings
 
 

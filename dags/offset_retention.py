@@ -28,7 +28,7 @@ an alert, too.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.tasks import STAGES, macros, spark_job
+from sexton.airflow.spark_tasks import STAGES, macros, spark_job
 from sexton.settings import Cluster, settings
 
 

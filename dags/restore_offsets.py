@@ -2,7 +2,7 @@
 ### Restore offsets
 
 Commits offsets again that are gone: what a plan has deleted, or what was committed at any past instant that the archive
-can answer for. *diff* holds then against now, *approve* asks a person, *restore* commits, *tell* says what came of it.
+can answer for. *diff* holds then against now, *approve* asks a person, *restore* commits, *notify* reports the outcome.
 Runs by hand only.
 
 | parameter | meaning | default |
@@ -25,8 +25,8 @@ timestamps (retention starts anew), a group's type, generation and members.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.acting import APPROVAL_TASK, ApplyRestore, ShowRestore, TellOutcome
 from sexton.airflow.approval import Approval
+from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyRestore, NotifyOutcome, PreviewRestore
 from sexton.airflow.forms import restoring_params
 from sexton.airflow.pools import APPLY_POOL
 from sexton.settings import Cluster, settings
@@ -46,12 +46,12 @@ def restore_offsets(cluster: Cluster) -> None:
         tags=defaults.tags(cluster),
         doc_md=defaults.doc_of(__doc__, cluster),
     ):
-        diff = ShowRestore(task_id="diff", cluster=cluster)
+        diff = PreviewRestore(task_id="diff", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)
         restore = ApplyRestore(task_id="restore", cluster=cluster, pool=cluster.scoped_name(APPLY_POOL))
-        tell = TellOutcome(task_id="tell", act=restore.task_id)
+        notify = NotifyOutcome(task_id="notify", act=restore.task_id)
         # What the arrows promise, restore does not believe: it asks the answer itself.
-        diff >> approve >> restore >> tell
+        diff >> approve >> restore >> notify
 
 
 for cluster in settings().every_cluster:

@@ -312,7 +312,7 @@ def test_foreign_libraries_sees(package: str, source: str, count: int) -> None:
         (clocks, "from datetime import datetime\ndatetime.utcnow()", "now_ms = 5"),
         (clocks, "import pandas as pd\npd.Timestamp.now()", "record.time_ms"),
         (too_much_for_a_dag, "import pyspark", "from airflow.sdk import dag"),
-        (too_much_for_a_dag, "from sexton.pipeline import run", "from sexton.airflow.tasks import STAGES"),
+        (too_much_for_a_dag, "from sexton.pipeline import run", "from sexton.airflow.spark_tasks import STAGES"),
         (too_much_for_a_job, "from airflow.sdk import task", "from pyspark.sql import SparkSession"),
         (too_much_for_a_job, "from sexton.local import demo", "from sexton.report import write_report"),
     ],

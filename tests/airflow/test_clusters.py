@@ -12,10 +12,10 @@ from airflow.sdk import CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 from jinja2 import Template
 
-from sexton.airflow.acting import ApplyPlan, ShowPlan, ShowRestore
+from sexton.airflow.change_tasks import ApplyPlan, PreviewPlan, PreviewRestore
 from sexton.airflow.runs import run_folder
 from sexton.settings import settings
-from tests.airflow.test_acting import World
+from tests.airflow.test_change_tasks import World
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 KINDS = sorted(path.stem for path in DAGS.glob("*.py"))
@@ -136,11 +136,11 @@ def test_commands_are_about_their_cluster(bag, tmp_path, monkeypatch) -> None:
     for name in ("KAFKA_EU", "KAFKA_EU_APPLIER"):
         extra = {"bootstrap.servers": f"{name.lower()}:1"}
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "kafka", "extra": extra}))
-    eu = bag.dags["apply_tombstones__eu"].get_task("show").cluster
-    world.run(ShowPlan(task_id="show", cluster=eu))
+    eu = bag.dags["apply_tombstones__eu"].get_task("preview").cluster
+    world.run(PreviewPlan(task_id="preview", cluster=eu))
     world.answer()
     world.run(ApplyPlan(task_id="apply", cluster=eu))
-    world.run(ShowRestore(task_id="diff", cluster=eu), from_plan="a" * 64)
+    world.run(PreviewRestore(task_id="diff", cluster=eu), from_plan="a" * 64)
     assert [note["argv"][0] for note in world.ran] == ["show", "show", "apply", "restore", "show"]
     assert all("--cluster-id=eu-id" in note["argv"] for note in world.ran)
     assert all(note["environment"]["SEXTON_POLICY"] == "/etc/eu.yaml" for note in world.ran)

@@ -14,11 +14,11 @@ from airflow.sdk.definitions._internal.types import is_arg_set
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from sexton.airflow.acting import Act
 from sexton.airflow.approval import AlertApprovalWaits
+from sexton.airflow.change_tasks import Act
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
-from sexton.airflow.tasks import MAINTENANCE_TASKS, STAGES
+from sexton.airflow.spark_tasks import MAINTENANCE_TASKS, STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
@@ -104,8 +104,8 @@ def test_intervals_are_not_empty(bag, name) -> None:
 
 
 CHANGING = {
-    "apply_tombstones": ("show", "approve", "apply", "tell"),
-    "restore_offsets": ("diff", "approve", "restore", "tell"),
+    "apply_tombstones": ("preview", "approve", "apply", "notify"),
+    "restore_offsets": ("diff", "approve", "restore", "notify"),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.openlineage import dataset_of, kafka_namespace
-from sexton.airflow.tasks import STAGES
+from sexton.airflow.spark_tasks import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "lineage.md"

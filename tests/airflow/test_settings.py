@@ -9,10 +9,10 @@ from airflow.sdk import AsyncCallback, CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from sexton.airflow import tasks
+from sexton.airflow import spark_tasks as tasks
 from sexton.airflow.alerts import alert_late_run
 from sexton.settings import settings
-from tests.airflow.test_tasks import dag_run
+from tests.airflow.test_spark_tasks import dag_run
 
 DAG_FILE = Path(__file__).resolve().parents[2] / "dags" / "offset_retention.py"
 

@@ -9,7 +9,7 @@ NO_COMMANDS = re.compile(
     r"""<archive>/             # a tree of files
     | \{"                      # a line of JSON
     | PATCH\s/api/             # a request
-    | (show|diff)\s>>\s        # tasks
+    | (preview|diff)\s+>>\s     # tasks
     | [A-Z_]+=\S*\s*(\#.*)?$   # settings, told as an environment file has them
     | SEXTON_\w+=['{]          # the same, with spaces
     """,

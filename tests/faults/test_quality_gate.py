@@ -12,7 +12,7 @@ import pytest
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import Measures, Result
-from sexton.quality.suites import EXPECTATIONS, INTERVAL_EXPECTATIONS, validate
+from sexton.quality.validation import EXPECTATIONS, INTERVAL_EXPECTATIONS, validate
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.pipeline.test_validate_publish import fill

@@ -14,7 +14,7 @@ from sexton.history.offset_changes import changes_of, known_of
 from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.log.segment import list_segments, plan_fold_tasks
-from sexton.quality.change_laws import measure_changes
+from sexton.quality.change_expectations import measure_changes
 from sexton.quality.measure import Measures
 from sexton.tables import TABLES
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, segments

@@ -192,7 +192,7 @@ def plan_of_now(config: Settings, clients: ClientConfig, out: Path) -> RunRecord
 def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
     run = world.trigger(sink="plan")
     assert run.end() == "success", run.log()
-    assert run.states() == {"show": "success", "approve": "skipped", "apply": "skipped", "tell": "skipped"}
+    assert run.states() == {"preview": "success", "approve": "skipped", "apply": "skipped", "notify": "skipped"}
     assert "it would be now: " in run.log()
     assert world.offsets() == world.committed
     assert world.ledger(world.plan_id) == []
@@ -216,7 +216,7 @@ def test_rejecting_deletes_nothing(world: World) -> None:
     run.wait_until_it_asks()
     run.answer("Reject", by="approver")
     assert run.end() == "success"
-    assert run.states() == {"show": "success", "approve": "success", "apply": "skipped", "tell": "skipped"}
+    assert run.states() == {"preview": "success", "approve": "success", "apply": "skipped", "notify": "skipped"}
     assert world.offsets() == world.committed
     assert world.ledger(world.plan_id) == []
 
@@ -226,7 +226,7 @@ def test_the_same_person_is_refused(world: World) -> None:
     run.wait_until_it_asks()
     run.answer("Approve", by="admin")
     assert run.end() == "failed"
-    assert run.states() == {"show": "success", "approve": "success", "apply": "failed", "tell": "upstream_failed"}
+    assert run.states() == {"preview": "success", "approve": "success", "apply": "failed", "notify": "upstream_failed"}
     assert "another person must" in run.log()
     assert world.offsets() == world.committed
     assert world.ledger(world.plan_id) == []
@@ -263,7 +263,7 @@ def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World) -
     whole = world.plan_json.read_bytes()
     world.plan_json.write_bytes(whole + b"\n")
     try:
-        cleared = {"dry_run": False, "only_failed": False, "dag_run_id": run.run_id, "task_ids": ["show", "approve"]}
+        cleared = {"dry_run": False, "only_failed": False, "dag_run_id": run.run_id, "task_ids": ["preview", "approve"]}
         world.system.api()._call("POST", f"/api/v2/dags/{APPLY}/clearTaskInstances", cleared)
         assert run.end() == "failed"
     finally:
@@ -294,7 +294,7 @@ def test_a_forged_approval_is_refused(world: World) -> None:
 def test_silence_means_no(world: World, silent: Run) -> None:
     assert silent.end() == "failed"
     assert silent.states() == {
-        "show": "success", "approve": "failed", "apply": "upstream_failed", "tell": "upstream_failed"
+        "preview": "success", "approve": "failed", "apply": "upstream_failed", "notify": "upstream_failed"
     }  # fmt: skip
     assert "which means no" in silent.log()
     assert world.offsets() == world.committed

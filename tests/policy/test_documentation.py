@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 from sexton.policy import Limits, parse_policy
-from sexton.policy.document import MAX_BYTES
 from sexton.policy.durations import parse_duration
-from sexton.policy.expectations import KEPT_BY, Expectation, Expected, GroupGiven, OffsetGiven
 from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.model import MAX_PATTERNS, Hold, Match, Policy, Rule
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM
-from sexton.policy.trial import run_tests
+from sexton.policy.strict_yaml import MAX_BYTES
+from sexton.policy.testing import run_tests
+from sexton.policy.testing_schema import KEPT_BY, Expected, GivenGroup, GivenOffset, PolicyTest
 from tests.policy.worlds import NOW_MS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_the_defaults_are_those_that_are_told():
 
 
 def test_every_key_and_word_is_told():
-    for model in (Policy, Limits, Hold, Rule, Match, Expectation, GroupGiven, OffsetGiven, Expected):
+    for model in (Policy, Limits, Hold, Rule, Match, PolicyTest, GivenGroup, GivenOffset, Expected):
         for name, field in model.model_fields.items():
             assert re.search(rf"\b{field.alias or name}\b", PAGE), (model, name)
     for word in (*GROUP_TYPES, *STATES, *ORPHANS, *KEPT_BY):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from sexton.errors import UsageError
 from sexton.policy import Policy, PolicyError, parse_policy, read_policy
-from sexton.policy.document import MAX_BYTES
 from sexton.policy.durations import (
     DAY_MS,
     HOUR_MS,
@@ -18,6 +17,7 @@ from sexton.policy.durations import (
     parse_duration,
     parse_instant,
 )
+from sexton.policy.strict_yaml import MAX_BYTES
 from tests.policy.worlds import SOME, policies
 
 RULE = "{name: a, match: {group: g}, retention: 1d, owner: o, reason: r}"
@@ -27,7 +27,7 @@ HOLD = "{name: h, match: {group: g}, kind: legal, owner: o, reason: r}"
 def mistakes(text):
     with pytest.raises(PolicyError) as caught:
         parse_policy(text, where="p.yaml")
-    return [str(mistake) for mistake in caught.value.mistakes]
+    return [str(one) for one in caught.value.diagnostics]
 
 
 def in_rule(old, new):
@@ -181,7 +181,7 @@ def test_the_error_says_it_all_in_one_line():
         "p.yaml:1: unknown key 'versio' (did you mean version?)"
     )
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.mistakes) == (str(caught.value), caught.value.mistakes)
+    assert (str(again), again.diagnostics) == (str(caught.value), caught.value.diagnostics)
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sexton.quality import CHECKED_TABLES, measure_part, total_of, validate
-from sexton.quality import expectation as names
-from sexton.quality.suites import EXPECTATIONS, INTERVAL_EXPECTATIONS
+from sexton.quality import declared_expectations as names
+from sexton.quality.validation import EXPECTATIONS, INTERVAL_EXPECTATIONS
 from sexton.tables import INTERVAL_TABLES, TABLES
 from tests.quality import world
 

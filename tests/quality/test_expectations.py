@@ -8,8 +8,8 @@ import pytest
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import parse_policy
 from sexton.quality import CHECKED_TABLES, EXPECTATIONS
-from sexton.quality import expectation as names
-from sexton.quality.laws import LAWS
+from sexton.quality import declared_expectations as names
+from sexton.quality.cross_table_expectations import CROSS_TABLE_EXPECTATIONS
 from sexton.tables import TABLES, Column, Table
 from tests.quality import world
 from tests.quality.world import (
@@ -141,7 +141,9 @@ BY_THE_RUN = {("runs", "coverage"), ("tombstones", "held_groups")}
 
 
 @pytest.mark.parametrize(
-    "law", [law for law in LAWS if (law.table, law.measure) not in BY_THE_RUN], ids=lambda law: law.measure
+    "law",
+    [law for law in CROSS_TABLE_EXPECTATIONS if (law.table, law.measure) not in BY_THE_RUN],
+    ids=lambda law: law.measure,
 )
 def test_laws_see_what_breaks_them(law: names.Expectation) -> None:
     rows = sound()
@@ -296,7 +298,11 @@ def test_what_is_not_there_is_not_a_pass(table: Table) -> None:
         measure = what if what == names.MISSING else names.TYPES
         assert counts[table.name, measure] == 1
         assert (table.name, names.NULLS) not in counts
-        lost = {law.measure for law in LAWS if law.table == table.name and law.table != "topic_partitions"}
+        lost = {
+            law.measure
+            for law in CROSS_TABLE_EXPECTATIONS
+            if law.table == table.name and law.table != "topic_partitions"
+        }
         assert not any((table.name, measure) in counts for measure in lost)
 
 

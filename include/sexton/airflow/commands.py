@@ -23,7 +23,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sexton.airflow.tasks import ANY_ERROR
+from sexton.airflow.spark_tasks import ANY_ERROR
 from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.settings import environment
 

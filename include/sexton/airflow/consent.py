@@ -4,7 +4,7 @@ Request and answer are files of the run's folder, which no call of Airflow's API
 the task that asked, which whoever writes files does not write: the two must agree in every field, and the answer names
 the request by its SHA-256. A run asks one question once: Airflow goes on showing the first one after a task is cleared.
 How the run was triggered is a file there, too: the scheduler knows it, and no task can ask (listener.py).
-Not here: how people are asked (approval.py) and what is done with their answer (acting.py).
+Not here: how people are asked (approval.py) and what is done with their answer (change_tasks.py).
 """
 
 import hashlib

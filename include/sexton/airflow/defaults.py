@@ -50,7 +50,7 @@ PUBLISHED_TABLES = (
 
 
 def default_args() -> dict[str, Any]:
-    """Only exit code 1 is retried, see `sexton.airflow.tasks`: what it stands for may pass by itself.
+    """Only exit code 1 is retried, see `sexton.airflow.spark_tasks`: what it stands for may pass by itself.
 
     A notifier that cannot work is an error of the DAG's import, not of the first alert.
     """

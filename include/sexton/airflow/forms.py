@@ -6,7 +6,7 @@ still takes an empty text, which is what the form gave until it allowed null; wh
 
 from airflow.sdk import Param
 
-from sexton.airflow.acting import PLAN_SINK, SINKS
+from sexton.airflow.change_tasks import PLAN_SINK, SINKS
 from sexton.airflow.formats import INSTANT, ISO_OR_MS, RE2
 
 SHA256 = r"^[0-9a-f]{64}$"

@@ -32,7 +32,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.policy import Policy
-    from sexton.policy.trial import Trial
+    from sexton.policy.testing import PolicyTestResult
 
 CHECK_EXAMPLES = """\
 [b]Examples[/b]
@@ -96,7 +96,7 @@ def check(
     retention, holds that have ended, rules that can never decide.
     """
     from sexton.policy import PolicyError
-    from sexton.policy.advice import advise
+    from sexton.policy.lint import lint_policy
     from sexton.policy.reading import open_document, policy_of
 
     document = open_document(file)
@@ -104,13 +104,13 @@ def check(
         policy = policy_of(document)
     except PolicyError as error:
         if json:
-            _print_json({"is_valid": False, "mistakes": [asdict(mistake) for mistake in error.mistakes]})
+            _print_json({"is_valid": False, "mistakes": [asdict(diagnostic) for diagnostic in error.diagnostics]})
         else:
-            for mistake in error.mistakes:
-                tell_aside(str(mistake))
-            tell_aside(f"error: {short(str(file))}: {figures.some(len(error.mistakes), 'mistake')}")
+            for diagnostic in error.diagnostics:
+                tell_aside(str(diagnostic))
+            tell_aside(f"error: {short(str(file))}: {figures.some(len(error.diagnostics), 'mistake')}")
         return _USAGE
-    warnings = advise(
+    warnings = lint_policy(
         policy,
         document,
         retention_ms=(retention_minutes or DEFAULT_RETENTION_MINUTES) * MINUTE_MS,
@@ -144,31 +144,31 @@ def put_to_test(
     Exit code 3 when one does not come out, and the reason why of every hold and rule.
     """
     from sexton.policy import read_policy
-    from sexton.policy.reading import read_expectations
-    from sexton.policy.trial import run_tests
+    from sexton.policy.reading import read_tests
+    from sexton.policy.testing import run_tests
 
     policy = read_policy(file)
-    expectations = [*policy.tests, *(read_expectations(tests).tests if tests is not None else ())]
+    expectations = [*policy.tests, *(read_tests(tests).tests if tests is not None else ())]
     if not expectations:
         raise UsageError("no tests", where=file, fix="add `tests:` to the policy, or give --tests FILE")
-    trials = run_tests(policy, expectations, now_ms=time.time_ns() // 1_000_000)
-    failed = [trial for trial in trials if not trial.holds]
+    results = run_tests(policy, expectations, now_ms=time.time_ns() // 1_000_000)
+    failed = [result for result in results if not result.holds]
     if json:
-        told = {**_identity(policy), "passed": len(trials) - len(failed), "failed": len(failed)}
-        _print_json({**told, "tests": [{"holds": trial.holds, **asdict(trial)} for trial in trials]})
+        told = {**_identity(policy), "passed": len(results) - len(failed), "failed": len(failed)}
+        _print_json({**told, "tests": [{"holds": result.holds, **asdict(result)} for result in results]})
     else:
-        for trial in trials:
-            _tell_trial(trial)
-        tell_line(f"{len(trials) - len(failed)} of {figures.some(len(trials), 'test')} passed")
+        for result in results:
+            _tell_result(result)
+        tell_line(f"{len(results) - len(failed)} of {figures.some(len(results), 'test')} passed")
     return _FAILED if failed else 0
 
 
-def _tell_trial(trial: "Trial") -> None:
-    if trial.holds:
-        tell_line(f"ok    {trial.name}")
+def _tell_result(result: "PolicyTestResult") -> None:
+    if result.holds:
+        tell_line(f"ok    {result.name}")
         return
-    tell_line(f"FAIL  {trial.name}: {', '.join(trial.complaints)}")
-    for one in trial.considered:
+    tell_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
+    for one in result.considered:
         tell_line(f"      {one.rule}: {one.outcome}, {one.why}")
 
 

@@ -11,12 +11,12 @@ from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.policy import Considered, Decision, Policy
+    from sexton.policy import Decision, Policy, RuleTrace
     from sexton.views.coordinator_view import CoordinatorView
     from sexton.views.judged import JudgedGroup, JudgedOffset
 
     # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
-    Answer = tuple[JudgedOffset | None, Decision, list[Considered]]
+    Answer = tuple[JudgedOffset | None, Decision, list[RuleTrace]]
 
 ONLY_SHORTENS = "a policy can shorten what the broker keeps, never lengthen it"
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "BROKER", "POLICY", "REASON", "DECIDED-BY", "EXPIRES")
@@ -114,9 +114,9 @@ def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object
     )
 
 
-def _alike(answers: "list[Answer]") -> "Iterable[tuple[str, list[Considered]]]":
+def _alike(answers: "list[Answer]") -> "Iterable[tuple[str, list[RuleTrace]]]":
     """Offsets about which every hold and rule says the same, by what to call them."""
-    found: dict[str, tuple[list[str], list[Considered]]] = {}
+    found: dict[str, tuple[list[str], list[RuleTrace]]] = {}
     for offset, _, considered in answers:
         name = "the group" if offset is None else f"{short(offset.facts.topic)}-{offset.facts.partition}"
         found.setdefault(repr(considered), ([], considered))[0].append(name)

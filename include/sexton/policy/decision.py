@@ -9,7 +9,7 @@ offsets of a group at once, and tests hold one against the other.
 from collections.abc import Iterator
 
 from sexton.policy.durations import duration_text, instant_text
-from sexton.policy.inputs import LAST_MS, Considered, Decision, GroupInput, OffsetInput, due_at_ms, is_due
+from sexton.policy.inputs import LAST_MS, Decision, GroupInput, OffsetInput, RuleTrace, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
 
@@ -46,22 +46,22 @@ def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
     return Decision(verdict="expire", reason="expired", rule=rule.name, expires_at_ms=None)
 
 
-def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[Considered]:
+def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[RuleTrace]:
     """What became of every hold and rule, in the order in which they are asked; of a bare group without an offset."""
-    told: list[Considered] = []
+    told: list[RuleTrace] = []
     orphan = None if offset is None else offset.orphan
     decided: str | None = None
     entries: list[Hold | Rule] = [*policy.holds, *policy.rules]
     for entry in entries:
         if decided is not None:
-            told.append(Considered(rule=entry.name, outcome="not reached", why=f"{decided} decides before it"))
+            told.append(RuleTrace(rule=entry.name, outcome="not reached", why=f"{decided} decides before it"))
             continue
         why_not = _ended(entry, now_ms) or mismatch(entry.match, group, orphan, now_ms=now_ms)
         if why_not is not None:
-            told.append(Considered(rule=entry.name, outcome="does not match", why=why_not))
+            told.append(RuleTrace(rule=entry.name, outcome="does not match", why=why_not))
             continue
         decided = entry.name
-        told.append(Considered(rule=entry.name, outcome="decides", why=_why(entry, offset, now_ms=now_ms)))
+        told.append(RuleTrace(rule=entry.name, outcome="decides", why=_why(entry, offset, now_ms=now_ms)))
     return told
 
 

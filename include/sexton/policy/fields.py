@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints
 
+from sexton.policy.diagnostics import shown, wrong
 from sexton.policy.durations import (
     DURATION_FORMS,
     INSTANT_FORM,
@@ -12,7 +13,6 @@ from sexton.policy.durations import (
     parse_duration,
     parse_instant,
 )
-from sexton.policy.mistakes import shown, wrong
 
 
 def _duration(value: object) -> int:

@@ -93,7 +93,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class RuleTrace:
     """What became of one hold or rule, in the order in which they are asked."""
 
     rule: str

@@ -1,6 +1,6 @@
-"""A policy as a model: holds, rules and limits (limits.py), each with what it takes and what its mistakes say.
+"""A policy as a model: holds, rules and limits (limits.py), each with what it takes and what its diagnostics say.
 
-Field descriptions are the fixes that a mistake offers, so every one says what may stand there. Nothing is matched or
+Field descriptions are the fixes that a diagnostic offers, so every one says what may stand there. Nothing is matched or
 decided here.
 """
 
@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from sexton.policy.expectations import Expectation
+from sexton.policy.diagnostics import shown, wrong
 from sexton.policy.fields import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
 from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.limits import Limits
-from sexton.policy.mistakes import shown, wrong
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern
+from sexton.policy.testing_schema import PolicyTest
 
 MAX_PATTERNS = 256
 """Regular expressions in one policy: each may keep a mebibyte of what it has seen."""
@@ -128,7 +128,7 @@ class Policy(Model):
     limits: Limits = Field(default_factory=Limits, description="a mapping of limits")
     holds: tuple[Hold, ...] = Field(default=(), description="a list of holds")
     rules: tuple[Rule, ...] = Field(default=(), description="a list of rules, the most specific first")
-    tests: tuple[Expectation, ...] = Field(default=(), description="a list of expectations")
+    tests: tuple[PolicyTest, ...] = Field(default=(), description="a list of expectations")
 
     @field_validator("version")
     @classmethod

@@ -1,4 +1,4 @@
-"""Policy files: read, checked as a whole, and every mistake told with its file, its line and a fix."""
+"""Policy files: read, checked as a whole, and every diagnostic told with its file, its line and a fix."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,32 +8,32 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from sexton.errors import UsageError
-from sexton.policy.document import MAX_BYTES, Document, Loc, read_document
-from sexton.policy.expectations import ExpectationFile
-from sexton.policy.mistakes import Mistake, PolicyError, shown
+from sexton.policy.diagnostics import Diagnostic, PolicyError, shown
 from sexton.policy.model import Policy
+from sexton.policy.strict_yaml import MAX_BYTES, Document, Loc, read_document
+from sexton.policy.testing_schema import PolicyTestFile
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy of a file; UsageError where it cannot be read, PolicyError with every mistake in it."""
+    """The policy of a file; UsageError where it cannot be read, PolicyError with every diagnostic in it."""
     return policy_of(open_document(path))
 
 
 def parse_policy(text: str, *, where: str) -> Policy:
-    """The policy that `text` is; `where` is what mistakes are told of."""
+    """The policy that `text` is; `where` is what diagnostics are told of."""
     return policy_of(read_document(text, where=where))
 
 
 def policy_of(document: Document) -> Policy:
-    """The policy of a document; PolicyError with every mistake in it."""
+    """The policy of a document; PolicyError with every diagnostic in it."""
     return _validated(Policy, document)
 
 
-def read_expectations(path: Path) -> ExpectationFile:
+def read_tests(path: Path) -> PolicyTestFile:
     """A file of `tests:` alone; errors as for a policy."""
-    return _validated(ExpectationFile, open_document(path))
+    return _validated(PolicyTestFile, open_document(path))
 
 
 def open_document(path: Path) -> Document:
@@ -53,25 +53,25 @@ def open_document(path: Path) -> Document:
 
 def _validated(model: type[M], document: Document) -> M:
     found: M | None = None
-    mistakes = list(document.mistakes)
+    diagnostics = list(document.diagnostics)
     if document.is_read:
         try:
             found = model.model_validate(document.value)
         except ValidationError as error:
             # Where the YAML itself is wrong, what the model misses or dislikes in that line is only a consequence.
-            told = {mistake.line for mistake in mistakes}
-            further = [_mistake(model, document, dict(one)) for one in error.errors(include_url=False)]
-            mistakes += [mistake for mistake in further if mistake.line not in told]
-    if mistakes or found is None:
-        raise PolicyError(sorted(mistakes, key=lambda mistake: mistake.line))
+            told = {diagnostic.line for diagnostic in diagnostics}
+            further = [_diagnostic(model, document, dict(one)) for one in error.errors(include_url=False)]
+            diagnostics += [diagnostic for diagnostic in further if diagnostic.line not in told]
+    if diagnostics or found is None:
+        raise PolicyError(sorted(diagnostics, key=lambda diagnostic: diagnostic.line))
     return found
 
 
-def _mistake(model: type[BaseModel], document: Document, error: dict[str, Any]) -> Mistake:
+def _diagnostic(model: type[BaseModel], document: Document, error: dict[str, Any]) -> Diagnostic:
     context = error.get("ctx") or {}
     loc: Loc = (*error["loc"], *context.get("at", ()))
     what, fix = _told(model, loc, error, context)
-    return Mistake(where=document.where, line=document.line_of(loc), what=what, fix=fix)
+    return Diagnostic(where=document.where, line=document.line_of(loc), what=what, fix=fix)
 
 
 def _told(model: type[BaseModel], loc: Loc, error: dict[str, Any], context: dict[str, Any]) -> tuple[str, str]:

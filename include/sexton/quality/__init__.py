@@ -1,17 +1,20 @@
-"""Data quality: what is expected of a run's tables, measured in Arrow and judged by Great Expectations.
+"""Data quality: expectations about a run's tables, measured in Arrow and validated by Great Expectations.
 
-expectation.py   sentences that follow from a table's declaration
-laws.py          sentences that hold between tables, and how they are measured
-verdicts.py      the same of verdicts: a policy's beside the broker's, and what comes of them
-measure.py       one table against its declaration
-suites.py        Great Expectations over the measures, Data Docs
-check.py         all of it, for a run
+Minimums, allowed values, keys and NULLs are declared with the columns, in sexton.tables.
+
+declared_expectations.py     expectations derived from the declaration of a table
+cross_table_expectations.py  expectations between tables, and their measures
+verdict_expectations.py      the same for verdicts: the policy's compared with the broker's, and what follows from them
+change_expectations.py       the same for offset_changes
+measure.py                   one table measured against its declaration
+check.py                     all measures of a run
+validation.py                Great Expectations over the measures, Data Docs
 """
 
 from sexton.quality.check import measure_part, results_table, total_of
-from sexton.quality.expectation import CHECKED_TABLES, Expectation, checked_tables
+from sexton.quality.declared_expectations import CHECKED_TABLES, Expectation, checked_tables
 from sexton.quality.measure import CheckedRun, Measures
-from sexton.quality.suites import EXPECTATIONS, Result, Validate, load_library, validate
+from sexton.quality.validation import EXPECTATIONS, Result, Validate, load_library, validate
 
 __all__ = [
     "CHECKED_TABLES",

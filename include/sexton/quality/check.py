@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.quality.change_laws import NEEDS, measure_changes
-from sexton.quality.expectation import MISSING, checked_tables
-from sexton.quality.laws import measure_laws
+from sexton.quality.change_expectations import NEEDS, measure_changes
+from sexton.quality.cross_table_expectations import measure_relations
+from sexton.quality.declared_expectations import MISSING, checked_tables
 from sexton.quality.measure import CheckedRun, Measures, Rows, measure_table, read_whole
-from sexton.quality.suites import Result
+from sexton.quality.validation import Result
 from sexton.tables import INTERVAL_TABLES, TABLES
 
 
@@ -34,7 +34,7 @@ def measure_part(
             sound[table.name] = whole
     if run.tells_changes and sound.keys() >= {*NEEDS}:
         measure_changes(found, sound)
-    return found.add([measure_laws(sound, run)])
+    return found.add([measure_relations(sound, run)])
 
 
 def total_of(measures: Iterable[Measures], run: CheckedRun) -> Measures:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.quality import expectation as names
+from sexton.quality import declared_expectations as names
 from sexton.tables import Column, Table
 
 Rows = Sequence[pa.Table]

@@ -126,7 +126,7 @@ def main() -> int:
     try:
         told = answer(json.load(sys.stdin))
     except SextonError as error:
-        mistakes = [str(mistake) for mistake in error.mistakes] if isinstance(error, PolicyError) else []
+        mistakes = [str(one) for one in error.diagnostics] if isinstance(error, PolicyError) else []
         told = {"error": str(error), "mistakes": mistakes, "is_usage": isinstance(error, UsageError)}
     sys.stdout.write("\n" + json.dumps(told) + "\n")
     return 0

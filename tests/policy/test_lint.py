@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 
-from sexton.policy.advice import advise, covers
 from sexton.policy.decision import mismatch
-from sexton.policy.document import read_document
 from sexton.policy.durations import DAY_MS
+from sexton.policy.lint import covers, lint_policy
 from sexton.policy.model import Match
 from sexton.policy.reading import policy_of
+from sexton.policy.strict_yaml import read_document
 from tests.policy.worlds import NAMES, NOW_MS, PASSING, SOME, groups, matches
 
 WEEK_MS = 7 * DAY_MS
@@ -25,7 +25,7 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
     if rules:
         lines += ["rules:", *(f"  - {{name: r{n}, owner: o, reason: r, {r}}}" for n, r in enumerate(rules))]
     document = read_document("\n".join(lines), where="p")
-    return [str(one) for one in advise(policy_of(document), document, retention_ms=retention_ms, now_ms=NOW_MS)]
+    return [str(one) for one in lint_policy(policy_of(document), document, retention_ms=retention_ms, now_ms=NOW_MS)]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from sexton.policy import PolicyError, parse_policy
-from sexton.policy.reading import read_expectations
-from sexton.policy.trial import run_tests
+from sexton.policy.reading import read_tests
+from sexton.policy.testing import run_tests
 from tests.policy.worlds import NOW_MS
 
 POLICY = """\
@@ -52,9 +52,9 @@ def test_trials(test, said):
 def test_a_file_of_tests(tmp_path):
     file = tmp_path / "tests.yaml"
     file.write_text("tests:\n  - {name: t, group: {id: g}, expect: {verdict: keep}}\n")
-    assert [test.name for test in read_expectations(file).tests] == ["t"]
+    assert [test.name for test in read_tests(file).tests] == ["t"]
     file.write_text("tests:\n  - {name: t, group: {id: g}, expect: {verdikt: keep}}\n")
     with pytest.raises(
         PolicyError, match=r"2 mistakes.*verdict is missing.*unknown key 'verdikt' \(did you mean verdict\?"
     ):
-        read_expectations(file)
+        read_tests(file)

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.quality.expectation import Expectation
-from sexton.quality.laws import KEY, VALUE, Ledger, Tables
+from sexton.quality.cross_table_expectations import KEY, VALUE, Ledger, Tables
+from sexton.quality.declared_expectations import Expectation
 from sexton.quality.measure import Measures, count_true
 
 TABLE = "offset_changes"
@@ -20,7 +20,7 @@ def _expect(measure: str, sentence: str) -> Expectation:
     return Expectation(table=TABLE, measure=measure, sentence=sentence)
 
 
-CHANGE_LAWS: tuple[Expectation, ...] = (
+CHANGE_EXPECTATIONS: tuple[Expectation, ...] = (
     _expect("no_change", "an offset that was set has another committed_offset than before"),
     _expect("not_gone", "an offset that disappeared had a value and has none"),
     _expect("not_due", "nothing expired before it was due"),

@@ -7,11 +7,11 @@ offsets.retention.minutes, the broker expires all the same.
 import re
 from collections.abc import Iterator, Sequence
 
-from sexton.policy.document import Document, Loc
+from sexton.policy.diagnostics import Diagnostic
 from sexton.policy.durations import MINUTE_MS, duration_text, instant_text
-from sexton.policy.mistakes import Mistake
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
+from sexton.policy.strict_yaml import Document, Loc
 
 MAX_RETENTION_MINUTES = (1 << 31) - 1
 """The most that a broker takes for offsets.retention.minutes."""
@@ -23,7 +23,7 @@ _NEVER_LOADED = frozenset({"PreparingRebalance", "CompletingRebalance", "Dead"})
 """States that no group has once a log is loaded: a rebalance is not in the log, and a dead group is gone from it."""
 
 
-def advise(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Mistake]:
+def lint_policy(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Diagnostic]:
     """Advice about a policy that was read from `document`, by line, for a broker that keeps offsets `retention_ms`."""
     told: list[tuple[Loc, str, str]] = []
     for number, hold in enumerate(policy.holds):
@@ -37,10 +37,10 @@ def advise(policy: Policy, document: Document, *, retention_ms: int, now_ms: int
         told.append(
             (("rules",), "there is no rule: under this policy no plan takes anything", "add one, or do without")
         )
-    mistakes = (
-        Mistake(where=document.where, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
+    diagnostics = (
+        Diagnostic(where=document.where, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
     )
-    return sorted(mistakes, key=lambda mistake: mistake.line)
+    return sorted(diagnostics, key=lambda diagnostic: diagnostic.line)
 
 
 def _of_hold(hold: Hold, *, retention_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sexton.quality.change_laws import CHANGE_LAWS
-from sexton.quality.expectation import CHECKED_TABLES, Expectation, expectations_of
-from sexton.quality.laws import LAWS
+from sexton.quality.change_expectations import CHANGE_EXPECTATIONS
+from sexton.quality.cross_table_expectations import CROSS_TABLE_EXPECTATIONS
+from sexton.quality.declared_expectations import CHECKED_TABLES, Expectation, expectations_of
 from sexton.quality.measure import Measures
 from sexton.settings import set_variables
 from sexton.tables import INTERVAL_TABLES, TABLES, Severity
@@ -23,14 +23,14 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     if (
         found := (
             *(e for table in CHECKED_TABLES if table.name == name for e in expectations_of(table)),
-            *(law for law in LAWS if law.table == name),
+            *(law for law in CROSS_TABLE_EXPECTATIONS if law.table == name),
         )
     )
 }
 """Everything that is expected of every run, by table."""
 
 INTERVAL_EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
-    table.name: (*expectations_of(table), *(law for law in CHANGE_LAWS if law.table == table.name))
+    table.name: (*expectations_of(table), *(law for law in CHANGE_EXPECTATIONS if law.table == table.name))
     for table in INTERVAL_TABLES
 }
 """The same of a run that tells what an interval changed; of another it has no measure."""

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from sexton.policy import CompiledPolicy, GroupInput, Policy
 from sexton.policy.inputs import TIME_REASONS
-from sexton.quality.expectation import Expectation
+from sexton.quality.declared_expectations import Expectation
 from sexton.quality.measure import CheckedRun, Measures, count_true
 
 VERDICTS, TOMBSTONES, FORECAST = "offset_verdicts", "tombstones", "expiry_forecast"
@@ -18,7 +18,7 @@ def _expect(table: str, measure: str, sentence: str) -> Expectation:
     return Expectation(table=table, measure=measure, sentence=sentence)
 
 
-VERDICT_LAWS: tuple[Expectation, ...] = (
+VERDICT_EXPECTATIONS: tuple[Expectation, ...] = (
     _expect(VERDICTS, "policy_verdicts", "with a policy every row has its verdict, without one none has"),
     _expect(
         VERDICTS,

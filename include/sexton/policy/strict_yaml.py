@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from sexton.policy.mistakes import Mistake, shown
+from sexton.policy.diagnostics import Diagnostic, shown
 
 MAX_BYTES = 256 << 10
 MAX_DEPTH = 12
@@ -30,7 +30,7 @@ class Document:
     where: str
     value: Any
     lines: dict[Loc, int]
-    mistakes: list[Mistake] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
     is_read: bool = False
     """Whether there is a value at all."""
 
@@ -42,7 +42,7 @@ class Document:
 
 
 def read_document(text: str, *, where: str) -> Document:
-    """Read YAML; what is wrong with it as YAML is in `mistakes`, and then the value may lack what they speak of."""
+    """Read YAML; what is wrong with it as YAML is in `diagnostics`, and then the value may lack what they speak of."""
     document = Document(where=where, value={}, lines={})
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_BYTES:
@@ -132,7 +132,7 @@ def _text(node: yaml.Node, document: Document) -> str:
 
 
 def _tell(document: Document, line: int, what: str, fix: str) -> None:
-    document.mistakes.append(Mistake(where=document.where, line=line, what=what, fix=fix))
+    document.diagnostics.append(Diagnostic(where=document.where, line=line, what=what, fix=fix))
 
 
 def _tell_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:

@@ -153,7 +153,7 @@ ARGUMENTS: dict[str, list[str]] = {
 """Arguments of the tasks that take more than the run folder. An option whose value is empty is not passed."""
 
 
-def told_alerts(outcome: Mapping[str, Any]) -> list[str]:
+def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
     """What a job that did its work wants people to know, such as a break in the history of a log."""
     alerts = outcome.get("alerts")
     return [str(line) for line in alerts] if isinstance(alerts, list) else []
@@ -177,7 +177,7 @@ class SparkStage(SparkSubmitOperator):
         except AirflowException as error:
             failure = error
         outcome = read_outcome(folder, self.task_id)
-        for line in told_alerts(outcome):
+        for line in alerts_of(outcome):
             raise_alert(context, severity="warning", message=line)
         if failure is not None:
             self._settle(context, failure, outcome)

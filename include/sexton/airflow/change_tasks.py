@@ -1,6 +1,6 @@
 """The tasks that change a cluster, and those around them: show what would be done, do what was approved, tell what was.
 
-    show >> approve >> act >> tell
+    preview >> approve >> act >> notify
 
 What only reads goes by the reader's connection. Acting goes by the applier's, which nothing else uses: without it the
 task fails, it never falls back to the reader's. Commands are those of `sexton`, in a process of their own
@@ -102,7 +102,7 @@ class CommandTask(BaseOperator):
         write_request(folder, request)
 
 
-class ShowPlan(CommandTask, SkipMixin):
+class PreviewPlan(CommandTask, SkipMixin):
     """Shows a plan. With the sink `plan` that is all: nobody is asked, and nothing that follows runs."""
 
     inherits_from_skipmixin = True
@@ -131,7 +131,7 @@ class ShowPlan(CommandTask, SkipMixin):
         self.ask(context, told, options, subject=f"Delete what plan {told['id'][:12]} names{self.where}?", intro=intro)
 
 
-class ShowRestore(CommandTask):
+class PreviewRestore(CommandTask):
     """Makes a restore, which the archive keeps, and shows it."""
 
     def execute(self, context: Any) -> None:
@@ -210,7 +210,7 @@ class ApplyRestore(Act):
         return ("restore", f"--id={request.document_id}", "--apply")
 
 
-class TellOutcome(BaseOperator):
+class NotifyOutcome(BaseOperator):
     """Says what came of it, and raises an alert when anything was not done; names no group."""
 
     def __init__(self, *, act: str, **kwargs: Any) -> None:

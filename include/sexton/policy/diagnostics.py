@@ -11,8 +11,8 @@ _SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
-    """One mistake in a file, or one piece of advice about it."""
+class Diagnostic:
+    """One diagnostic in a file, or one piece of advice about it."""
 
     where: str
     line: int
@@ -24,19 +24,19 @@ class Mistake:
 
 
 class PolicyError(UsageError):
-    """A policy that cannot be used, with every mistake in it."""
+    """A policy that cannot be used, with every diagnostic in it."""
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        self.mistakes = tuple(mistakes)
-        first, *others = self.mistakes
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        first, *others = self.diagnostics
         if others:
-            told = "; ".join(map(str, self.mistakes))
-            super().__init__(f"{len(self.mistakes)} mistakes: {told}", where=first.where)
+            told = "; ".join(map(str, self.diagnostics))
+            super().__init__(f"{len(self.diagnostics)} mistakes: {told}", where=first.where)
         else:
             super().__init__(first.what, where=f"{first.where}:{first.line}", fix=first.fix)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.mistakes,)
+        return type(self), (self.diagnostics,)
 
 
 def wrong(what: str, fix: str, *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:

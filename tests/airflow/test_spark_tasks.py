@@ -17,10 +17,11 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from jinja2 import Template
 
-from sexton.airflow import alerts, brokers, runs, tasks
+from sexton.airflow import alerts, brokers, runs
+from sexton.airflow import spark_tasks as tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
-from sexton.airflow.tasks import as_of_ms, spark_job
+from sexton.airflow.spark_tasks import as_of_ms, spark_job
 from sexton.settings import Cluster, Settings
 
 (PLAIN,) = Settings().every_cluster
@@ -136,7 +137,7 @@ def test_reconcile_talks_to_the_cluster_of_the_connection(home, monkeypatch) -> 
 
 @pytest.mark.parametrize("outcome", [{}, {"alerts": None}, {"alerts": "text"}, {"alerts": []}])
 def test_nothing_to_know(outcome: dict) -> None:
-    assert tasks.told_alerts(outcome) == []
+    assert tasks.alerts_of(outcome) == []
 
 
 @pytest.mark.parametrize(
@@ -382,7 +383,7 @@ def test_a_login_in_the_uri_of_the_archive_is_no_argument_of_a_job(home, monkeyp
 def test_what_airflow_keeps_of_a_task_has_no_login(home) -> None:
     variables = {**os.environ, "SEXTON_ARCHIVE": "s3://key-id:ke/pt@secret@bucket/archive", "SEXTON_HOME": str(home)}
     code = (
-        "from sexton.airflow.tasks import spark_job, STAGES;"
+        "from sexton.airflow.spark_tasks import spark_job, STAGES;"
         "from sexton.settings import settings;"
         "(one,) = settings().every_cluster;"
         "print([spark_job(name, one).application_args for name in (*STAGES, 'expire_runs')])"

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.policy.decision import decide, decide_bare, explain
-from sexton.policy.expectations import Expectation
-from sexton.policy.inputs import Considered, Decision
+from sexton.policy.inputs import Decision, RuleTrace
 from sexton.policy.model import Policy
+from sexton.policy.testing_schema import PolicyTest
 
 NO_ONE = "none"
 """What an expectation calls the rule of a decision that no rule has made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class PolicyTestResult:
     """One expectation with what came out; `complaints` are empty where it holds."""
 
     name: str
     decision: Decision
-    considered: list[Considered]
+    considered: list[RuleTrace]
     complaints: list[str]
 
     @property
@@ -26,12 +26,12 @@ class Trial:
         return not self.complaints
 
 
-def run_tests(policy: Policy, tests: Sequence[Expectation], *, now_ms: int) -> list[Trial]:
+def run_tests(policy: Policy, tests: Sequence[PolicyTest], *, now_ms: int) -> list[PolicyTestResult]:
     """Put every test to the policy, in order; `now_ms` is the instant of those that name none."""
     return [_try(policy, test, now_ms=now_ms if test.at_ms is None else test.at_ms) for test in tests]
 
 
-def _try(policy: Policy, test: Expectation, *, now_ms: int) -> Trial:
+def _try(policy: Policy, test: PolicyTest, *, now_ms: int) -> PolicyTestResult:
     group = test.group.facts(now_ms=now_ms)
     offset = None if test.offset is None else test.offset.facts(now_ms=now_ms)
     if offset is None:
@@ -44,7 +44,7 @@ def _try(policy: Policy, test: Expectation, *, now_ms: int) -> Trial:
         ("rule", expected.rule, decision.rule or NO_ONE),
         ("reason", expected.reason, decision.reason),
     )
-    return Trial(
+    return PolicyTestResult(
         name=test.name,
         decision=decision,
         considered=explain(policy, group, offset, now_ms=now_ms),

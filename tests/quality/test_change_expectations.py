@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sexton.quality.change_laws import CHANGE_LAWS, TABLE, measure_changes
+from sexton.quality.change_expectations import CHANGE_EXPECTATIONS, TABLE, measure_changes
 from sexton.quality.measure import Measures
 from sexton.tables import TABLES
 
@@ -55,7 +55,7 @@ def counts(rows: Rows) -> dict[str, int]:
         name: pa.Table.from_pylist(own, schema=TABLES[name].arrow_schema(with_run=False)) for name, own in rows.items()
     }
     measure_changes(found, tables)
-    assert {measure for _, measure in found.counts} == {law.measure for law in CHANGE_LAWS}
+    assert {measure for _, measure in found.counts} == {law.measure for law in CHANGE_EXPECTATIONS}
     return {measure: count for (_, measure), count in found.counts.items() if count}
 
 
@@ -94,4 +94,6 @@ def test_each_law_sees_what_breaks_it(name: str) -> None:
 
 
 def test_every_law_is_broken_once() -> None:
-    assert {measure for _, expected in BROKEN.values() for measure in expected} == {law.measure for law in CHANGE_LAWS}
+    assert {measure for _, expected in BROKEN.values() for measure in expected} == {
+        law.measure for law in CHANGE_EXPECTATIONS
+    }

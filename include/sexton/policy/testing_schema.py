@@ -1,7 +1,7 @@
 """What an owner expects of a policy: the `tests:` of a policy file, or of a file of their own, as a model.
 
 A test names a group and perhaps one of its offsets by what the policy looks at; without an offset it is about a group
-that has none. How a test is run is in trial.py.
+that has none. How a test is run is in testing.py.
 """
 
 from typing import Annotated, Literal, get_args
@@ -16,7 +16,7 @@ KEPT_BY: tuple[KeptBy, ...] = get_args(KeptBy)
 _MEMBERLESS = ("Empty", "Dead")
 
 
-class GroupGiven(Model):
+class GivenGroup(Model):
     """The group of a test; what is left out is as in a group that nobody uses any more."""
 
     id: str = Field(description="the group id")
@@ -38,7 +38,7 @@ class GroupGiven(Model):
         )
 
 
-class OffsetGiven(Model):
+class GivenOffset(Model):
     """The offset of a test."""
 
     topic: str = Field(default="topic", description="the topic's name")
@@ -73,17 +73,17 @@ class Expected(Model):
     reason: str | None = Field(default=None, description="such as expired, not_due, no_rule, held_legal, subscribed")
 
 
-class Expectation(Model):
+class PolicyTest(Model):
     """One test."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = Field(description="what it shows")
     at_ms: InstantMs | None = Field(default=None, alias="at", description=f"{AN_INSTANT}; without it, now")
-    group: GroupGiven = Field(description="a mapping of id, type, state, idle")
-    offset: OffsetGiven | None = Field(default=None, description="a mapping of topic, partition, age, orphan, kept_by")
+    group: GivenGroup = Field(description="a mapping of id, type, state, idle")
+    offset: GivenOffset | None = Field(default=None, description="a mapping of topic, partition, age, orphan, kept_by")
     expect: Expected = Field(description="a mapping of verdict, rule, reason")
 
 
-class ExpectationFile(Model):
+class PolicyTestFile(Model):
     """A file of tests, apart from the policy that they are about."""
 
-    tests: tuple[Expectation, ...] = Field(description="a list of expectations")
+    tests: tuple[PolicyTest, ...] = Field(description="a list of expectations")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sexton.quality import EXPECTATIONS, Measures, results_table
-from sexton.quality.suites import validate
+from sexton.quality.validation import validate
 
 ALL = [expectation for expectations in EXPECTATIONS.values() for expectation in expectations]
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.quality.expectation import Expectation
+from sexton.quality.declared_expectations import Expectation
 from sexton.quality.measure import CheckedRun, Measures, count_true, cut_of, number_keys
-from sexton.quality.verdict_laws import VERDICT_LAWS, measure_forecast, measure_held, measure_verdicts
+from sexton.quality.verdict_expectations import VERDICT_EXPECTATIONS, measure_forecast, measure_held, measure_verdicts
 from sexton.tables import FATES
 from sexton.verdicts.expiry import is_of_offset
 
@@ -38,7 +38,7 @@ def _warning(table: str, measure: str, sentence: str) -> Expectation:
     return Expectation(table=table, measure=measure, sentence=sentence, severity="warning")
 
 
-LAWS: tuple[Expectation, ...] = (
+CROSS_TABLE_EXPECTATIONS: tuple[Expectation, ...] = (
     _critical("committed_offsets", "without_group", "every committed offset belongs to a group in groups"),
     _critical("committed_offsets", "away_from_home", "every group's offsets lie in the log partition it hashes to"),
     _critical("groups", "offset_counts", "offset_count is the number of its rows in committed_offsets"),
@@ -68,7 +68,7 @@ LAWS: tuple[Expectation, ...] = (
     _critical("tombstones", "sweep_fails", "nothing is planned by the broker's rules where its sweep fails"),
     _critical("tombstones", "positions", "positions count from 0 without a gap, in every log partition"),
     _critical("tombstones", "other_plan", "every row carries the run's plan_id"),
-    *VERDICT_LAWS,
+    *VERDICT_EXPECTATIONS,
     _warning("runs", "coverage", "the log reaches back to its beginning and no log partition is missing"),
     _warning("undecodable_records", "found", "every record could be decoded"),
     _warning("unreachable_offsets", "removed", "no offset is left behind by the removal of its group"),
@@ -81,7 +81,7 @@ LAWS: tuple[Expectation, ...] = (
 )
 
 
-def measure_laws(tables: Tables, run: CheckedRun) -> Measures:
+def measure_relations(tables: Tables, run: CheckedRun) -> Measures:
     """Measure what can be measured: a law whose tables are not all here and sound stays without a count."""
     found = Measures()
     for needs, law in _MEASURED_TOGETHER:

@@ -15,10 +15,11 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskAwaitingInput
 
-from sexton.airflow import acting, alerts, approval, brokers, commands, consent, runs
-from sexton.airflow.acting import ApplyPlan, ApplyRestore, ShowPlan, ShowRestore, TellOutcome
+from sexton.airflow import alerts, approval, brokers, commands, consent, runs
+from sexton.airflow import change_tasks as acting
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
+from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
 from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
 from sexton.settings import Settings
 
@@ -110,7 +111,7 @@ class World:
 
     def triggered(self, how: str | None) -> None:
         """As the scheduler notes it, or does not."""
-        folder = approval.approval_folder_of(self.context(ShowPlan(task_id="show", cluster=PLAIN)))
+        folder = approval.approval_folder_of(self.context(PreviewPlan(task_id="preview", cluster=PLAIN)))
         (folder / consent.TRIGGERED).unlink(missing_ok=True)
         if how is not None:
             consent.write_trigger(folder, how)
@@ -142,7 +143,7 @@ def world(tmp_path, monkeypatch) -> World:
 
 
 def test_shown_approved_applied(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
     show, show_again, apply = (each["argv"] for each in world.ran)
@@ -158,7 +159,7 @@ def test_shown_approved_applied(world) -> None:
 
 
 def test_the_applier_acts_and_the_reader_does_not(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     *before, apply = world.ran
@@ -172,7 +173,7 @@ def test_the_applier_acts_and_the_reader_does_not(world) -> None:
 def test_a_child_gets_nothing_of_airflows_environment(world, monkeypatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
     monkeypatch.setenv("SEXTON_SETTLE_MS", "5")
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     (show,) = world.ran
     assert not any(name.startswith("AIRFLOW_") for name in show["environment"])
     assert SECRET not in json.dumps(show["environment"])
@@ -187,7 +188,7 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
     extra = {**APPLIER, "sasl.jaas.config": jaas, "ssl.key.pem": f"pem-{SECRET}", "ssl.ca.location": "/etc/ca.pem"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_APPLIER", json.dumps({"conn_type": "kafka", "extra": extra}))
     caplog.set_level(logging.DEBUG)
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
     assert {f"applier-{SECRET}", jaas, f"in-{SECRET}", f"pem-{SECRET}"} <= set(masked)
@@ -198,7 +199,7 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
 
 def test_without_an_applier_nothing_is_done(world, monkeypatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_KAFKA_APPLIER")
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     with pytest.raises(AirflowFailException, match="kafka_applier"):
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
@@ -206,12 +207,12 @@ def test_without_an_applier_nothing_is_done(world, monkeypatch) -> None:
 
 
 def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
-    task = ShowPlan(task_id="show", cluster=PLAIN)
+    task = PreviewPlan(task_id="preview", cluster=PLAIN)
     skipped = []
     monkeypatch.setattr(task, "skip", lambda **told: skipped.append(told["tasks"]), raising=False)
-    monkeypatch.setattr(task, "get_flat_relatives", lambda **_: ["approve", "apply", "tell"], raising=False)
+    monkeypatch.setattr(task, "get_flat_relatives", lambda **_: ["approve", "apply", "notify"], raising=False)
     world.run(task, sink="plan")
-    assert skipped == [["approve", "apply", "tell"]]
+    assert skipped == [["approve", "apply", "notify"]]
     assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=plan"]
     assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
     assert approval.read_request(world.home / "var/runs/apply_tombstones") is None
@@ -225,9 +226,9 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
     params = {"sink": "log", "allow_log_sink": param}
     if not is_allowed:
         with pytest.raises(CommandRefused, match="SEXTON_ALLOW_LOG_SINK"):
-            world.run(ShowPlan(task_id="show", cluster=PLAIN), **params)
+            world.run(PreviewPlan(task_id="preview", cluster=PLAIN), **params)
         return
-    world.run(ShowPlan(task_id="show", cluster=PLAIN), **params)
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), **params)
     world.answer(**params)
     world.run(ApplyPlan(task_id="apply", cluster=PLAIN), **params)
     assert world.ran[-1]["argv"][3:5] == ["--sink=log", "--allow-log-sink"]
@@ -237,7 +238,7 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
 def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "over_limits": [f"too many in {HOSTILE}"], "body": "x"}})
     with pytest.raises(CommandRefused, match="never applied"):
-        world.run(ShowPlan(task_id="show", cluster=PLAIN))
+        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     with pytest.raises(AirflowFailException, match="nothing to approve"):
         world.answer()
 
@@ -245,15 +246,15 @@ def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
 def test_a_what_if_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "what_if": "It is a what-if by a retention of 1 min.", "body": "x"}})
     with pytest.raises(CommandRefused, match="what-if by another retention than the broker's: it is never applied"):
-        world.run(ShowPlan(task_id="show", cluster=PLAIN))
+        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     with pytest.raises(AirflowFailException, match="nothing to approve"):
         world.answer()
-    world.run(ShowPlan(task_id="show", cluster=PLAIN), sink="plan")  # looking is allowed
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), sink="plan")  # looking is allowed
 
 
 def test_the_first_line_that_is_read_says_by_how_much_it_goes_beyond_the_broker(world) -> None:
     world.says(show={"answer": {**SHOWN, "body": f"**{SHOWN['lead']}**\n\n| | |\n"}})
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     lines = world.asked[0]["body"].splitlines()
     assert lines[0] == "**Beyond the broker by 3 offsets.**"
@@ -270,7 +271,7 @@ NOT_APPROVED = {
 
 @pytest.mark.parametrize("answered", list(NOT_APPROVED.values()), ids=list(NOT_APPROVED))
 def test_apply_does_not_trust_the_graph(world, answered) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer(**answered)
     with pytest.raises(CommandRefused, match="nothing was done"):
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
@@ -278,7 +279,7 @@ def test_apply_does_not_trust_the_graph(world, answered) -> None:
 
 
 def test_a_plan_that_changed_meanwhile(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     world.says(show={"answer": {**SHOWN, "sha256": "d" * 64, "body": "x"}})
     with pytest.raises(CommandRefused, match="has changed since"):
@@ -287,7 +288,7 @@ def test_a_plan_that_changed_meanwhile(world) -> None:
 
 def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
     """With an XCom that says all that an approval would."""
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     asked = approval.request_of(world.context(ApplyPlan(task_id="apply", cluster=PLAIN)))
     world.xcoms["approve"] = {
         "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
@@ -298,7 +299,7 @@ def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
 
 
 def test_an_answer_that_somebody_edited(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer(chosen="Reject")
     world.xcoms["approve"] = {**world.xcoms["approve"], "chosen": ["Approve"]}
     with pytest.raises(CommandRefused, match="not the one that was given"):
@@ -306,7 +307,7 @@ def test_an_answer_that_somebody_edited(world) -> None:
 
 
 def test_an_answer_holds_for_what_was_triggered(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     world.use(allow_log_sink=True)
     with pytest.raises(CommandRefused, match="another question"):
@@ -314,7 +315,7 @@ def test_an_answer_holds_for_what_was_triggered(world) -> None:
 
 
 def test_asking_again_forgets_the_answer(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     with pytest.raises(TaskAwaitingInput):
         world.run(Approval(task_id="approve"))
@@ -323,7 +324,7 @@ def test_asking_again_forgets_the_answer(world) -> None:
 
 
 def test_silence_means_no_and_is_never_retried(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     task = Approval(task_id="approve")
     with pytest.raises(AirflowFailException, match="which means no"):
         task.execute_complete(world.context(task), {"error": "too late", "error_type": "timeout"})
@@ -331,7 +332,7 @@ def test_silence_means_no_and_is_never_retried(world) -> None:
 
 def test_the_body_is_no_template(world) -> None:
     world.says(show={"answer": {**SHOWN, "body": HOSTILE}})
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     task = Approval(task_id="approve")
     assert not {"body", "subject"} & set(task.template_fields)
     world.answer()
@@ -343,7 +344,7 @@ def test_the_body_is_no_template(world) -> None:
 
 def test_only_who_is_named_may_answer(world) -> None:
     world.use(approvers=["bea", "cid"])
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer(user="dan")  # Airflow itself would refuse that
     assert world.asked[0]["assigned_users"] == [{"id": "bea", "name": "bea"}, {"id": "cid", "name": "cid"}]
     with pytest.raises(CommandRefused, match="may not approve"):
@@ -355,13 +356,13 @@ def test_a_run_from_a_shell_is_not_even_asked_about(world, how) -> None:
     world.use(approval_login_required=True)
     world.triggered(how)
     with pytest.raises(CommandRefused, match=r"(was|was not) triggered"):
-        world.run(ShowPlan(task_id="show", cluster=PLAIN))
+        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     assert world.asked == []
 
 
 def test_a_run_from_a_shell_does_not_act(world) -> None:
     """Also when the task that would have asked was got around."""
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     world.use(approval_login_required=True)
     world.triggered("cli")
@@ -375,7 +376,7 @@ def test_a_run_from_a_shell_does_not_act(world) -> None:
 def test_restoring(world) -> None:
     world.says(show={"answer": {**SHOWN, "kind": "restore", "id": RESTORE_ID, "sha256": RESTORE_ID, "body": "x"}})
     params = {"from_ledger": PLAN_ID, "groups": ["a", "b="], "topics": ["t:0"], "pattern": "x=", "clamp": True}
-    world.run(ShowRestore(task_id="diff", cluster=PLAIN), **params)
+    world.run(PreviewRestore(task_id="diff", cluster=PLAIN), **params)
     world.answer(**params)
     assert world.run(ApplyRestore(task_id="restore", cluster=PLAIN), **params) == {"done": 2}
     diff, _, _, restore = (each["argv"] for each in world.ran)
@@ -393,7 +394,7 @@ def test_a_field_that_is_null_is_an_empty_one(world) -> None:
     """The form sends null; a run that was triggered before the form allowed null has an empty text."""
     nothing = dict.fromkeys(("from_ledger", "as_of", "groups", "pattern", "topics"))
     world.says(show={"answer": {**SHOWN, "kind": "restore", "id": RESTORE_ID, "sha256": RESTORE_ID, "body": "x"}})
-    world.run(ShowRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID, **nothing)
+    world.run(PreviewRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID, **nothing)
     assert world.ran[0]["argv"][:3] == ["restore", f"--from-plan={PLAN_ID}", "--json"]
     world.answer(from_plan=PLAN_ID, **nothing)
     assert world.run(ApplyRestore(task_id="restore", cluster=PLAIN), from_plan=PLAN_ID) == {"done": 2}
@@ -402,7 +403,7 @@ def test_a_field_that_is_null_is_an_empty_one(world) -> None:
 def test_nothing_to_restore(world) -> None:
     world.says(restore={"answer": {"restore_id": None, "counts": {"group_has_members": 3}}})
     with pytest.raises(CommandRefused, match="nothing to restore: group has members 3"):
-        world.run(ShowRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID)
+        world.run(PreviewRestore(task_id="diff", cluster=PLAIN), from_plan=PLAN_ID)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +412,7 @@ def test_nothing_to_restore(world) -> None:
      (6, CommandRefused), (9, CommandFailed)],
 )  # fmt: skip
 def test_exit_codes(world, code, kind) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     counts = {"done": 1, "not_done": 2}
     world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
@@ -445,9 +446,9 @@ def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_was_not_done_is_an_alert(world, counts, is_told) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.xcoms["apply"] = counts
-    world.run(TellOutcome(task_id="tell", act="apply"))
+    world.run(NotifyOutcome(task_id="notify", act="apply"))
     assert [alert["message"].startswith("not everything was done: ") for alert in world.alerts] == [True] * is_told
 
 
@@ -501,7 +502,7 @@ def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:
 
 
 def test_files_of_a_run_are_private(world) -> None:
-    world.run(ShowPlan(task_id="show", cluster=PLAIN))
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
     files = list((world.home / "var" / "runs").rglob("*.json"))
     assert {file.name for file in files} == {"request.json", "asked.json", "answer.json"}

@@ -11,7 +11,7 @@ import pytest
 
 from sexton.cli import apply as apply_command
 from sexton.cli import main
-from sexton.execution import cluster as real
+from sexton.execution import kafka_admin as real
 from sexton.plans.record import PlanRecord
 from sexton.report.meanings import beyond_broker_sentence
 from tests.archived import Archive

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
-from sexton.execution.restore import cluster as real
+from sexton.execution import kafka_admin as real
 from sexton.settings import settings
 from tests.archived import Archive
 from tests.execution.restore.cluster import Group, SimulatedCluster, value
@@ -41,8 +41,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Simulat
         log_partition_count=1,
     )
 
-    monkeypatch.setattr("sexton.execution.cluster.connected", lambda config: nullcontext())
-    monkeypatch.setattr(real, "KafkaPort", lambda connected: made)
+    monkeypatch.setattr(real, "connected", lambda config: nullcontext(made))
     monkeypatch.setenv("SEXTON_HOME", str(tmp_path))  # there is no lake
     settings.cache_clear()
     yield made
@@ -189,7 +188,7 @@ def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:
         (["--id", "0" * 64, "--clamp"], 2, "a kept restore is done as it was shown"),
         (["--id", "0" * 64], 2, "no restore 000"),
         (["--id", "../../x"], 2, "no restore_id"),
-        (["--from-ledger", "0" * 64], 2, "nothing of it was ever applied"),
+        (["--from-ledger", "0" * 64], 2, "it was never applied"),
         (["--from-plan", "0" * 64], 2, "no plan 000"),
     ],
 )

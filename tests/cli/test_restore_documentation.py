@@ -8,7 +8,7 @@ from string import Template
 import pytest
 
 from sexton import cli
-from sexton.execution.restore.rows import What
+from sexton.execution.restore.restore_plan import What
 from sexton.ledger.entries import FINAL
 from sexton.plans.files import keep_plan, own_plan
 from sexton.runs.engine import Engine

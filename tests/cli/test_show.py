@@ -8,8 +8,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton import cli
-from sexton.execution.restore.keep import RestorePlan, keep_restore
-from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What
+from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, keep_restore
 from sexton.plans.files import Plan, keep_plan, own_plan, plan_folder
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.execution import log_sink
-from sexton.execution.cluster_protocol import BrokerTime, Identity
-from sexton.execution.steps import GroupWork, work_of
-from sexton.execution.summary import Windows
+from sexton.execution.admin_client import BrokerTime, ClusterIdentity
+from sexton.execution.delete import log_sink
+from sexton.execution.delete.group_calls import GroupWork, work_of
+from sexton.execution.windows import Windows
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed
 from sexton.ledger.ledger import Ledger
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import START_MS, US, SimCluster
-from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, account, dead_owner, plan_for
+from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, account, dead_process, plan_for
 
 GROUP = "g"
 
@@ -231,7 +231,7 @@ def test_a_late_deletion_between_two_looks_of_one_attempt_that_dies(tmp_path: Pa
 
 def ledger_of_a_dead_process(world: World) -> Ledger:
     plan_id = world.plan.record.plan_id
-    return Ledger(LOCAL, str(world.root), world.cluster.cluster_id, plan_id, owner=dead_owner())
+    return Ledger(LOCAL, str(world.root), world.cluster.cluster_id, plan_id, process=dead_process())
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "offsets"])
@@ -309,8 +309,8 @@ def test_large_groups_go_in_pieces(tmp_path: Path) -> None:
 def test_every_row_is_in_one_step(tmp_path: Path) -> None:
     (work,) = work_of(made(tmp_path, partitions=3).plan)
     for limit in (80, 150, 200, 1 << 20):
-        steps = list(work.steps(work.rows, max_batch_bytes=limit))
-        assert [row.place for step in steps for row in step.rows] == [row.place for row in work.rows]
+        steps = list(work.calls(work.rows, max_batch_bytes=limit))
+        assert [row.item_id for step in steps for row in step.rows] == [row.item_id for row in work.rows]
         assert [step.call for step in steps][-1] == "delete_group"
         assert isinstance(work, GroupWork)
 
@@ -330,9 +330,9 @@ def refused(world: World, **rules: Any) -> str:
     ("rules", "told"),
     [
         ({"plan_sha256": "6" * 64}, "was changed since it was approved"),
-        ({"max_age_ms": 500}, "h ago, allowed are"),
+        ({"max_age_ms": 500}, "h old, allowed are"),
         ({"policy_sha256": "7" * 64}, "in force is 777"),
-        ({"approved_by": "  "}, "nobody has approved it"),
+        ({"approved_by": "  "}, "plan not approved (pass --approved-by)"),
         ({"sink": "log", "allow_log_sink": False}, "asked for twice"),
         ({"recorded_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as the snapshot recorded it"),
         ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would go; SEXTON_MAX_OFFSETS is 1"),
@@ -351,7 +351,7 @@ def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: s
         ({"broker_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as plan.json says"),
         ({"as_of_ms": START_MS + 90 * HOUR_MS}, "ahead of this clock"),
         ({"cluster_id": "other"}, "of cluster other"),
-        ({"topic_id": "AAAAAAAAAAAAAAAAAAAACQ"}, "made anew"),
+        ({"topic_id": "AAAAAAAAAAAAAAAAAAAACQ"}, "was recreated"),
     ],
 )
 def test_what_a_plan_must_be(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
@@ -365,7 +365,7 @@ def test_what_a_plan_must_be(tmp_path: Path, changes: dict[str, Any], told: str)
 @pytest.mark.parametrize("sink", ["coordinator", "log"])
 @pytest.mark.parametrize(
     ("live_ms", "told"),
-    [(2 * HOUR_MS, "for 2h, as the broker says now"), (None, "nobody knows the broker's retention")],
+    [(2 * HOUR_MS, "for 2h, as the broker says now"), (None, "the broker's retention is unknown")],
 )
 def test_the_broker_has_the_last_word_on_its_retention(
     tmp_path: Path, sink: str, live_ms: int | None, told: str
@@ -409,7 +409,7 @@ def test_a_broker_that_stamps_another_time_ends_it(tmp_path: Path, monkeypatch: 
     cluster.now_ms += 1_000
     cluster.skew_ms = 120_000
     monkeypatch.setattr(cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=cluster.now_ms))
-    with pytest.raises(Refused, match=r"the broker stamped a tombstone of ours .* 1\d\d s apart"):
+    with pytest.raises(Refused, match=r"the broker stamped our tombstone .* 1\d\d s apart"):
         world.apply(sink="coordinator")
     assert len(cluster.group_ids()) == 4
     assert account(world).violations == []
@@ -418,7 +418,7 @@ def test_a_broker_that_stamps_another_time_ends_it(tmp_path: Path, monkeypatch: 
 
 def test_another_number_of_log_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = made(tmp_path, group_id="grown-7")
-    told = Identity(cluster_id="sim", topic_id=world.cluster.topic_id, partition_count=7, max_message_bytes=None)
+    told = ClusterIdentity(cluster_id="sim", topic_id=world.cluster.topic_id, partition_count=7, max_message_bytes=None)
     monkeypatch.setattr(world.cluster, "identity", lambda: told)
     assert "belongs to" in refused(world)
 
@@ -431,7 +431,7 @@ def test_what_was_begun_is_settled_though_the_plan_is_too_old_by_now(tmp_path: P
         world.apply(sink="coordinator")
     world.cluster.between = lambda name: None
     world.cluster.now_ms += 48 * HOUR_MS
-    with pytest.raises(Refused, match="h ago"):
+    with pytest.raises(Refused, match="h old"):
         world.apply(sink="coordinator", max_age_ms=24 * HOUR_MS)
     assert account(world).violations == []
     assert world.apply(sink="coordinator", max_age_ms=24 * HOUR_MS).counts == {"done": 3}
@@ -469,7 +469,7 @@ def test_a_look_makes_no_call_and_no_ledger(tmp_path: Path) -> None:
 
 
 def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:
-    from sexton.execution.engine import apply_plan
+    from sexton.execution.delete.apply_plan import apply_plan
 
     cluster = SimCluster(1)
     cluster.topics = {"t1": 1}
@@ -483,7 +483,7 @@ def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:
         sink="coordinator",
         rules=world.rules(),
         clocks=world.clocks,
-        tell=lambda done, of: done < 2,
+        progress=lambda done, total: done < 2,
     )
     assert summary.counts == {"done": 4, "left": 4}
     assert summary.exit_code == 1

@@ -12,7 +12,7 @@ import pytest
 from sexton import cli
 from sexton.cli import apply as command
 from sexton.errors import SextonError
-from sexton.execution import cluster as real
+from sexton.execution import kafka_admin as real
 from sexton.lake import catalog
 from sexton.settings import settings
 from tests.environment import with_settings

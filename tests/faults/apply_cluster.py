@@ -23,7 +23,7 @@ from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
-from sexton.execution.cluster_protocol import BrokerTime, Identity, TopicPartition
+from sexton.execution.admin_client import BrokerTime, ClusterIdentity, TopicPartition
 from sexton.kafka.admin import CommittedValue, GroupError, GroupNow, Unsettled
 from sexton.kafka.failures import TransientError
 from sexton.kafka.group_state import CommittedOffset
@@ -307,9 +307,9 @@ class SimCluster:
 
     # --- the port
 
-    def identity(self) -> Identity:
+    def identity(self) -> ClusterIdentity:
         self._pass("identity", is_read=True)
-        return Identity(
+        return ClusterIdentity(
             cluster_id=self.cluster_id,
             topic_id=self.topic_id,
             partition_count=len(self.logs),

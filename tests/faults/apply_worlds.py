@@ -15,14 +15,15 @@ from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
 from sexton.errors import BrokerError, Refused
-from sexton.execution.cluster_protocol import ClusterPort
-from sexton.execution.context import Clocks
-from sexton.execution.engine import apply_plan
-from sexton.execution.guards import Rules
+from sexton.execution.admin_client import AdminClient
+from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.delete.preconditions import Rules
+from sexton.execution.delete.summary import ApplySummary
+from sexton.execution.engine import Clocks
 from sexton.execution.status import PlanStatus
-from sexton.execution.summary import ApplySummary
-from sexton.ledger.entries import Item, Owner, Result
-from sexton.ledger.ledger import Ledger, acts_of, told_of
+from sexton.ledger.entries import ClaimProcess, Item, Result
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.recorded_steps import acts_of, recorded_steps
 from sexton.plans.record import TOMBSTONES, UNDO, Plan, PlanRecord
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
@@ -35,9 +36,9 @@ ANY = DefaultLimits(max_offsets=1 << 62, max_share_of_groups=1)
 RUNS_AT_MOST = 40
 
 
-def dead_owner(token: str = "dead") -> Owner:
+def dead_process(token: str = "dead") -> ClaimProcess:
     """Of a process that nobody can see: only the lease tells that it is gone."""
-    return Owner(host="elsewhere", pid=1, started="0", token=token)
+    return ClaimProcess(host="elsewhere", pid=1, started="0", token=token)
 
 
 @dataclass
@@ -73,10 +74,10 @@ class World:
         return Clocks(now_ms=lambda: self.cluster.now_ms, ticks_ms=lambda: float(self.cluster.now_ms), sleep=sleep)
 
     def apply(
-        self, *, sink: str = "log", port: ClusterPort | None = None, ledger: Ledger | None = None, **rules: Any
+        self, *, sink: str = "log", client: AdminClient | None = None, ledger: Ledger | None = None, **rules: Any
     ) -> ApplySummary:
         summary = apply_plan(
-            port or self.cluster,
+            client or self.cluster,
             self.plan,
             ledger or self.ledger,
             sink=sink,  # type: ignore[arg-type]
@@ -89,8 +90,8 @@ class World:
     def apply_until_done(self, *, sink: str = "log") -> ApplySummary:
         """As a scheduler would: again after whatever broke, and once more at the end, when the cluster is quiet."""
         for number in range(RUNS_AT_MOST):
-            owner = dead_owner(str(number))
-            ledger = Ledger(LOCAL, str(self.root), self.cluster.cluster_id, self.plan.record.plan_id, owner=owner)
+            process = dead_process(str(number))
+            ledger = Ledger(LOCAL, str(self.root), self.cluster.cluster_id, self.plan.record.plan_id, process=process)
             try:
                 self.apply(sink=sink, ledger=ledger)
                 break
@@ -282,10 +283,10 @@ def account(made: World, *, log_sink: bool = True) -> Account:
     status = PlanStatus.of(entries)
     planned = {(row["group_id"], row["topic"], row["partition"]): row for row in made.plan.undo.to_pylist()}
     told: dict[OffsetKey, list[tuple[Item, Result]]] = {}
-    for each in told_of(entries):
+    for each in recorded_steps(entries):
         for item in each.intent.items:
-            if item.key is not None and item.place in each.results:
-                told.setdefault(item.key, []).append((item, each.results[item.place][0]))
+            if item.key is not None and item.item_id in each.results:
+                told.setdefault(item.key, []).append((item, each.results[item.item_id][0]))
     for place, result in status.results.items():
         item = status.items[place]
         if item.key is not None:
@@ -300,7 +301,7 @@ def account(made: World, *, log_sink: bool = True) -> Account:
             if write.by == US:
                 (_our_tombstone if write.value is None else _our_value)(found, write, before, planned, told)
             before.append(write)
-    open_ones = [each for each in told_of(entries) if each.is_open]
+    open_ones = [each for each in recorded_steps(entries) if each.is_open]
     if open_ones:
         found.violations.append(f"{len(open_ones)} intents without an outcome")
     if any(result.outcome == "unknown" for result in status.results.values()):

@@ -14,8 +14,15 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.coordinator.partitioner import partition_of
-from sexton.execution.restore.keep import RestorePlan, keep_restore
-from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What, in_order
+from sexton.execution.restore.restore_plan import (
+    OffsetValue,
+    RestorePlan,
+    RestoreRow,
+    Then,
+    What,
+    in_order,
+    keep_restore,
+)
 from sexton.plans.files import read_plan
 from sexton.plans.record import Plan
 from sexton.report import write_report

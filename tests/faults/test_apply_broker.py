@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 from sexton.errors import BrokerError
-from sexton.execution.cluster import KafkaCluster, connected
-from sexton.execution.context import Clocks
-from sexton.execution.engine import apply_plan
-from sexton.execution.guards import Rules
+from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.delete.preconditions import Rules
+from sexton.execution.engine import Clocks
+from sexton.execution.kafka_admin import KafkaAdmin, connected
 from sexton.execution.status import PlanStatus
-from sexton.execution.summary import Windows
+from sexton.execution.windows import Windows
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
@@ -105,7 +105,7 @@ class Rival:
 class Watched:
     """The cluster, whose every second deletion wakes the rival just before it."""
 
-    def __init__(self, cluster: KafkaCluster, rival: Rival, rng: Random) -> None:
+    def __init__(self, cluster: KafkaAdmin, rival: Rival, rng: Random) -> None:
         self._cluster, self._rival, self._rng = cluster, rival, rng
 
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +124,7 @@ class Watched:
         return self._cluster.delete_group(group_id)
 
 
-def loaded_logs(config: ClientConfig, cluster: KafkaCluster) -> dict[int, tuple[Loaded, int]]:
+def loaded_logs(config: ClientConfig, cluster: KafkaAdmin) -> dict[int, tuple[Loaded, int]]:
     found = {}
     with ClusterSession(config) as session:
         for part in range(cluster.identity().partition_count):
@@ -133,7 +133,7 @@ def loaded_logs(config: ClientConfig, cluster: KafkaCluster) -> dict[int, tuple[
     return found
 
 
-def plan_of_round(config: ClientConfig, cluster: KafkaCluster, prefix: str, rng: Random) -> Plan:
+def plan_of_round(config: ClientConfig, cluster: KafkaAdmin, prefix: str, rng: Random) -> Plan:
     rows: list[tuple[int, Tombstone]] = []
     values: dict[Any, Any] = {}
     logs = loaded_logs(config, cluster)

@@ -9,8 +9,8 @@ from typing import Any
 
 from sexton.coordinator.expiry import verdict
 from sexton.errors import Refused
-from sexton.execution.cluster_protocol import BrokerTime
-from sexton.execution.guards import MAX_SKEW_MS
+from sexton.execution.admin_client import BrokerTime
+from sexton.execution.delete.preconditions import MAX_SKEW_MS
 from tests.faults.apply_cluster import START_MS, US, SimCluster
 from tests.faults.apply_worlds import HOUR_MS, World, account, swept_plan
 

@@ -143,7 +143,7 @@ def rows_in(lake: Lake, plan_id: str) -> list[dict[str, Any]]:
 
 
 def applied(made: World, lake: Lake, port: Any) -> None:
-    made.apply(port=port)
+    made.apply(client=port)
     publish_ledger(lake, made.ledger.entries(), as_of_ms=made.plan.record.as_of_ms)
 
 
@@ -208,7 +208,7 @@ def test_a_claim_that_died_over_its_ticket(tmp_path: Path) -> None:
         def ledger() -> Ledger:
             return Ledger(store, "kills", made.cluster.cluster_id, made.plan.record.plan_id)
 
-        assert in_child(made, lambda port: made.apply(port=port, ledger=ledger()), failpoint="ledger.ticket") is True
+        assert in_child(made, lambda port: made.apply(client=port, ledger=ledger()), failpoint="ledger.ticket") is True
         with pytest.raises(Exception, match="somebody else"):
             made.apply(ledger=ledger())
         made.cluster.now_ms += LEASE_MS + 1

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.execution import calling, effects
+from sexton.execution.delete import delete_step, resume
+from sexton.execution.engine import Answer
+from sexton.ledger.entries import Result
 from sexton.ledger.ledger import Ledger
 from tests.faults.apply_cluster import US, Faults
-from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_owner, final_losses, world
+from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_process, final_losses, world
 
 Tell = Callable[[str], None]
 
@@ -123,10 +125,10 @@ class Stage:
         local = threading.local()
         local.number = number
         try:
-            owner = dead_owner(str(number))
+            process = dead_process(str(number))
             plan_id = self.made.plan.record.plan_id
-            ledger = Ledger(LOCAL, str(self.made.root), self.made.cluster.cluster_id, plan_id, owner=owner)
-            self.made.apply(ledger=ledger, port=_TurningPort(self.made.cluster, lambda: self._turn(number)))
+            ledger = Ledger(LOCAL, str(self.made.root), self.made.cluster.cluster_id, plan_id, process=process)
+            self.made.apply(ledger=ledger, client=_TurningClient(self.made.cluster, lambda: self._turn(number)))
             self.outcomes[number] = "applied"
         except Refused as refused:
             self.outcomes[number] = "refused" if "taken over" in str(refused) else "kept out"
@@ -138,7 +140,7 @@ class Stage:
             self._next()
 
 
-class _TurningPort:
+class _TurningClient:
     """The cluster for one of several processes: before every call it may be somebody else's turn, and after it."""
 
     def __init__(self, cluster: Any, turn: Callable[[], None]) -> None:
@@ -233,13 +235,13 @@ def _broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: int) -> list[
 
 
 def test_blind_to_races_they_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(calling, "taken_along", lambda *_, **__: [])
+    monkeypatch.setattr(delete_step, "raced_commits", lambda *_, **__: [])
     assert any("nobody tells" in line for line in _broken(monkeypatch, tmp_path, 1))
 
 
 def test_an_unanswered_call_taken_for_failed_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(effects, "NO_ANSWER", effects.Answer(was_sent=False))
-    monkeypatch.setattr(calling, "settle", _trusting)
+    monkeypatch.setattr(resume, "NO_ANSWER", Answer(was_sent=False))
+    monkeypatch.setattr(delete_step, "settle", _trusting)
     violations = []
     for number in range(20):
         made = world(f"trusting {number}", tmp_path / str(number), faults=AMBIGUOUS[1])
@@ -250,5 +252,5 @@ def test_an_unanswered_call_taken_for_failed_would_fail(monkeypatch: pytest.Monk
 
 def _trusting(attempt: Any, work: Any, rows: Any, answer: Any, *, since: int, call: Any) -> Any:
     outcome = "done" if answer.is_settled else "changed_since"
-    told = [{"log_partition": row.place[0], "position": row.place[1], "outcome": outcome} for row in rows]
-    return [calling.Result(**each) for each in told], []
+    told = [{"log_partition": row.item_id[0], "position": row.item_id[1], "outcome": outcome} for row in rows]
+    return [Result(**each) for each in told], []

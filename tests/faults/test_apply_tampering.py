@@ -24,7 +24,7 @@ from sexton.plans.files import read_plan
 from sexton.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import US, Faults
-from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, dead_owner, world
+from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, dead_process, world
 
 ANOTHER = "e" * 64
 
@@ -63,7 +63,7 @@ def die_in_the_middle(made: World) -> None:
             raise KeyboardInterrupt
 
     made.cluster.between = between
-    ledger = Ledger(LOCAL, str(made.root), made.cluster.cluster_id, made.plan.record.plan_id, owner=dead_owner())
+    ledger = Ledger(LOCAL, str(made.root), made.cluster.cluster_id, made.plan.record.plan_id, process=dead_process())
     with suppress(KeyboardInterrupt):
         made.apply(sink="coordinator", ledger=ledger)
     made.cluster.between = lambda name: None

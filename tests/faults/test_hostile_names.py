@@ -27,7 +27,7 @@ from rich.console import Console
 from sexton.airflow.commands import printable
 from sexton.airflow.notifiers import Message, Sink, notifier_of
 from sexton.airflow.runs import run_folder
-from sexton.execution.restore.keep import read_restore
+from sexton.execution.restore.restore_plan import read_restore
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import validate_tables
 from sexton.report import read_summary

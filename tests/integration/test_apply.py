@@ -33,7 +33,8 @@ from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader, TailRecord
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.ledger.ledger import Ledger, acts_of
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.recorded_steps import acts_of
 from sexton.log.batch import encode_batch
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest

@@ -5,14 +5,14 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.ledger.entries import Intent, Item, Owner, Result, StepOutcome, Value
+from sexton.ledger.entries import ClaimProcess, Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 
 LOCAL = pafs.LocalFileSystem()
 CLUSTER, PLAN_ID, PLAN_SHA256 = "cluster", "ab" * 32, "cd" * 32
 LEASE_MS = 600_000
 T0 = 1_800_000_000_000
-DEAD = Owner(host="elsewhere", pid=1, started="0", token="dead")
+DEAD = ClaimProcess(host="elsewhere", pid=1, started="0", token="dead")
 
 
 def ledger(root: Path | str, fs: pafs.FileSystem = LOCAL, **fields: Any) -> Ledger:

@@ -15,10 +15,10 @@ from pyarrow import fs as pafs
 
 from sexton.coordinator.changes.model import OwnAction
 from sexton.errors import Refused, UsageError
-from sexton.ledger import exclusive
-from sexton.ledger.entries import Entry
-from sexton.ledger.ledger import Ledger, acts_of, told_of
-from sexton.ledger.owner import is_dead, this_process
+from sexton.ledger import create_once
+from sexton.ledger.entries import ClaimProcess, Entry
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.recorded_steps import acts_of, recorded_steps
 from tests.faults.stores import objects, s3_server
 from tests.ledger.ledgers import CLUSTER, DEAD, LEASE_MS, LOCAL, PLAN_ID, T0, claim, conclude, intend, item, ledger
 from tests.test_process_id import step_clock
@@ -30,7 +30,7 @@ def files(root: Path) -> list[Path]:
 
 def filled(root: Path) -> list[Path]:
     """Two attempts: one that left a step open, one that closed."""
-    first = ledger(root, owner=DEAD)
+    first = ledger(root, process=DEAD)
     claim(first)
     conclude(first, intend(first, 0, item(0), item(1)))
     intend(first, 1, item(2))
@@ -55,7 +55,7 @@ def test_an_attempt_is_told_entry_by_entry(tmp_path: Path) -> None:
     ]
     entries = ledger(tmp_path).entries()
     assert [entry.name for entry in entries] == names
-    told = told_of(entries)
+    told = recorded_steps(entries)
     assert [each.is_open for each in told] == [False, True, False]
     assert told[0].intent.items[1].before == item(1).before
     assert {place: result.outcome for place, (result, _) in told[0].results.items()} == {(3, 0): "done", (3, 1): "done"}
@@ -159,27 +159,27 @@ def test_when_the_next_attempt_may_begin(
 
 
 def test_a_process_that_has_ended_holds_nothing(tmp_path: Path) -> None:
-    text = f"from tests.ledger.ledgers import *; claim(ledger({str(tmp_path)!r})); print(this_process().pid)"
-    code = f"from sexton.ledger.owner import this_process; {text}"
+    text = f"from tests.ledger.ledgers import *; claim(ledger({str(tmp_path)!r})); print(ClaimProcess.this().pid)"
+    code = f"from sexton.ledger.entries import ClaimProcess; {text}"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], env={**os.environ})
     assert claim(ledger(tmp_path), T0 + 1) == 2
 
 
 def test_who_is_dead() -> None:
-    me = this_process()
-    assert not is_dead(me)
-    assert is_dead(me.model_copy(update={"started": f"{me.started}0"}))  # its number was given again
-    assert is_dead(me.model_copy(update={"pid": 2**22 + 1}))
-    assert not is_dead(DEAD)
+    me = ClaimProcess.this()
+    assert not me.has_ended()
+    assert me.model_copy(update={"started": f"{me.started}0"}).has_ended()  # its number was given again
+    assert me.model_copy(update={"pid": 2**22 + 1}).has_ended()
+    assert not DEAD.has_ended()
 
 
 @pytest.mark.parametrize("step_s", [3, -3, 86_400, -86_400])
 def test_a_clock_that_is_set_does_not_end_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: int) -> None:
     """Whoever is at work is at work, whatever time it is now."""
     claim(ledger(tmp_path))
-    me = this_process()
+    me = ClaimProcess.this()
     step_clock(monkeypatch, step_s)
-    assert not is_dead(me)
+    assert not me.has_ended()
     with pytest.raises(Refused, match="attempt 1 is at work"):
         claim(ledger(tmp_path), T0 + 1)
 
@@ -194,7 +194,7 @@ def test_whoever_was_taken_over_stops(tmp_path: Path) -> None:
             act()
     # But what its call did is told, whoever was faster.
     conclude(zombie, intent, at_ms=T0 + LEASE_MS + 9)
-    (told,) = told_of(ledger(tmp_path).entries())
+    (told,) = recorded_steps(ledger(tmp_path).entries())
     assert not told.is_open
 
 
@@ -221,7 +221,7 @@ def test_the_result_that_says_written_is_the_one_that_counts(tmp_path: Path) -> 
     intent = intend(book)
     conclude(book, intent, "done", written_log_offset=70)
     conclude(book, intent, "not_done")
-    (told,) = told_of(book.entries())
+    (told,) = recorded_steps(book.entries())
     assert told.results[3, 0][0].written_log_offset == 70
 
 
@@ -257,7 +257,7 @@ def bucket() -> Iterator[pafs.FileSystem]:
 
 
 def test_on_an_object_store(bucket: pafs.FileSystem) -> None:
-    first = ledger("ledgers/a", bucket, owner=DEAD)
+    first = ledger("ledgers/a", bucket, process=DEAD)
     claim(first)
     conclude(first, intend(first))
     with pytest.raises(Refused, match="attempt 1 is at work"):
@@ -289,7 +289,7 @@ def test_of_two_that_want_the_next_attempt_on_an_object_store_at_most_one_gets_i
 
 def test_a_ticket_of_the_dead_holds_for_the_lease(bucket: pafs.FileSystem) -> None:
     path = f"ledgers/ticket/{CLUSTER}/ledger/{PLAN_ID}/tickets/0001-000000-claim-dead.json"
-    exclusive.write_whole(bucket, path, json.dumps({"at_ms": T0}).encode())
+    create_once.write_whole(bucket, path, json.dumps({"at_ms": T0}).encode())
     with pytest.raises(Refused, match="somebody else"):
         claim(ledger("ledgers/ticket", bucket), T0 + 1)
     assert claim(ledger("ledgers/ticket", bucket), T0 + LEASE_MS) == 1

@@ -7,8 +7,7 @@ import pytest
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
-from sexton.execution.restore.keep import RestorePlan
-from sexton.execution.restore.rows import OffsetValue, RestoreRow, Then, What
+from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What
 from sexton.plans.record import Losses, Plan
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
 from tests.html import Html

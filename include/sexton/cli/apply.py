@@ -19,8 +19,8 @@ from sexton.report.meanings import beyond_broker_sentence
 from sexton.report.names import harmless
 
 if TYPE_CHECKING:
-    from sexton.execution.guards import Rules
-    from sexton.execution.summary import ApplySummary
+    from sexton.execution.delete.preconditions import Rules
+    from sexton.execution.delete.summary import ApplySummary
     from sexton.kafka.client import ClientConfig
     from sexton.ledger.ledger import Ledger
     from sexton.plans.record import Plan
@@ -165,7 +165,7 @@ def _rules(
     policy: Path | None,
     recorded_retention_ms: int | None,
 ) -> "Rules":
-    from sexton.execution.guards import Rules
+    from sexton.execution.delete.preconditions import Rules
     from sexton.plans.policy import default_limits
     from sexton.policy import read_policy
     from sexton.settings import settings
@@ -189,18 +189,18 @@ def _applied(
     plan: "Plan", ledger: "Ledger", rules: "Rules", *, sink: Sink, client: "ClientConfig", json: bool
 ) -> "ApplySummary":
     """Do it. SIGTERM ends it after the group that it is in, with every outcome written down."""
-    from sexton.execution.cluster import connected
-    from sexton.execution.context import Clocks
-    from sexton.execution.engine import apply_plan
+    from sexton.execution.delete.apply_plan import apply_plan
+    from sexton.execution.engine import Clocks
+    from sexton.execution.kafka_admin import connected
 
-    with connected(client) as port, asked_to_end() as is_asked, bar("Groups", is_quiet=json) as show:
+    with connected(client) as cluster, asked_to_end() as is_asked, bar("Groups", is_quiet=json) as show:
 
-        def tell(done: int, of: int) -> bool:
-            show(done, of)
+        def progress(done: int, total: int) -> bool:
+            show(done, total)
             return not is_asked()
 
         clocks = Clocks(now_ms=lambda: time.time_ns() // 1_000_000)
-        return apply_plan(port, plan, ledger, sink=sink, rules=rules, clocks=clocks, tell=tell)
+        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, progress=progress)
 
 
 def _tell(summary: "ApplySummary", folder: str, published: int | None) -> None:

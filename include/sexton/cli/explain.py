@@ -163,7 +163,7 @@ def _read(
     from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
     from sexton.history.log_story import StoryReader
     from sexton.history.offset_changes import known_of
-    from sexton.ledger.ledger import acts_of
+    from sexton.ledger.recorded_steps import acts_of
     from sexton.runs.source import filesystem, open_archive, open_segments
 
     place = str(segments) if segments is not None else str(archive)

@@ -24,9 +24,9 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
-    from sexton.execution.restore.apply import RestoreSummary
-    from sexton.execution.restore.keep import RestorePlan
-    from sexton.execution.restore.port import RestorePort
+    from sexton.execution.admin_client import AdminClient
+    from sexton.execution.restore.apply_restore import RestoreSummary
+    from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
     from sexton.ledger.ledger import Ledger
 
@@ -152,11 +152,10 @@ def restore(
             "a kept restore is done as it was shown, or not at all", where="--id", fix="leave out the rest"
         )
 
-    from sexton.execution.cluster import connected
-    from sexton.execution.restore import keep
-    from sexton.execution.restore.cluster import KafkaPort
-    from sexton.execution.restore.request import RestoreRequest, source_of
+    from sexton.execution.kafka_admin import connected
+    from sexton.execution.restore.restore_plan import read_restore
     from sexton.execution.restore.selection import Selection
+    from sexton.execution.restore.sources import RestoreRequest, source_of
     from sexton.ledger.ledger import Ledger
     from sexton.runs.source import filesystem
     from sexton.settings import settings
@@ -174,21 +173,20 @@ def restore(
         ),
     )
     fs, root = filesystem(request.archive)
-    kept = None if restore_id is None else keep.read_restore(fs, root, cluster_id, restore_id)
+    kept = None if restore_id is None else read_restore(fs, root, cluster_id, restore_id)
     if kept is not None and not apply:
         return told.shown(kept, limit, json=json)
     with working("Replaying the log", is_quiet=json):
         source = None if kept is not None else source_of(request, taken_at_ms=_now_ms())
-    with connected(client_of(bootstrap_servers, client_config_file)) as found:
-        port = KafkaPort(found)
-        plan = _made(source, port, fs, root, overwrites=overwrite, clamps=clamp) if source is not None else kept
+    with connected(client_of(bootstrap_servers, client_config_file)) as client:
+        plan = _made(source, client, fs, root, overwrites=overwrite, clamps=clamp) if source is not None else kept
         assert plan is not None
         if not apply:
             return told.shown(plan, limit, json=json)
         if not json:
             told.print_diff(plan, limit)
         ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
-        summary = _applied(port, plan, ledger, approved_by=str(approved_by), quiet=json)
+        summary = _applied(client, plan, ledger, approved_by=str(approved_by), quiet=json)
     entries = ledger.entries()
     trouble = publish(entries, as_of_ms=entries[0].at_ms)[1] if entries else None
     code = told.done(plan, summary, limit, json=json)
@@ -198,17 +196,17 @@ def restore(
 
 
 def _made(
-    source: "Source", port: "RestorePort", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
+    source: "Source", client: "AdminClient", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
 ) -> "RestorePlan":
     """The restore of a source, kept in the archive unless it would do nothing."""
-    from sexton.execution.restore.apply import is_done
-    from sexton.execution.restore.keep import keep_restore
-    from sexton.execution.restore.make import make_restore
+    from sexton.execution.restore.apply_restore import is_done
+    from sexton.execution.restore.diff import make_restore
+    from sexton.execution.restore.restore_plan import keep_restore
     from sexton.ledger.ledger import Ledger
 
     made = make_restore(
         source,
-        port,
+        client,
         overwrites=overwrites,
         clamps=clamps,
         is_done=lambda plan: is_done(Ledger(fs, root, plan.cluster_id, plan.restore_id), plan),
@@ -219,24 +217,25 @@ def _made(
 
 
 def _applied(
-    port: "RestorePort", plan: "RestorePlan", ledger: "Ledger", *, approved_by: str, quiet: bool
+    client: "AdminClient", plan: "RestorePlan", ledger: "Ledger", *, approved_by: str, quiet: bool
 ) -> "RestoreSummary":
     """Carry it out. SIGTERM ends it after the step that it is in, with every outcome told."""
-    from sexton.execution.restore.apply import apply_restore
+    from sexton.execution.engine import Clocks
+    from sexton.execution.restore.apply_restore import apply_restore
     from sexton.settings import settings
 
     with asked_to_end() as is_asked, bar("Putting back", is_quiet=quiet) as show:
 
-        def progress(behind: int, total: int) -> bool:
-            show(behind, total)
+        def progress(done: int, total: int) -> bool:
+            show(done, total)
             return not is_asked()
 
         return apply_restore(
-            port,
+            client,
             plan,
             ledger,
             approved_by=approved_by,
-            now_ms=_now_ms,
+            clocks=Clocks(now_ms=_now_ms),
             lease_ms=settings().apply_lease_s * 1000,
             progress=progress,
         )

@@ -10,9 +10,8 @@ from sexton.cli.input_options import tell_aside, tell_line, tell_table
 from sexton.report.figures import count, instant, some
 
 if TYPE_CHECKING:
-    from sexton.execution.restore.apply import RestoreSummary
-    from sexton.execution.restore.keep import RestorePlan
-    from sexton.execution.restore.rows import OffsetValue, RestoreRow
+    from sexton.execution.restore.apply_restore import RestoreSummary
+    from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "WHAT", "THEN", "NOW", "WRITTEN", "WHY-NOT")
 OUTCOME_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OUTCOME", "WRITTEN", "ERROR")
@@ -87,7 +86,7 @@ def _value(value: "OffsetValue | None") -> str | None:
 
 def done(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, json: bool) -> int:
     """Tell what came of it; the exit code, NOT_DONE where trying again may do more."""
-    from sexton.execution.summary import Windows
+    from sexton.execution.windows import Windows
 
     code = NOT_DONE if summary.may_be_tried_again else 0
     if json:

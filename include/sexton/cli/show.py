@@ -83,7 +83,7 @@ def restore(
     _debug: Debug = False,
 ) -> int:
     """Show a restore: what was committed then, what is now, and what would be written."""
-    from sexton.execution.restore.keep import read_restore
+    from sexton.execution.restore.restore_plan import read_restore
     from sexton.report.approval_text import restore_text
 
     fs, root = _opened(archive)

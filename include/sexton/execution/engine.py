@@ -1,189 +1,228 @@
-"""Applying a plan: an attempt from its claim to its close, group by group, and going on where an earlier one stopped.
+"""One attempt to change a cluster, and its steps: intent, last look, call, read back, outcome.
 
-Every step can die. The next attempt reads what the ledger left open, settles it by reading the cluster, and goes on
-with what has no final outcome; a plan that has only final ones is applied, and applying it again does nothing.
+Deleting (`delete`) and restoring (`restore`) are the two uses; a Step has what differs between them. A process may die
+anywhere: the ledger has the intent before the call and the outcome after it, so the next attempt settles by reading
+what has no outcome, then goes on with the rest.
+
+Kafka has no compare-and-delete and no compare-and-set. A commit may arrive between the last look and the call's effect.
+That window is one look and the call; it is measured, and the log shows afterwards what came in.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Literal
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
 
-from sexton import __version__
-from sexton.errors import Refused
-from sexton.execution.calling import take
-from sexton.execution.cluster_protocol import BrokerTime, ClusterPort, Identity
-from sexton.execution.context import TRIES, ApplyContext, Clocks
-from sexton.execution.freshness import look
-from sexton.execution.guards import Rules, check_approval, check_clock, check_cluster, check_plan, check_retention
-from sexton.execution.log_sink import TOPIC_GONE, append_orphans
-from sexton.execution.preview import preview
-from sexton.execution.restore_raced import put_back
-from sexton.execution.resume import recheck, settle_open, wait_for_late_ones
+from sexton.errors import BrokerError, Refused, SextonError
+from sexton.execution.admin_client import AdminClient
 from sexton.execution.status import PlanStatus
-from sexton.execution.steps import GroupWork, batch_limit, work_of
-from sexton.execution.summary import ApplySummary, summarize
 from sexton.failpoints import failpoint
+from sexton.kafka.admin import GroupError, Unsettled
+from sexton.kafka.failures import NotAllowed, TransientError
+from sexton.ledger.entries import NO_STEP, Action, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger
-from sexton.plans.record import Plan
 
-Sink = Literal["plan", "coordinator", "log"]
-RETRY_WAIT_S = 0.5
+RELOOK_MS = 5_000
+"""A last look that is older than this before its call is repeated: the process may have been suspended."""
+TRIES = 3
+SETTLE_TRIES = 6
+"""How often an unanswered call's effect is looked for, with growing waits: about 6 s in total."""
+SETTLE_WAIT_S = 0.1
 
-Tell = Callable[[int, int], bool]
-"""Hears of progress, groups done of how many, and answers whether to go on: False ends the attempt between groups."""
+Progress = Callable[[int, int], bool]
+"""Receives how much is done of how much, and returns whether to go on: False ends the attempt between two steps."""
 
 
-def apply_plan(
-    port: ClusterPort,
-    plan: Plan,
-    ledger: Ledger,
-    *,
-    sink: Sink,
-    rules: Rules,
-    clocks: Clocks,
-    tell: Tell | None = None,
-) -> ApplySummary:
-    """Apply a plan that was read and found whole; what became of it. With the sink `plan` only look.
+def ticks_now_ms() -> float:
+    """A clock for durations, which no setting of the clock moves."""
+    return time.perf_counter() * 1000
 
-    Refused when a guard says no, before anything is touched, or when another attempt has taken over. BrokerError when
-    the cluster cannot be read any more: the attempt stays open, and the next one settles what is not known.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Time: `now_ms` for what is recorded, `ticks_ms` for durations, `sleep` (seconds) to wait."""
+
+    now_ms: Callable[[], int]
+    ticks_ms: Callable[[], float] = ticks_now_ms
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The coordinator's answer to a call: an error per item, and `whole` for all. Kafka's names, None for success.
+
+    Not `is_settled`: the call may have been carried out, or may still be. Not `was_sent`: it certainly was not.
     """
-    check_approval(plan, rules)
-    entries = ledger.entries()
-    status = PlanStatus.of(entries)
-    work = work_of(plan)
-    is_closed = not entries or entries[-1].kind == "close"
-    if is_closed and is_applied(work, status):
-        last = entries[-1].attempt if entries else 0
-        return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
-    identity = port.identity()
-    check_cluster(plan, work, identity)
-    time = port.broker_time()
-    refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
-    if refusal is not None and (sink == "plan" or not status.is_unsettled):
-        raise refusal
-    if sink == "plan":
-        return preview(port, plan, work, status, warnings=_doubts(plan, rules, identity), tell=tell)
-    failpoint("apply.checked")
-    entries = ledger.claim(
-        at_ms=clocks.now_ms(),
-        lease_ms=rules.lease_ms,
-        approved_by=rules.approved_by,
-        sink=sink,
-        plan_sha256=plan.sha256,
-        about=_about(plan, time, now_ms=clocks.now_ms()),
-    )
-    status = PlanStatus.of(entries)
-    attempt = ApplyContext(
-        port=port,
-        plan=plan,
-        ledger=ledger,
-        rules=rules,
-        clocks=clocks,
-        work=work,
-        max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
-        status=status,
-        unsettled=status.doubtful & status.intended.keys(),
-    )
+
+    by_item: Mapping[ItemId, str | None] = field(default_factory=dict)
+    whole: str | None = None
+    is_settled: bool = True
+    was_sent: bool = True
+
+    def error_of(self, item_id: ItemId) -> str | None:
+        return self.whole or self.by_item.get(item_id)
+
+
+NO_ANSWER = Answer(is_settled=False)
+"""Of a call whose process died before it could record an answer."""
+
+LastLook = tuple[float, list[Result]]
+"""When the cluster was looked at (ticks in ms), and the results of items that must not be changed any more."""
+Effects = tuple[list[Result], list[Item]]
+"""What a call did: results, and those of their items that no intent names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call: what it is about, and the three functions in which operations differ.
+
+    `look` compares the cluster with `items`. `call` changes the items that are left. `read_back` finds out what it did.
+    The window of a step counts unless it is not `is_measured`.
+    """
+
+    action: Action
+    items: Sequence[Item]
+    checks: Mapping[str, Any]
+    look: Callable[[], LastLook]
+    call: Callable[[Collection[ItemId]], Answer]
+    read_back: Callable[[Collection[ItemId], Answer], Effects]
+    is_measured: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class ApplyContext:
+    """An attempt: its cluster, its ledger, its clocks, and how far it has come."""
+
+    client: AdminClient
+    ledger: Ledger
+    clocks: Clocks
+    status: PlanStatus
+    _step: int = 0
+
+    def next_step(self) -> int:
+        self._step += 1
+        return self._step - 1
+
+    def intend(self, intent: Intent) -> None:
+        """Record what the next call is about to do; Refused when another attempt has begun."""
+        at_ms = self.clocks.now_ms()
+        self.ledger.intent(intent, at_ms=at_ms)
+        self.status.take(intent, at_ms=at_ms)
+
+    def conclude(
+        self,
+        results: Sequence[Result],
+        *,
+        step: int = NO_STEP,
+        of_attempt: int | None = None,
+        window_ms: float | None = None,
+        beyond: Sequence[Item] = (),
+    ) -> None:
+        """Record results."""
+        outcome = StepOutcome(
+            step=step,
+            of_attempt=self.ledger.attempt if of_attempt is None else of_attempt,
+            items=list(results),
+            window_ms=None if window_ms is None else round(window_ms, 3),
+            beyond=list(beyond),
+        )
+        at_ms = self.clocks.now_ms()
+        self.ledger.outcome(outcome, at_ms=at_ms)
+        self.status.take(outcome, at_ms=at_ms)
+
+
+@contextmanager
+def attempt(
+    context: ApplyContext,
+    *,
+    counts: Callable[[], Mapping[str, int]],
+    closes_on: type[SextonError] | tuple[type[SextonError], ...],
+    **claim: Any,
+) -> Iterator[None]:
+    """An attempt from its claim (the arguments of Ledger.claim) to its close with the results by outcome.
+
+    An error in `closes_on` closes it as well, so that the next attempt may begin at once. After any other error it
+    stays open until its process has ended or its lease is over.
+    """
+    context.status = PlanStatus.of(context.ledger.claim(at_ms=context.clocks.now_ms(), **claim))
     try:
-        settle_open(attempt)
-        failpoint("apply.settled")
-        for group in attempt.work:
-            put_back(attempt, group)
-        if refusal is not None:  # what was begun is known now; nothing more is done
-            raise refusal
-        _go_on(attempt, sink=sink, tell=tell)
-    except Refused:
+        yield
+    except closes_on:
         with suppress(Refused):
-            ledger.close(attempt.status.counts(), at_ms=clocks.now_ms())
+            context.ledger.close(counts(), at_ms=context.clocks.now_ms())
         raise
     failpoint("apply.ended")
-    summary = summarize(plan, attempt.status, sink=sink, attempt=ledger.attempt)
-    ledger.close(summary.counts, at_ms=clocks.now_ms())
+    context.ledger.close(counts(), at_ms=context.clocks.now_ms())
     failpoint("apply.closed")
-    return summary
 
 
-def is_applied(work: list[GroupWork], status: PlanStatus) -> bool:
-    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
-    return all(status.is_final(row.place) for group in work for row in group.rows) and not status.is_unsettled
+def execute_step(context: ApplyContext, step: Step) -> list[Result]:
+    """Carry out a step, record it, and return its results.
+
+    Refused when the ledger has a newer claim; then nothing was called.
+    """
+    number = context.next_step()
+    context.intend(Intent(step=number, action=step.action, items=list(step.items), checks=dict(step.checks)))
+    failpoint("apply.intended")
+    looked_ms, results = _last_look(context, step)
+    left = _left(step, results)
+    window_ms: float | None = None
+    beyond: list[Item] = []
+    if left:
+        failpoint("apply.relooked")
+        answer = _answer(step, left)
+        window_ms = context.clocks.ticks_ms() - looked_ms if step.is_measured else None
+        failpoint("apply.called")
+        effects, beyond = step.read_back(left, answer)
+        results = [*results, *effects]
+    failpoint("apply.seen")
+    context.conclude(results, step=number, window_ms=window_ms, beyond=beyond)
+    failpoint("apply.recorded")
+    return results
 
 
-def _refusal(
-    plan: Plan, rules: Rules, identity: Identity, time: BrokerTime, *, sink: Sink, now_ms: int
-) -> Refused | None:
-    """Why the plan must not be applied now; what an earlier attempt left open is settled all the same."""
-    try:
-        check_plan(plan, rules, now_ms=now_ms)
-        check_clock(plan, rules, time, now_ms=now_ms)
-        if sink != "plan":
-            check_retention(plan, rules, live_ms=identity.retention_ms)
-        if sink == "log" and not rules.allow_log_sink:
-            raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
-    except Refused as refusal:
-        return refusal
-    return None
-
-
-def _doubts(plan: Plan, rules: Rules, identity: Identity) -> list[str]:
-    """What a look at the plan warns of: a what-if may be looked at, and is not applied."""
-    try:
-        check_retention(plan, rules, live_ms=identity.retention_ms)
-    except Refused as refusal:
-        return [f"it would be refused: {refusal}"]
-    return []
-
-
-def _go_on(attempt: ApplyContext, *, sink: Sink, tell: Tell | None) -> None:
-    for done, group in enumerate(attempt.work):
-        if tell is not None and not tell(done, len(attempt.work)):
+def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[], list[Result]]) -> list[Result]:
+    """Read what a call did; after a call without an answer again and again, until nothing is `unknown`."""
+    for number in range(SETTLE_TRIES):
+        results = read()
+        if answer.is_settled or not any(result.outcome == "unknown" for result in results):
             break
-        _remove(attempt, group)
-        if sink == "log":
-            append_orphans(attempt, group)
-        failpoint("apply.between")
-    wait_for_late_ones(attempt)
+        context.clocks.sleep(SETTLE_WAIT_S * 2**number)
+    return results
 
 
-def _remove(attempt: ApplyContext, group: GroupWork) -> None:
-    """Do what is left of a group, and try again what surely was not done."""
-    for number in range(TRIES):
-        rows = [row for row in group.rows if not attempt.status.is_final(row.place)]
-        if not rows:
-            return
-        found = look(
-            attempt.port,
-            attempt.watch(group.log_partition),
-            group,
-            rows,
-            as_of_ms=attempt.plan.record.as_of_ms,
-            intended=attempt.status.intended,
-        )
-        if found.ours:
-            recheck(attempt, group)
-        if found.results:
-            told = {result.place for result in found.results}
-            attempt.conclude(found.results, beyond=[row.item for row in rows if row.place in told])
-        failpoint("apply.looked")
-        for step in group.steps(found.fresh, max_batch_bytes=attempt.max_batch_bytes):
-            take(attempt, group, step, found)
-        if not any(_may_be_tried(attempt, group, row.place) for row in found.fresh):
-            return
-        attempt.clocks.sleep(RETRY_WAIT_S * 2**number)
+def error_text(error: GroupError | NotAllowed) -> str:
+    """Kafka's name of a refusal, with the ACL that is missing where one is."""
+    is_about_rights = error.fix and error.error_name.endswith("AUTHORIZATION_FAILED")
+    return f"{error.error_name} ({error.fix})" if is_about_rights else error.error_name
 
 
-def _may_be_tried(attempt: ApplyContext, group: GroupWork, where: tuple[int, int]) -> bool:
-    """Whether another look may help: surely not done, or refused alone and then gone with its group."""
-    result = attempt.status.results.get(where)
-    if result is None:
-        return False
-    return result.outcome == "not_done" or (group.is_whole and result.error == TOPIC_GONE)
+def _last_look(context: ApplyContext, step: Step) -> LastLook:
+    """Check the claim and look once more. A look that took too long is repeated."""
+    for _ in range(TRIES):
+        context.ledger.hold()
+        looked_ms, results = step.look()
+        left = _left(step, results)
+        if not left or context.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
+            return looked_ms, results
+    too_slow = "the cluster answers too slowly for a last look"
+    return looked_ms, [*results, *(item.result("not_done", too_slow) for item in step.items if item.item_id in left)]
 
 
-def _about(plan: Plan, time: BrokerTime, *, now_ms: int) -> dict[str, object]:
-    return {
-        "as_of_ms": plan.record.as_of_ms,
-        "broker_ahead_ms": None if time.now_ms is None else time.now_ms - now_ms,
-        "code_version": __version__,
-        "policy_sha256": plan.record.policy_sha256,
-    }
+def _left(step: Step, results: Sequence[Result]) -> list[ItemId]:
+    decided = {result.item_id for result in results}
+    return [item.item_id for item in step.items if item.item_id not in decided]
+
+
+def _answer(step: Step, left: Collection[ItemId]) -> Answer:
+    try:
+        return step.call(left)
+    except (GroupError, NotAllowed) as error:
+        return Answer(whole=error_text(error))
+    except Unsettled:
+        return Answer(whole="no answer came", is_settled=False)
+    except TransientError as error:
+        return Answer(whole=error.message, was_sent=False)
+    except BrokerError as error:
+        return Answer(whole=error.message, is_settled=False)

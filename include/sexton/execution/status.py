@@ -1,21 +1,28 @@
-"""Where a plan stands: what the ledger says of each item, over all attempts."""
+"""The status of a plan or a restore: what its ledger says of each item, over all attempts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sexton.coordinator.offsets import OffsetKey
-from sexton.execution.steps import Call
-from sexton.ledger.entries import FINAL, WRITTEN, Entry, Intent, Item, Result, StepOutcome
-from sexton.ledger.ledger import Told, told_of
+from sexton.ledger.entries import FINAL, WRITTEN, Entry, Intent, Item, ItemId, Result, StepOutcome
+from sexton.ledger.recorded_steps import RecordedStep, recorded_steps
 
-PlanPosition = tuple[int, int]
+Call = Literal["delete_offsets", "delete_group"]
+
+
+def call_of(intent: Intent) -> Call:
+    """Which call a deletion's intent announced; what the log sink appends has the effect of delete_offsets."""
+    return "delete_group" if intent.checks.get("call") == "delete_group" else "delete_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intended:
-    """The calls that may have been made for an item: up to where the log was read before the first, when the last was
-    intended, and what was called."""
+    """The calls that may have been made for an item.
+
+    `since` is where the log ended before the first, `at_ms` is when the last was intended.
+    """
 
     since: int
     at_ms: int
@@ -24,109 +31,108 @@ class Intended:
 
 @dataclass(slots=True, kw_only=True)
 class PlanStatus:
-    """What is known of the items of a plan. `results` has what counts of each; `items` all that have one.
+    """What is known of the items. `results` has the result that counts of each, `items` every item that has one.
 
-    `intended` are items that a call may have been made for, `doubtful` those of which one had no answer; `open` the
-    intents whose outcome nobody knew at the begin; `restored` the items that are put back, `returned` by their key from
-    which log_offset on nothing needs to be.
+    `open` are the intents without an outcome when the attempt began. Of a deletion: `intended` are items that a call
+    may have been made for, `doubtful` those with a call that had no answer, `restored` the items that put a value back,
+    and `returned` has, by offset, from which log_offset on nothing needs to be put back.
     """
 
-    items: dict[PlanPosition, Item] = field(default_factory=dict)
-    results: dict[PlanPosition, Result] = field(default_factory=dict)
-    intended: dict[PlanPosition, Intended] = field(default_factory=dict)
-    restored: set[PlanPosition] = field(default_factory=set)
+    items: dict[ItemId, Item] = field(default_factory=dict)
+    results: dict[ItemId, Result] = field(default_factory=dict)
+    intended: dict[ItemId, Intended] = field(default_factory=dict)
+    restored: set[ItemId] = field(default_factory=set)
     returned: dict[OffsetKey, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
-    open: list[Told] = field(default_factory=list)
-    doubtful: set[PlanPosition] = field(default_factory=set)
-    _raced: set[PlanPosition] = field(default_factory=set)
+    open: list[RecordedStep] = field(default_factory=list)
+    doubtful: set[ItemId] = field(default_factory=set)
+    _raced: set[ItemId] = field(default_factory=set)
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "PlanStatus":
-        found = cls(open=[told for told in told_of(entries) if told.is_open])
+        status = cls(open=[step for step in recorded_steps(entries) if step.is_open])
         for entry in entries:
-            found.take(entry.body, at_ms=entry.at_ms)
-        return found
+            status.take(entry.body, at_ms=entry.at_ms)
+        return status
 
     def take(self, body: object, *, at_ms: int) -> None:
-        """Go on with what another entry says, of `at_ms`."""
+        """Add another entry, of `at_ms`."""
         if isinstance(body, Intent):
-            self.items |= {item.place: item for item in body.items}
+            self.items |= {item.item_id: item for item in body.items}
             if body.action == "tombstone":
                 self._intend(body, at_ms)
             else:
-                self.restored |= {item.place for item in body.items}
+                self.restored |= {item.item_id for item in body.items}
                 self.returned |= {item.key: int(body.checks.get("log_offset", 0)) for item in body.items if item.key}
         elif isinstance(body, StepOutcome):
-            self.items |= {item.place: item for item in body.beyond}
+            self.items |= {item.item_id: item for item in body.beyond}
             for result in body.items:
                 self._answer(result)
-                if _counts_more(result, self.results.get(result.place)):
-                    self.results[result.place] = result
+                if _replaces(result, self.results.get(result.item_id)):
+                    self.results[result.item_id] = result
                     if result.outcome == "raced":
-                        self._raced.add(result.place)
+                        self._raced.add(result.item_id)
             if body.window_ms is not None:
                 self.windows_ms.append(body.window_ms)
 
     def _intend(self, body: Intent, at_ms: int) -> None:
-        call: Call = "delete_group" if body.checks.get("call") == "delete_group" else "delete_offsets"
-        since = int(body.checks.get("log_offset", 0))
+        call, since = call_of(body), int(body.checks.get("log_offset", 0))
         for item in body.items:
-            if (before := self.intended.get(item.place)) is not None:
+            if (before := self.intended.get(item.item_id)) is not None:
                 since = min(since, before.since)
                 call = before.call if before.call == "delete_group" else call
-            self.intended[item.place] = Intended(since=since, at_ms=at_ms, call=call)
+            self.intended[item.item_id] = Intended(since=since, at_ms=at_ms, call=call)
 
     def _answer(self, result: Result) -> None:
-        """No call of ours has removed what was refused by an answer, or not called for in the end, unless another call
-        for it had no answer."""
+        """Forget the intent of an item that was refused by an answer, or that no call was made for in the end, unless
+        another call for it had no answer."""
         if result.outcome in ("not_done", "unknown"):
-            self.doubtful.add(result.place)
-        elif result.outcome in ("refused", "changed_since") and result.place not in self.doubtful:
-            self.intended.pop(result.place, None)
+            self.doubtful.add(result.item_id)
+        elif result.outcome in ("refused", "changed_since") and result.item_id not in self.doubtful:
+            self.intended.pop(result.item_id, None)
 
-    def is_final(self, where: PlanPosition) -> bool:
-        """Whether nothing is to be done about an item any more."""
-        result = self.results.get(where)
+    def is_final(self, item_id: ItemId) -> bool:
+        """Whether nothing remains to be done about an item."""
+        result = self.results.get(item_id)
         return result is not None and result.outcome in FINAL
 
-    def is_written(self, where: PlanPosition) -> bool:
-        """Whether it is known that a call of ours took effect."""
-        result = self.results.get(where)
+    def is_written(self, item_id: ItemId) -> bool:
+        """Whether a call of ours is known to have taken effect."""
+        result = self.results.get(item_id)
         return result is not None and result.outcome in WRITTEN
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether something was begun of which nobody knows what came, or that has to be put back."""
+        """Whether a deletion has an intent without an outcome, or a value to put back."""
         return bool(self.open or self.unreturned())
 
     def unreturned(self) -> list[tuple[Item, Result]]:
-        """Items that took a newer commit along, and that no restore was begun for since."""
+        """Items whose deletion removed a newer commit, and that no restore was begun for since."""
         return [
-            (self.items[place], self.results[place])
-            for place in sorted(self._raced)
-            if self.results[place].found is not None
-            and (self.results[place].written_log_offset or 0) > self._returned_to(self.items[place])
+            (self.items[item_id], self.results[item_id])
+            for item_id in sorted(self._raced)
+            if self.results[item_id].found is not None
+            and (self.results[item_id].written_log_offset or 0) > self._returned_to(self.items[item_id])
         ]
 
-    def taken_beyond(self) -> defaultdict[str, set[tuple[str | None, int | None, int | None]]]:
-        """By group, (topic, partition, log_offset of the tombstone) of what races are known to have taken along."""
+    def raced_tombstones(self) -> defaultdict[str, set[tuple[str | None, int | None, int | None]]]:
+        """By group, (topic, partition, log_offset) of the tombstones that are known to have removed a newer commit."""
         found: defaultdict[str, set[tuple[str | None, int | None, int | None]]] = defaultdict(set)
-        for place in self._raced:
-            item = self.items[place]
-            found[item.group_id].add((item.topic, item.partition, self.results[place].written_log_offset))
+        for item_id in self._raced:
+            item = self.items[item_id]
+            found[item.group_id].add((item.topic, item.partition, self.results[item_id].written_log_offset))
         return found
 
     def _returned_to(self, item: Item) -> int:
         return self.returned.get(item.key, -1) if item.key else -1
 
     def counts(self) -> Counter[str]:
-        """Items by outcome, without what was put back."""
-        return Counter(str(result.outcome) for place, result in self.results.items() if place not in self.restored)
+        """Items by outcome, without those that put a value back."""
+        return Counter(str(result.outcome) for item_id, result in self.results.items() if item_id not in self.restored)
 
 
-def _counts_more(result: Result, known: Result | None) -> bool:
-    """That something was written is never forgotten; else what was found last."""
+def _replaces(result: Result, known: Result | None) -> bool:
+    """Whether a result counts more than the one known: what was written is never forgotten, else the last counts."""
     if known is None or result.outcome in WRITTEN:
         return known is None or known.outcome not in WRITTEN or result.outcome == "raced"
     return known.outcome not in FINAL and result.outcome != "unknown"

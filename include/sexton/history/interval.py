@@ -22,7 +22,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of
 from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.kernels.commits import read_commits
-from sexton.ledger.ledger import acts_of
+from sexton.ledger.recorded_steps import acts_of
 from sexton.log.segment import Segment
 from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base, StartFold

@@ -1,26 +1,29 @@
-"""What a ledger says, entry by entry, and how an entry becomes bytes.
+"""The entries of a ledger, and how an entry becomes bytes.
 
 An attempt is a claim, then for every step an intent before its call and an outcome after it, then a close. A file is
-one line of canonical JSON that ends in the SHA-256 of all before it, and names that of the file before it.
+one line of canonical JSON that ends in the SHA-256 of everything before it, and names the SHA-256 of the previous file.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused
+from sexton.process_id import ProcessId, has_ended, host, process_id
 
 FORMAT = 1
 Kind = Literal["claim", "intent", "outcome", "close"]
 Action = Literal["tombstone", "restore"]
 Outcome = Literal["done", "gone", "changed_since", "raced", "refused", "not_done", "unknown"]
-"""What came of an item: `gone` was not there any more, `changed_since` is no longer what the plan saw, `raced` took a
-newer commit along, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled and may be
-tried again."""
+"""What came of an item: `gone` was removed by somebody else, `changed_since` is no longer what the plan saw, `raced`
+removed a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled
+and may be tried again."""
 FINAL = frozenset({"done", "gone", "changed_since", "raced"})
 """Outcomes after which an item is never touched again."""
 WRITTEN = frozenset({"done", "raced"})
@@ -29,13 +32,16 @@ WRITTEN = frozenset({"done", "raced"})
 NO_STEP = -1
 _DIGEST = "sha256"
 
+ItemId = tuple[int, int]
+"""Log partition and position: no two items of a plan share them."""
 
-class _Told(BaseModel):
+
+class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Value(_Told):
-    """A committed offset: enough to put it back, and where in the log it was where that is known."""
+class Value(_Model):
+    """A committed offset: enough to put it back, and its place in the log where that is known."""
 
     committed_offset: int
     leader_epoch: int | None = None
@@ -43,33 +49,13 @@ class Value(_Told):
     commit_timestamp_ms: int | None = None
     log_offset: int | None = None
 
-
-class Item(_Told):
-    """What a step is about: a row of the plan, or, beyond the plan's positions, an offset that a race took along."""
-
-    log_partition: int
-    position: int
-    record_type: int = 1
-    group_id: str
-    topic: str | None = None
-    partition: int | None = None
-    before: Value | None = Field(default=None, description="the value removed; of a restore what it replaces")
-    after: Value | None = Field(default=None, description="of a restore: the value put there")
-
     @property
-    def place(self) -> tuple[int, int]:
-        """What no two items of a plan share."""
-        return self.log_partition, self.position
-
-    @property
-    def key(self) -> OffsetKey | None:
-        """The offset that it is about; None for a record of the group itself."""
-        if self.topic is None or self.partition is None:
-            return None
-        return self.group_id, self.topic, self.partition
+    def as_committed(self) -> tuple[int, int | None, str]:
+        """What a client commits and fetches: two values are the same to it when these are equal."""
+        return self.committed_offset, self.leader_epoch, self.metadata
 
 
-class Result(_Told):
+class Result(_Model):
     """What came of an item."""
 
     log_partition: int
@@ -81,14 +67,57 @@ class Result(_Told):
     found: Value | None = Field(default=None, description="the newer value that was in the way, or that a race took")
 
     @property
-    def place(self) -> tuple[int, int]:
+    def item_id(self) -> ItemId:
         return self.log_partition, self.position
 
 
-class Owner(_Told):
-    """A process: which one of which host, so that another on the same host can see that it has ended.
+class Item(_Model):
+    """What a step changes: a row of the plan, or, after the plan's positions, an offset that a race took along."""
 
-    `host` and `started` are those of `sexton.process_id`, which no clock moves.
+    log_partition: int
+    position: int
+    record_type: int = 1
+    group_id: str
+    topic: str | None = None
+    partition: int | None = None
+    before: Value | None = Field(default=None, description="the value removed; of a restore what it replaces")
+    after: Value | None = Field(default=None, description="of a restore: the value put there")
+
+    @property
+    def item_id(self) -> ItemId:
+        return self.log_partition, self.position
+
+    @property
+    def key(self) -> OffsetKey | None:
+        """The offset; None for a record of the group itself."""
+        if self.topic is None or self.partition is None:
+            return None
+        return self.group_id, self.topic, self.partition
+
+    def result(
+        self,
+        outcome: Outcome,
+        error: str | None = None,
+        *,
+        written: tuple[int, int] | None = None,
+        found: Value | None = None,
+    ) -> Result:
+        """A result of this item; `written` is the log_offset and timestamp of the record that was written."""
+        return Result(
+            log_partition=self.log_partition,
+            position=self.position,
+            outcome=outcome,
+            error=error,
+            written_log_offset=None if written is None else written[0],
+            written_timestamp_ms=None if written is None else written[1],
+            found=found,
+        )
+
+
+class ClaimProcess(_Model):
+    """A process of one host. `host` and `started` are those of `sexton.process_id`, which no clock moves.
+
+    `token` makes two objects of one process differ.
     """
 
     host: str
@@ -96,19 +125,31 @@ class Owner(_Told):
     started: str
     token: str
 
+    @classmethod
+    def this(cls) -> "ClaimProcess":
+        me = process_id(os.getpid())
+        return cls(host=host(), pid=me.pid, started=me.started, token=uuid4().hex)
 
-class Claim(_Told):
-    """The begin of an attempt: whose it is, who approved what, and by what it was checked."""
+    def has_ended(self) -> bool:
+        """Whether the process has ended; False for one of another host, which cannot be looked at from here."""
+        return self.host == host() and has_ended(ProcessId(pid=self.pid, started=self.started))
 
-    owner: Owner
+
+class Claim(_Model):
+    """The begin of an attempt: by which process, who approved what, and what it was checked against."""
+
+    process: ClaimProcess
     approved_by: str
     sink: str
     plan_sha256: str
     about: dict[str, Any] = Field(default_factory=dict)
 
 
-class Intent(_Told):
-    """Written before the call of a step; `checks` are what was looked at, by name."""
+class Intent(_Model):
+    """Written before the call of a step.
+
+    `checks` has what was looked at, by name; `log_offset` is where the log ended.
+    """
 
     step: int
     action: Action
@@ -116,10 +157,10 @@ class Intent(_Told):
     checks: dict[str, Any] = Field(default_factory=dict)
 
 
-class StepOutcome(_Told):
-    """Written after it; `of_attempt` is an earlier attempt where this one settles what that left open.
+class StepOutcome(_Model):
+    """Written after the call. `of_attempt` is an earlier attempt where this one settles what that left open.
 
-    Items that no call was made for are told as step -1 of their attempt.
+    Results of items that no call was made for have the step -1.
     """
 
     step: int
@@ -128,12 +169,12 @@ class StepOutcome(_Told):
     window_ms: float | None = Field(default=None, description="between the last look and the answer of the call")
     beyond: list[Item] = Field(
         default_factory=list,
-        description="items with a result here that no intent names: those that no call was made for, and offsets that "
-        "the plan does not know and a race took along",
+        description="items with a result here that no intent names: no call was made for them, or the plan does not "
+        "know them and a race took them along",
     )
 
 
-class Close(_Told):
+class Close(_Model):
     """The end of an attempt, with the results by outcome."""
 
     counts: dict[str, int]
@@ -148,8 +189,8 @@ _BODIES: Mapping[str, type[Claim] | type[Intent] | type[StepOutcome] | type[Clos
 }
 
 
-class Entry(_Told):
-    """One file of a ledger. `at_ms` is by the clock of who wrote it."""
+class Entry(_Model):
+    """One file of a ledger. `at_ms` is by the writer's clock."""
 
     format: int = FORMAT
     cluster_id: str
@@ -166,30 +207,30 @@ class Entry(_Told):
         return f"{self.attempt:04d}-{self.seq:06d}-{self.kind}.json"
 
     def to_bytes(self) -> bytes:
-        told = self.model_dump(mode="json")
-        return _line({**told, _DIGEST: _digest(told)})
+        fields = self.model_dump(mode="json")
+        return _line({**fields, _DIGEST: _digest(fields)})
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str) -> "Entry":
-        """The entry in a file; Refused when it is not, byte for byte, what was written."""
+        """The entry in a file; Refused unless it is, byte for byte, what was written."""
         try:
-            told = json.loads(data)
-            sealed = told.pop(_DIGEST)
-            body = _BODIES[told["kind"]].model_validate(told["body"])
-            entry = cls(**{**told, "body": body})
+            fields = json.loads(data)
+            digest = fields.pop(_DIGEST)
+            body = _BODIES[fields["kind"]].model_validate(fields["body"])
+            entry = cls(**{**fields, "body": body})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
             raise Refused(f"not an entry of a ledger: {type(error).__name__}", where=where, fix=_TAMPERED) from None
-        if entry.format != FORMAT or sealed != _digest(told) or entry.to_bytes() != data:
+        if entry.format != FORMAT or digest != _digest(fields) or entry.to_bytes() != data:
             raise Refused("an entry of the ledger was changed after it was written", where=where, fix=_TAMPERED)
         return entry
 
 
-_TAMPERED = "restore the file from a copy of the archive: nothing is applied over a ledger that cannot be trusted"
+_TAMPERED = "restore the file from a copy of the archive: nothing is applied with a ledger that was changed"
 
 
-def _line(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
 
 
-def _digest(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_line(told)).hexdigest()
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_line(fields)).hexdigest()

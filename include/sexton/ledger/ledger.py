@@ -1,51 +1,34 @@
-"""The ledger of a plan, beside the archive: what was about to be done before each call, and what came of it.
+"""The ledger of a plan, next to the archive: what was about to be done before each call, and what came of it.
 
     <archive>/<cluster_id>/ledger/<plan_id>/<attempt %04d>-<seq %06d>-{claim,intent,outcome,close}.json
 
-Files are immutable and written once. Each names the SHA-256 of the one before it: within an attempt that is the one of
-the sequence before, and a claim names the last one that it found of the attempts before it. What a process writes of
-an attempt after another took it over lies beside that chain, and is read all the same: it tells what was done. A chain
-cannot tell that its last files were taken away: what is lost so is an outcome, which the next attempt reads from Kafka
-again, or an attempt that is told by the table `apply_ledger` as well.
+Files are written once and never changed. Each names the SHA-256 of the one before it: within an attempt the previous
+sequence number, and a claim names the last file of the attempts before it. A process that was taken over may still
+write files of its attempt; they are read all the same, for they record what was done. A chain cannot show that its last
+files were taken away. Then an outcome is lost, which the next attempt reads from Kafka again, or an attempt, which the
+table `apply_ledger` has as well.
 
-Not here: what is done in a step (engine), and the table.
+Not here: what a step does (execution.engine), what the entries of a ledger mean together (recorded_steps), the table
+(publish).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import child_folders, safe_name
+from sexton.archive.files import safe_name
 from sexton.archive.lineages import LEDGER_FOLDER
-from sexton.coordinator.changes.model import OwnAction
-from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
-from sexton.ledger.entries import (
-    WRITTEN,
-    Action,
-    Body,
-    Claim,
-    Close,
-    Entry,
-    Intent,
-    Item,
-    Kind,
-    Owner,
-    Result,
-    StepOutcome,
-)
-from sexton.ledger.exclusive import create, create_contended, read
-from sexton.ledger.owner import is_dead, this_process
+from sexton.ledger.create_once import create, create_contended, read
+from sexton.ledger.entries import Body, Claim, ClaimProcess, Close, Entry, Intent, Kind, StepOutcome
 
 _NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
 _AT_ONCE = 8
-_LATEST_MS = 3_600_000
 _LOOK_INTO = "restore it from a copy of the archive"
 
 
@@ -53,12 +36,12 @@ class Ledger:
     """The ledger of one plan (or restore). One process writes one attempt, after `claim`."""
 
     def __init__(
-        self, fs: pafs.FileSystem, root: str, cluster_id: str, plan_id: str, *, owner: Owner | None = None
+        self, fs: pafs.FileSystem, root: str, cluster_id: str, plan_id: str, *, process: ClaimProcess | None = None
     ) -> None:
         self._fs = fs
         self._cluster_id, self._plan_id = cluster_id, plan_id
         self.folder = f"{ledgers_folder(root, cluster_id)}/{safe_name(plan_id, what='plan id')}"
-        self._owner = owner or this_process()
+        self._process = process or ClaimProcess.this()
         self._last: Entry | None = None
 
     @property
@@ -101,7 +84,7 @@ class Ledger:
         if before:
             _require_over(before, at_ms=at_ms, lease_ms=lease_ms, where=self.folder)
         body = Claim(
-            owner=self._owner, approved_by=approved_by, sink=sink, plan_sha256=plan_sha256, about=dict(about or {})
+            process=self._process, approved_by=approved_by, sink=sink, plan_sha256=plan_sha256, about=dict(about or {})
         )
         entry = self._entry(
             attempt=before[-1].attempt + 1 if before else 1,
@@ -168,7 +151,7 @@ class Ledger:
     def _names(self) -> list[str]:
         """Names of the entries, in order; a draft that a killed process left is none."""
         files = self._fs.get_file_info(pafs.FileSelector(self.folder, allow_not_found=True))
-        return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_place_in)
+        return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_attempt_and_seq)
 
     def _read(self, name: str) -> tuple[Entry, str]:
         path = f"{self.folder}/{name}"
@@ -184,105 +167,21 @@ def ledgers_folder(root: str, cluster_id: str) -> str:
     return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{LEDGER_FOLDER}"
 
 
-def acts_of(
-    fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
-) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
-    """Everything that our plans removed and put back, by the offset that it was about: (removed, restored).
-
-    An act is told by the broker's clock where the record was found in the log, else by that of who did it. What was
-    intended and has no outcome may have been done within an hour from then on: no broker keeps a request for longer. A
-    ledger that was closed before `since_ms` is not read.
-    """
-    removed: dict[OffsetKey, list[OwnAction]] = {}
-    restored: dict[OffsetKey, list[OwnAction]] = {}
-    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        ledger = Ledger(fs, root, cluster_id, plan_id)
-        if since_ms is not None and ledger.is_over(before_ms=since_ms):
-            continue
-        for action, key, act in _acts(plan_id, ledger.entries()):
-            acts = removed if action == "tombstone" else restored
-            if act not in acts.setdefault(key, []):
-                acts[key].append(act)
-    return removed, restored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An intent, and what is known of what came of it: a result of each item, the entry that tells it beside it.
-
-    Of several (an attempt's own, and that of one that settled it) the one that says that something was written.
-    """
-
-    entry: Entry
-    intent: Intent
-    results: Mapping[tuple[int, int], tuple[Result, Entry]]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody has told yet what came of some of it."""
-        return any(map(self.is_open_for, self.intent.items))
-
-    def is_open_for(self, item: Item) -> bool:
-        """The same of one item of the intent."""
-        known = self.results.get(item.place)
-        return known is None or known[0].outcome == "unknown"
-
-
-def told_of(entries: Sequence[Entry]) -> list[Told]:
-    """Every intent of a ledger with its results, in order."""
-    results: dict[tuple[int, int], dict[tuple[int, int], tuple[Result, Entry]]] = {}
-    for entry in entries:
-        if isinstance(entry.body, StepOutcome):
-            of_step = results.setdefault((entry.body.of_attempt, entry.body.step), {})
-            for result in entry.body.items:
-                if result.place not in of_step or of_step[result.place][0].outcome not in WRITTEN:
-                    of_step[result.place] = result, entry
-    return [
-        Told(entry=entry, intent=entry.body, results=results.get((entry.attempt, entry.body.step), {}))
-        for entry in entries
-        if isinstance(entry.body, Intent)
-    ]
-
-
-def _acts(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
-    """What was written, and what may have been. Offsets that only a race took along are named by no intent."""
-    told = told_of(entries)
-    items = {item.place: (each.intent.action, item) for each in told for item in each.intent.items}
-    first_ms = {item.place: each.entry.at_ms for each in told for item in each.intent.items}
-    for each in told:
-        for item in each.intent.items:
-            if item.key is not None and each.is_open_for(item):
-                begun_ms = each.entry.at_ms
-                act = OwnAction(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
-                yield each.intent.action, item.key, act
-    for entry in entries:
-        if not isinstance(entry.body, StepOutcome):
-            continue
-        beyond = {item.place: item for item in entry.body.beyond}
-        for result in entry.body.items:
-            action, item = items.get(result.place) or ("tombstone", beyond[result.place])
-            if item.key is None or result.outcome not in WRITTEN:
-                continue
-            at_ms = result.written_timestamp_ms
-            span = (first_ms.get(item.place, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
-            yield action, item.key, OwnAction(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
-
-
-def _place_in(name: str) -> tuple[int, int]:
+def _attempt_and_seq(name: str) -> tuple[int, int]:
     attempt, seq, _ = name.split("-")
     return int(attempt), int(seq)
 
 
 def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where: str) -> None:
-    """Refused unless the newest attempt is closed, dead, or silent for longer than the lease."""
+    """Refused unless the newest attempt is closed, its process has ended, or it is silent for longer than the lease."""
     last = entries[-1]
     claim = next(entry for entry in entries if entry.attempt == last.attempt)
     assert isinstance(claim.body, Claim)
     silent_ms = at_ms - last.at_ms
-    if last.kind == "close" or is_dead(claim.body.owner) or silent_ms > lease_ms:
+    if last.kind == "close" or claim.body.process.has_ended() or silent_ms > lease_ms:
         return
     raise Refused(
-        f"attempt {last.attempt} is at work: process {claim.body.owner.pid} of host {claim.body.owner.host}, last "
+        f"attempt {last.attempt} is at work: process {claim.body.process.pid} of host {claim.body.process.host}, last "
         f"heard of {silent_ms / 1000:.0f} s ago",
         where=where,
         fix=f"wait for it; {lease_ms / 1000:.0f} s after its last sign of life another may go on",

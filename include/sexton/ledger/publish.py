@@ -15,7 +15,7 @@ from sexton.errors import NoCoverage
 from sexton.failpoints import failpoint
 from sexton.lake.catalog import Lake
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
-from sexton.ledger.ledger import told_of
+from sexton.ledger.recorded_steps import recorded_steps
 from sexton.tables import TABLES
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
     """
     claims = {entry.attempt: entry.body for entry in entries if isinstance(entry.body, Claim)}
     found: dict[AttemptPosition, Row] = {}
-    for told in told_of(entries):
-        for item in told.intent.items:
-            result, entry = told.results.get(item.place, (None, None))
-            row = _row(item, result, action=told.intent.action, intent_at_ms=told.entry.at_ms, entry=entry)
-            _keep(found, row, told.entry, claims)
+    for step in recorded_steps(entries):
+        for item in step.intent.items:
+            result, entry = step.results.get(item.item_id, (None, None))
+            row = _row(item, result, action=step.intent.action, intent_at_ms=step.entry.at_ms, entry=entry)
+            _keep(found, row, step.entry, claims)
     for entry in entries:
         if isinstance(entry.body, StepOutcome):
-            results = {result.place: result for result in entry.body.items}
+            results = {result.item_id: result for result in entry.body.items}
             for item in entry.body.beyond:
-                row = _row(item, results[item.place], action="tombstone", intent_at_ms=entry.at_ms, entry=entry)
+                row = _row(item, results[item.item_id], action="tombstone", intent_at_ms=entry.at_ms, entry=entry)
                 _keep(found, row, entry, claims)
     for row in found.values():
         row["as_of_ms"] = as_of_ms

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.execution.restore.keep import RestorePlan
+from sexton.execution.restore.restore_plan import RestorePlan
 from sexton.plans.record import Losses, Plan
 from sexton.report.figures import count, duration, instant, size
 from sexton.report.meanings import beyond_broker_sentence

@@ -1,18 +1,48 @@
-"""A cluster in memory behind RestorePort: groups, members, offsets, topics, and whatever comes between two calls.
+"""A cluster in memory as AdminClient: groups, members, offsets, topics, and whatever comes between two calls.
 
 It answers a commit by Kafka's rules for one without a member, written down anew and simply, so that the judge's rules
 are not held against themselves. `between` is called before every call; answers may be lost on either way.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sexton.execution.restore.port import GroupView, TopicView, Written
-from sexton.execution.restore.rows import OffsetValue
+from sexton.execution.admin_client import ClusterIdentity, TopicView
+from sexton.execution.restore.restore_plan import OffsetValue
+from sexton.kafka.admin import CommittedValue, GroupNow
+from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.session import TransientError, Unsettled
+from sexton.kafka.tail import TailRecord
+from tests.strategies import offset_key, offset_value
 
+UNSTABLE = 88
 MAX_METADATA_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Written:
+    """An offset record of a group in its log partition; a `value` of None is a tombstone."""
+
+    log_offset: int
+    key: tuple[str, int]
+    value: OffsetValue | None
+    timestamp_ms: int
+
+    def record(self, group_id: str) -> TailRecord:
+        value = self.value and offset_value(
+            self.value.committed_offset,
+            leader_epoch=-1 if self.value.leader_epoch is None else self.value.leader_epoch,
+            metadata=self.value.metadata,
+            commit_timestamp_ms=self.timestamp_ms,
+        )
+        return TailRecord(
+            log_offset=self.log_offset,
+            key=offset_key(group_id, *self.key),
+            value=value,
+            timestamp_ms=self.timestamp_ms,
+            producer_id=-1,
+            is_control=False,
+        )
 
 
 @dataclass
@@ -47,22 +77,30 @@ class SimulatedCluster:
     commits: list[tuple[str, dict[tuple[str, int], OffsetValue]]] = field(default_factory=list)
     """Every commit without a member that was carried out, whole or in part."""
 
-    def group(self, group_id: str) -> GroupView:
+    def identity(self) -> ClusterIdentity:
+        return ClusterIdentity(
+            cluster_id=self.cluster_id,
+            topic_id="offsets",
+            partition_count=self.log_partition_count,
+            max_message_bytes=None,
+            broker_version=self.broker_version,
+        )
+
+    def group_now(self, group_id: str) -> GroupNow:
         self.between("group")
         found = self.groups.get(group_id)
         if found is None:
-            return GroupView(group_id=group_id, offsets={}, looked_at_s=time.perf_counter())
-        is_share = found.group_type == "Share"
-        return GroupView(
-            group_id=group_id,
-            exists=True,
-            group_type=found.group_type,
-            state=found.state,
-            member_count=found.members,
-            offsets={} if is_share else dict(found.offsets),
-            unstable=frozenset(found.pending),
-            looked_at_s=time.perf_counter(),
-        )
+            return GroupNow(exists=False)
+        return GroupNow(exists=True, group_type=found.group_type.lower(), state=found.state, member_count=found.members)
+
+    def committed(self, group_id: str, *, require_stable: bool) -> Mapping[tuple[str, int], CommittedOffset]:
+        found = self.groups.get(group_id, Group())
+        pending = found.pending if require_stable else set()
+        offsets = {} if found.group_type == "Share" else found.offsets
+        return {key: _committed(one) for key, one in offsets.items()} | {
+            key: CommittedOffset(committed_offset=-1, leader_epoch=-1, metadata="", error_code=UNSTABLE)
+            for key in pending
+        }
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:
         self.between("topics")
@@ -74,10 +112,14 @@ class SimulatedCluster:
         topic_id, ranges = self.topics_now[name]
         return TopicView(topic=name, topic_id=topic_id, ranges=dict(enumerate(ranges)))
 
-    def commit(
-        self, group_id: str, values: Mapping[tuple[str, int], OffsetValue]
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[tuple[str, int], CommittedValue]
     ) -> Mapping[tuple[str, int], str | None]:
         self.between("commit")
+        values = {
+            key: value(offset, None if epoch == -1 else epoch, metadata)
+            for key, (offset, epoch, metadata) in offsets.items()
+        }
         way = self.lost.pop(0) if self.lost else None
         if way == "nobody there":
             raise TransientError("the coordinator loads", where=f"group {group_id}")
@@ -120,13 +162,31 @@ class SimulatedCluster:
         self.between("log_end")
         return len(self.log)
 
-    def written(self, log_partition: int, group_id: str, *, since: int) -> list[Written]:
-        self.between("written")
-        return [record for owner, record in self.log[since:] if owner == group_id]
+    def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> "SimulatedTail":
+        return SimulatedTail(self, from_log_offset)
 
     def client_commits(self, group_id: str, topic: str, partition: int, committed_offset: int) -> None:
         """A consumer without a group's protocol, or a member, commits."""
         self._put(group_id, (topic, partition), value(committed_offset))
+
+
+@dataclass
+class SimulatedTail:
+    """The log of a cluster from an offset on."""
+
+    cluster: SimulatedCluster
+    log_offset: int
+
+    def records(self) -> list[TailRecord]:
+        self.cluster.between("written")
+        found = [record.record(group_id) for group_id, record in self.cluster.log[self.log_offset :]]
+        self.log_offset += len(found)
+        return found
+
+
+def _committed(found: OffsetValue) -> CommittedOffset:
+    epoch = -1 if found.leader_epoch is None else found.leader_epoch
+    return CommittedOffset(committed_offset=found.committed_offset, leader_epoch=epoch, metadata=found.metadata)
 
 
 def value(committed_offset: int, leader_epoch: int | None = None, metadata: str = "") -> OffsetValue:

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from pyarrow import fs as pafs
 
 from sexton.errors import BrokerError, Refused
-from sexton.execution.restore.apply import RestoreSummary, apply_restore, is_done
-from sexton.execution.restore.keep import RestorePlan
-from sexton.execution.restore.make import make_restore
-from sexton.execution.restore.rows import OffsetValue, Then
+from sexton.execution.engine import Clocks
+from sexton.execution.restore.apply_restore import RestoreSummary, apply_restore, is_done
+from sexton.execution.restore.diff import make_restore
+from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Then
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import Source, of_ledger
-from sexton.ledger.entries import Close, Intent, Owner, StepOutcome
-from sexton.ledger.ledger import Ledger, acts_of, told_of
+from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.recorded_steps import acts_of, recorded_steps
 from tests.execution.restore.cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
 
@@ -41,8 +42,8 @@ class World:
 
     def ledger(self, plan: RestorePlan) -> Ledger:
         """Of a process that nobody can tell is dead: another goes on when its lease is over."""
-        owner = Owner(host="elsewhere", pid=1, started="0", token=str(next(self.clock)))
-        return Ledger(LOCAL, str(self.root), "cluster", plan.restore_id, owner=owner)
+        process = ClaimProcess(host="elsewhere", pid=1, started="0", token=str(next(self.clock)))
+        return Ledger(LOCAL, str(self.root), "cluster", plan.restore_id, process=process)
 
     def apply(self, plan: RestorePlan) -> RestoreSummary:
         return apply_restore(
@@ -50,9 +51,8 @@ class World:
             plan,
             self.ledger(plan),
             approved_by="ann",
-            now_ms=lambda: next(self.clock),
             lease_ms=LEASE_MS,
-            sleep=lambda _: None,
+            clocks=Clocks(now_ms=lambda: next(self.clock), sleep=lambda _: None),
         )
 
     def later(self) -> None:
@@ -124,7 +124,7 @@ def meanwhile(cluster: SimulatedCluster, act: Callable[[], None], *, before: str
         (lambda c: c.client_commits("a", "t", 0, 99), "changed_since", "nothing when it was shown, now 99"),
         (lambda c: setattr(c.groups["a"], "members", 1), "refused", "UNKNOWN_MEMBER_ID"),
         (lambda c: c.topics_now.pop("t"), "refused", "UNKNOWN_TOPIC_OR_PARTITION"),
-        (lambda c: c.topics_now.update(t=("new", [(0, 9), (0, 9)])), "changed_since", "the topic was made anew"),
+        (lambda c: c.topics_now.update(t=("new", [(0, 9), (0, 9)])), "changed_since", "the topic was recreated"),
         (lambda c: c.groups["a"].pending.add(("t", 0)), "refused", "UNSTABLE_OFFSET_COMMIT"),
         (lambda c: c._put("a", ("t", 0), value(10, 0, "m")), "changed_since", "it was there already"),
     ],
@@ -185,7 +185,7 @@ def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: st
     plan = own.plan(thens("a"))
     summary = own.apply(plan)
     assert summary.counts() == counts
-    assert not any(told.is_open for told in told_of(own.ledger(plan).entries()))
+    assert not any(told.is_open for told in recorded_steps(own.ledger(plan).entries()))
     assert own.apply(plan).counts() == {"done": 3}
     assert len(own.cluster.commits) == 1
 
@@ -257,7 +257,7 @@ def test_it_may_die_before_any_call(tmp_path: Path) -> None:
         entries = own.ledger(plan).entries()
         assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
         assert is_done(own.ledger(plan), plan)
-        assert not any(told.is_open for told in told_of(entries))
+        assert not any(told.is_open for told in recorded_steps(entries))
         assert len(own.cluster.commits) == 3, "a step that was done is not done again"
         _, restored = acts_of(LOCAL, str(own.root), "cluster")
         assert set(restored) == set(values)
@@ -311,7 +311,7 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
     own.cluster.between = lambda _: None
     own.apply(plan)
     entries = own.ledger(plan).entries()
-    assert not any(told.is_open for told in told_of(entries))
+    assert not any(told.is_open for told in recorded_steps(entries))
     told = {
         (item.key, result.found.committed_offset)
         for entry in entries
@@ -320,7 +320,7 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
         for intent in entries
         if isinstance(intent.body, Intent)
         for item in intent.body.items
-        if item.place == result.place and result.found is not None
+        if item.item_id == result.item_id and result.found is not None
     }
     ours = {then.value for then in values.values()}
     last: dict[tuple[str, str, int], OffsetValue | None] = {}

@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 from pyarrow import fs as pafs
 
 from sexton.errors import Refused, UsageError
-from sexton.execution.restore.keep import RestorePlan, keep_restore, read_restore, restore_folder
-from sexton.execution.restore.make import make_restore
-from sexton.execution.restore.rows import WRITTEN, OffsetValue, Then
+from sexton.execution.restore.diff import make_restore
+from sexton.execution.restore.restore_plan import (
+    WRITTEN,
+    OffsetValue,
+    RestorePlan,
+    Then,
+    keep_restore,
+    read_restore,
+    restore_folder,
+)
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import Source
 from tests.execution.restore.cluster import Group, SimulatedCluster, value

@@ -12,10 +12,9 @@ from pyarrow import fs as pafs
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, Refused, UsageError
-from sexton.execution.restore.request import RestoreRequest, source_of
-from sexton.execution.restore.rows import Then
+from sexton.execution.restore.restore_plan import Then
 from sexton.execution.restore.selection import Selection
-from sexton.execution.restore.sources import of_archive, of_ledger
+from sexton.execution.restore.sources import RestoreRequest, of_archive, of_ledger, source_of
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.plans.files import keep_plan, own_plan, read_plan
@@ -225,7 +224,7 @@ def test_what_a_race_took_along_is_there_too(tmp_path: Path) -> None:
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "archive")
     archive.snapshot(instant(1), {0: minute(1, commit("g"), first=0)})
-    with pytest.raises(UsageError, match="nothing of it was ever applied"):
+    with pytest.raises(UsageError, match="it was never applied"):
         values_of(archive, from_ledger=PLAN)
     with pytest.raises(UsageError, match="give one of"):
         source_of(replace(request(archive), from_ledger=PLAN, from_plan=PLAN), taken_at_ms=LATER_MS)

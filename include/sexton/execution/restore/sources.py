@@ -1,40 +1,40 @@
 """Where the values of a restore come from: a plan's undo file, a plan's ledger, or the archive at any instant.
 
-Each gives the same: values by offset, and what has to be known beside them. Nothing is read from the cluster here.
+All three give values by offset. Nothing is read from the cluster here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import fs as pafs
 
+from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.writer import newest_metadata
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
-from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import NoCoverage, UsageError
-from sexton.execution.restore.rows import OffsetValue, Then
+from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.selection import Selection
 from sexton.ledger.entries import WRITTEN, Entry, Item, Result, StepOutcome, Value
-from sexton.ledger.ledger import told_of
-from sexton.plans.files import Plan
+from sexton.ledger.ledger import Ledger
+from sexton.ledger.recorded_steps import recorded_steps
+from sexton.plans.files import Plan, read_plan
 from sexton.runs.choose_profile import of_version
-from sexton.runs.source import LogSource, open_archive
+from sexton.runs.source import LogSource, filesystem, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
-
-TOMBSTONE = "tombstone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Values as they were. `name` tells where they come from, in one word and what it names, and is part of what a
-    restore is: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`."""
+    """Values as they were.
+
+    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`.
+    """
 
     name: str
     cluster_id: str
@@ -42,28 +42,81 @@ class Source:
     warnings: list[str] = field(default_factory=list)
 
 
-def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """Every value that a plan would remove, or has removed: what it left alone is shown as the same.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What a restore is asked for: exactly one of `from_plan`, `from_ledger` (plan_ids, of a ledger also a restore_id)
+    and `as_of_ms`.
 
-    `topic_ids` are those of the plan's instant, for values that do not name their topic's.
+    Of an instant nothing is put back by default: the selection has to say what.
+    """
+
+    archive: str
+    cluster_id: str | None = None
+    from_plan: str | None = None
+    from_ledger: str | None = None
+    as_of_ms: int | None = None
+    selection: Selection = field(default_factory=Selection)
+
+
+def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
+    """The values that a request asks for. UsageError for options that do not fit together, and for an unknown id."""
+    given = [one for one in (request.from_plan, request.from_ledger, request.as_of_ms) if one is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT", fix="see `restore --help`"
+        )
+    if request.as_of_ms is not None:
+        if request.selection.is_everything:
+            raise UsageError(
+                "of an instant, say what to put back",
+                where="--as-of",
+                fix="--group, --pattern or --topic; --pattern '.*' is everything",
+            )
+        return of_archive(
+            request.archive,
+            cluster_id=request.cluster_id,
+            as_of_ms=request.as_of_ms,
+            selection=request.selection,
+            taken_at_ms=taken_at_ms,
+        )
+    fs, root = filesystem(request.archive)
+    if request.from_plan is not None:
+        plan = read_plan(fs, root, request.cluster_id, request.from_plan)
+        ids = _topic_ids_at(fs, root, plan.record.cluster_id, plan.record.as_of_ms)
+        return of_plan(plan, request.selection, ids)
+    assert request.from_ledger is not None
+    cluster = the_cluster(fs, root, request.cluster_id)
+    if cluster is None:
+        raise NoCoverage("the archive is empty", where=request.archive)
+    entries = Ledger(fs, root, cluster, request.from_ledger).entries()
+    ids = _topic_ids_at(fs, root, cluster, entries[0].at_ms) if entries else {}
+    return of_ledger(entries, request.selection, ids)
+
+
+def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
+    """Every value that a plan would remove, or has removed; what it left alone will be `same`.
+
+    `topic_ids` are those of the plan's instant, for values that have no topic id.
     """
     is_asked = selection.test()
-    values = {key: _then(row, row["topic"], topic_ids) for row in _rows(plan.undo) if is_asked(key := _key(row))}
+    rows = (row for batch in plan.undo.to_batches() for row in batch.to_pylist())
+    keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
+    values = {key: _then(row, key[1], topic_ids) for key, row in keyed if is_asked(key)}
     return Source(name=f"plan {plan.record.plan_id}", cluster_id=plan.record.cluster_id, values=values)
 
 
 def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """What a plan has really removed, or a restore replaced, by its ledger: for each offset what was there before.
+    """What a plan has removed, or a restore has replaced, by its ledger: for each offset what was there before.
 
-    Of an offset that went together with a newer commit it is that commit. What was intended and has no outcome yet is
-    taken as removed: it is shown as the same where it is still there. UsageError for a ledger without an attempt.
+    Of an offset that was removed together with a newer commit it is that commit. What was intended and has no outcome
+    yet counts as removed; where it is still there it will be `same`. UsageError for a ledger without an attempt.
     """
     if not entries:
-        raise UsageError("nothing of it was ever applied: there is no ledger", where="--from-ledger")
+        raise UsageError("it was never applied: there is no ledger", where="--from-ledger")
     is_asked = selection.test()
     values: dict[OffsetKey, Then] = {}
     empty = 0
-    for item, result, action in _acted(entries):
+    for item, result, action in _ledger_items(entries):
         if item.key is None or not is_asked(item.key):
             continue
         removed = _removed(item, result)
@@ -71,7 +124,7 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
             values[item.key] = _then(removed.model_dump(), item.key[1], topic_ids)
         elif action == "restore":
             empty += 1
-    warnings = [f"{empty} offsets were not there before: only a plan can take them away"] if empty else []
+    warnings = [f"{empty} offsets were not there before: only a plan can remove them"] if empty else []
     first = entries[0]
     return Source(name=f"ledger {first.plan_id}", cluster_id=first.cluster_id, values=values, warnings=warnings)
 
@@ -89,13 +142,12 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     values: dict[OffsetKey, Then] = {}
     warnings = list(source.warnings)
     if source.topics is None:
-        warnings.append("the topics of that instant are not known: a topic that was made anew since looks the same")
-    here = {*source.segments, *range(count or 0)}
-    for log_partition in sorted(_homes(selection, source, here)):
+        warnings.append("the topics of that instant are unknown: a topic that was recreated since looks the same")
+    for log_partition in sorted(_log_partitions(selection, source)):
         # One log partition at a time: an archive may hold more than fits into memory.
         shards = LazyShards([log_partition], parts.shard)
         coordinator = Coordinator(profile=profile, partition_count=count, shards=shards)
-        found = list(_held(coordinator, log_partition, selection))
+        found = list(_fetchable(coordinator, log_partition, selection))
         part = parts.read.pop(log_partition)
         if not part.is_covered and selection.names_groups:
             raise NoCoverage(
@@ -103,81 +155,62 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
                 where=uri,
                 fix="choose a later --as-of",
             )
-        warnings += _doubts(log_partition, part)
-        values.update((key, _stored(offset, ids.get(key[1]))) for key, offset in found)
+        warnings += _part_warnings(log_partition, part)
+        values.update((key, _then(offset.to_row(), key[1], ids)) for key, offset in found)
     return Source(name=f"as_of {as_of_ms}", cluster_id=source.cluster_id, values=values, warnings=warnings)
 
 
-def topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int) -> dict[str, str | None]:
-    """The id of each topic at an instant, as the newest facts at or before it have them; empty without any."""
-    facts = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
-    return {} if facts is None else {row["topic"]: row["id"] for row in facts.topics}
+def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int) -> dict[str, str | None]:
+    """The id of each topic at an instant, by the newest cluster metadata at or before it; empty without any."""
+    metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
+    return {} if metadata is None else {row["topic"]: row["id"] for row in metadata.topics}
 
 
-def _homes(selection: Selection, source: LogSource, here: set[int]) -> set[int]:
+def _log_partitions(selection: Selection, source: LogSource) -> set[int]:
     """The log partitions to read: those of the groups that are named, or all."""
-    if not selection.names_groups or source.partition_count is None:
-        return here
-    return {partition_of(group_id, source.partition_count) for group_id in selection.group_ids} & here
+    count = source.partition_count
+    present = {*source.segments, *range(count or 0)}
+    if not selection.names_groups or count is None:
+        return present
+    return {partition_of(group_id, count) for group_id in selection.group_ids} & present
 
 
-def _held(
+def _fetchable(
     coordinator: Coordinator, log_partition: int, selection: Selection
 ) -> Iterator[tuple[OffsetKey, StoredOffset]]:
-    """The offsets of a log partition that are asked for, as far as a client could fetch them."""
+    """The selected offsets of a log partition that a client could fetch."""
     held = coordinator.shards[log_partition].view
     has_group = selection.group_test()
     for group_id in held.offset_counts():
         if not has_group(group_id):
             continue
-        stored: Mapping[TopicPartition, StoredOffset] = held.offsets(group_id)
+        stored = held.offsets(group_id)
         for answer in fetch(coordinator, group_id).offsets:
             if selection.has_topic(answer.topic, answer.partition):
                 yield (group_id, answer.topic, answer.partition), stored[answer.topic, answer.partition]
 
 
-def _doubts(log_partition: int, part: LoadedPartition) -> Iterator[str]:
+def _part_warnings(log_partition: int, part: LoadedPartition) -> Iterator[str]:
     if part.load_failure is not None:
         yield f"log partition {log_partition}: no coordinator could have served it: {part.load_failure}"
     elif part.undecodable:
         yield f"log partition {log_partition}: {part.undecodable} undecodable records: values may be older"
 
 
-def _stored(offset: StoredOffset, topic_id: str | None) -> Then:
-    value = OffsetValue(
-        committed_offset=offset.committed_offset, leader_epoch=offset.leader_epoch, metadata=offset.metadata
-    )
-    return Then(
-        value=value,
-        commit_timestamp_ms=offset.commit_timestamp_ms,
-        expire_timestamp_ms=offset.expire_timestamp_ms,
-        topic_id=offset.topic_id or topic_id,
-    )
-
-
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches():
-        yield from batch.to_pylist()
-
-
-def _key(row: Mapping[str, Any]) -> OffsetKey:
-    return row["group_id"], row["topic"], row["partition"]
-
-
-def _acted(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | None, str]]:
+def _ledger_items(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | None, str]]:
     """Every item of a ledger with its result, and those that no intent names: what a race took along."""
-    for told in told_of(entries):
-        for item in told.intent.items:
-            yield item, told.results.get(item.place, (None, None))[0], told.intent.action
+    for step in recorded_steps(entries):
+        for item in step.intent.items:
+            yield item, step.results.get(item.item_id, (None, None))[0], step.intent.action
     for entry in entries:
         if isinstance(entry.body, StepOutcome):
-            results = {result.place: result for result in entry.body.items}
+            results = {result.item_id: result for result in entry.body.items}
             for item in entry.body.beyond:
-                yield item, results[item.place], TOMBSTONE
+                yield item, results[item.item_id], "tombstone"
 
 
 def _removed(item: Item, result: Result | None) -> Value | None:
-    """What an item took away; None where it took nothing."""
+    """The value that an item removed; None where it removed nothing."""
     if result is None or result.outcome == "unknown":
         return item.before
     if result.outcome not in WRITTEN:
@@ -186,7 +219,7 @@ def _removed(item: Item, result: Result | None) -> Value | None:
 
 
 def _then(row: Mapping[str, Any], topic: str, topic_ids: Mapping[str, str | None]) -> Then:
-    """Of a row of an undo file, or a value in a ledger, which knows less."""
+    """A value from a row of an undo file, of the archive, or of a ledger, which has no expiry and no topic id."""
     value = OffsetValue(
         committed_offset=row["committed_offset"], leader_epoch=row["leader_epoch"], metadata=row["metadata"]
     )

@@ -1,21 +1,23 @@
-"""What an apply came to: counts by outcome, what needs a look, and how wide the window was."""
+"""What an apply has done: counts by outcome, the items to look at, and how long the windows were."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sexton.execution.status import PlanStatus
-from sexton.ledger.entries import Item, Result
+from sexton.execution.windows import Windows
+from sexton.ledger.entries import Item, ItemId, Result
 from sexton.plans.record import Plan
 
-TOLD_ITEMS = 1_000
-"""So many items that were not done are told one by one; the ledger has them all."""
+Sink = Literal["plan", "coordinator", "log"]
+SHOWN_ITEMS = 1_000
+"""The most items that a summary lists; the ledger has them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An item that somebody should look at."""
+class ItemOutcome:
+    """An item that is not simply done."""
 
     group_id: str
     topic: str | None
@@ -26,7 +28,7 @@ class Told:
     error: str | None
 
     @classmethod
-    def of(cls, item: Item, result: Result) -> "Told":
+    def of(cls, item: Item, result: Result) -> "ItemOutcome":
         return cls(
             group_id=item.group_id,
             topic=item.topic,
@@ -39,35 +41,11 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """How long the windows between last look and answer were, in ms; all 0 where there was none."""
-
-    steps: int = 0
-    sum_ms: float = 0.0
-    p50_ms: float = 0.0
-    p99_ms: float = 0.0
-    max_ms: float = 0.0
-
-    @classmethod
-    def of(cls, windows_ms: Sequence[float]) -> "Windows":
-        if not windows_ms:
-            return cls()
-        ordered = sorted(windows_ms)
-        return cls(
-            steps=len(ordered),
-            sum_ms=round(sum(ordered), 3),
-            p50_ms=ordered[(len(ordered) - 1) // 2],
-            p99_ms=ordered[-(-99 * len(ordered) // 100) - 1],
-            max_ms=ordered[-1],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplySummary:
-    """What became of a plan, over all attempts at it. `attempt` is the last one, 0 where none was made.
+    """What became of a plan, over all attempts at it. `attempt` is the last one, 0 where there was none.
 
-    `counts` are items by outcome; `would_be_done` with sink plan, where nothing was done. `restored` counts what a race
-    took along, by what came of putting it back. `told` are the items that are not simply done.
+    `counts` are items by outcome; `would_be_done` in a dry run. `restored` counts the values that were put back after a
+    race, by outcome. `told` are the items that are not simply done.
     """
 
     plan_id: str
@@ -77,7 +55,7 @@ class ApplySummary:
     counts: dict[str, int]
     restored: dict[str, int]
     windows: Windows
-    told: tuple[Told, ...] = ()
+    told: tuple[ItemOutcome, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -95,16 +73,17 @@ class ApplySummary:
 
 
 def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnings: Sequence[str] = ()) -> ApplySummary:
-    """The summary of a plan by what its ledger says."""
+    """The summary of a plan from what its ledger says."""
     counts = status.counts()
     planned = plan.tombstones.num_rows
-    beyond = sum(place not in status.restored for place in status.results) - sum(
+    beyond = sum(item_id not in status.restored for item_id in status.results) - sum(
         (row["log_partition"], row["position"]) in status.results
         for row in plan.tombstones.select(["log_partition", "position"]).to_pylist()
     )
     if left := planned + beyond - counts.total():
         counts["left"] = left
-    restored = Counter(str(status.results[place].outcome) for place in status.restored if place in status.results)
+    restored = Counter(str(status.results[item_id].outcome) for item_id in status.restored if item_id in status.results)
+    notable = _notable(status)[:SHOWN_ITEMS]
     return ApplySummary(
         plan_id=plan.record.plan_id,
         sink=sink,
@@ -113,16 +92,17 @@ def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnin
         counts=dict(sorted(counts.items())),
         restored=dict(sorted(restored.items())),
         windows=Windows.of(status.windows_ms),
-        told=tuple(Told.of(status.items[place], result) for place, result in _notable(status)[:TOLD_ITEMS]),
+        told=tuple(ItemOutcome.of(status.items[item_id], result) for item_id, result in notable),
         warnings=(*warnings, *_warnings(counts, restored)),
     )
 
 
-def _notable(status: PlanStatus) -> list[tuple[tuple[int, int], Result]]:
+def _notable(status: PlanStatus) -> list[tuple[ItemId, Result]]:
+    """The results that somebody should look at, `raced` first."""
     found = [
-        (place, result)
-        for place, result in status.results.items()
-        if result.outcome != "done" and not (place in status.restored and result.outcome == "gone")
+        (item_id, result)
+        for item_id, result in status.results.items()
+        if result.outcome != "done" and not (item_id in status.restored and result.outcome == "gone")
     ]
     return sorted(found, key=lambda each: (each[1].outcome != "raced", each[0]))
 
@@ -130,8 +110,10 @@ def _notable(status: PlanStatus) -> list[tuple[tuple[int, int], Result]]:
 def _warnings(counts: Counter[str], restored: Counter[str]) -> list[str]:
     found = []
     if counts["raced"]:
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(restored.items())) or "none"
-        found.append(f"{counts['raced']} offsets were committed anew right before they were deleted; put back: {told}")
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(restored.items())) or "none"
+        found.append(
+            f"{counts['raced']} offsets were committed again right before they were deleted; put back: {outcomes}"
+        )
     if counts["changed_since"]:
         found.append(f"{counts['changed_since']} items have changed since the plan was made, and were left alone")
     if counts["refused"]:

@@ -1,0 +1,15 @@
+"""Deleting what a plan names: the only code that deletes.
+
+    apply_plan      apply a plan, group by group
+    preconditions   what must hold before anything is deleted: approval, age, limits, retention, cluster, clocks
+    group_calls     a plan's rows by group, and the calls that remove them
+    last_look       whether a group is still as the plan saw it
+    delete_step     one deletion call, from its intent to its outcome
+    call_effects    what a call did, read from the log
+    restore_raced   puts back a newer commit that a deletion removed
+    resume          settles what earlier calls left open
+    log_sink        tombstones written into the log itself
+    dry_run, summary  what would be done, and what was done
+
+Not here: how a plan is made (pipeline) and read (plans), and who may approve it.
+"""

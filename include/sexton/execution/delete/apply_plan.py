@@ -1,0 +1,169 @@
+"""Applies a plan: one attempt, group by group, which goes on where an earlier one stopped.
+
+A plan that has only final outcomes is applied, and applying it again does nothing.
+"""
+
+from sexton import __version__
+from sexton.errors import Refused
+from sexton.execution.admin_client import AdminClient, BrokerTime, ClusterIdentity
+from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.delete_step import delete_rows
+from sexton.execution.delete.dry_run import dry_run
+from sexton.execution.delete.group_calls import GroupWork, batch_limit, work_of
+from sexton.execution.delete.log_sink import TOPIC_GONE, append_orphans
+from sexton.execution.delete.preconditions import (
+    Rules,
+    check_approval,
+    check_clock,
+    check_cluster,
+    check_plan,
+    check_retention,
+)
+from sexton.execution.delete.restore_raced import restore_raced
+from sexton.execution.delete.resume import compare_rows, settle_open, wait_for_late_calls
+from sexton.execution.delete.summary import ApplySummary, Sink, summarize
+from sexton.execution.engine import TRIES, Clocks, Progress, attempt
+from sexton.execution.status import PlanStatus
+from sexton.failpoints import failpoint
+from sexton.ledger.entries import ItemId
+from sexton.ledger.ledger import Ledger
+from sexton.plans.record import Plan
+
+RETRY_WAIT_S = 0.5
+
+
+def apply_plan(
+    client: AdminClient,
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    sink: Sink,
+    rules: Rules,
+    clocks: Clocks,
+    progress: Progress | None = None,
+) -> ApplySummary:
+    """Apply a plan that was read and checked, and return what became of it. The sink `plan` is a dry run.
+
+    Refused when a precondition does not hold, before anything is changed, or when another attempt has taken over.
+    BrokerError when the cluster cannot be read any more: the attempt stays open, because an unanswered call may still
+    be carried out, and the next attempt settles it.
+    """
+    check_approval(plan, rules)
+    entries = ledger.entries()
+    status, work = PlanStatus.of(entries), work_of(plan)
+    is_closed = not entries or entries[-1].kind == "close"
+    if is_closed and is_applied(work, status):
+        last = entries[-1].attempt if entries else 0
+        return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
+    identity = client.identity()
+    check_cluster(plan, work, identity)
+    time = client.broker_time()
+    refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
+    if refusal is not None and (sink == "plan" or not status.is_unsettled):
+        raise refusal
+    context = DeleteContext(
+        client=client,
+        plan=plan,
+        ledger=ledger,
+        rules=rules,
+        clocks=clocks,
+        work=work,
+        max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
+        status=status,
+    )
+    if sink == "plan":
+        return dry_run(context, warnings=_what_if_warnings(plan, rules, identity), progress=progress)
+    failpoint("apply.checked")
+
+    def summary() -> ApplySummary:
+        return summarize(plan, context.status, sink=sink, attempt=ledger.attempt)
+
+    about = {
+        "as_of_ms": plan.record.as_of_ms,
+        "broker_ahead_ms": None if time.now_ms is None else time.now_ms - clocks.now_ms(),
+        "code_version": __version__,
+        "policy_sha256": plan.record.policy_sha256,
+    }
+    with attempt(
+        context,
+        counts=lambda: summary().counts,
+        closes_on=Refused,
+        lease_ms=rules.lease_ms,
+        approved_by=rules.approved_by,
+        sink=sink,
+        plan_sha256=plan.sha256,
+        about=about,
+    ):
+        context.unsettled = context.status.doubtful & context.status.intended.keys()
+        settle_open(context)
+        failpoint("apply.settled")
+        for group in work:
+            restore_raced(context, group)
+        if refusal is not None:  # what was begun is settled now; nothing more is deleted
+            raise refusal
+        _apply_groups(context, sink=sink, progress=progress)
+        return summary()
+
+
+def is_applied(work: list[GroupWork], status: PlanStatus) -> bool:
+    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
+    return all(status.is_final(row.item_id) for group in work for row in group.rows) and not status.is_unsettled
+
+
+def _refusal(
+    plan: Plan, rules: Rules, identity: ClusterIdentity, time: BrokerTime, *, sink: Sink, now_ms: int
+) -> Refused | None:
+    """Why the plan must not be applied now. What an earlier attempt left open is settled all the same."""
+    try:
+        check_plan(plan, rules, now_ms=now_ms)
+        check_clock(plan, rules, time, now_ms=now_ms)
+        if sink != "plan":
+            check_retention(plan, rules, live_ms=identity.retention_ms)
+        if sink == "log" and not rules.allow_log_sink:
+            raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _what_if_warnings(plan: Plan, rules: Rules, identity: ClusterIdentity) -> list[str]:
+    """A dry run only warns of a plan by another retention than the broker's."""
+    try:
+        check_retention(plan, rules, live_ms=identity.retention_ms)
+    except Refused as refusal:
+        return [f"it would be refused: {refusal}"]
+    return []
+
+
+def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | None) -> None:
+    for done, group in enumerate(context.work):
+        if progress is not None and not progress(done, len(context.work)):
+            break
+        _apply_group(context, group)
+        if sink == "log":
+            append_orphans(context, group)
+        failpoint("apply.between")
+    wait_for_late_calls(context)
+
+
+def _apply_group(context: DeleteContext, group: GroupWork) -> None:
+    """Delete what is left of a group, and try again what certainly was not done."""
+    for number in range(TRIES):
+        rows = [row for row in group.rows if not context.status.is_final(row.item_id)]
+        if not rows:
+            return
+        found = compare_rows(context, group, rows)
+        failpoint("apply.looked")
+        for call in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
+            delete_rows(context, group, call, found.checks)
+        if not any(_may_be_tried(context, group, row.item_id) for row in found.fresh):
+            return
+        context.clocks.sleep(RETRY_WAIT_S * 2**number)
+
+
+def _may_be_tried(context: DeleteContext, group: GroupWork, item_id: ItemId) -> bool:
+    """Whether another try may help: certainly not done, or refused alone and then deleted with its group."""
+    result = context.status.results.get(item_id)
+    if result is None:
+        return False
+    return result.outcome == "not_done" or (group.is_whole and result.error == TOPIC_GONE)

@@ -1,0 +1,41 @@
+"""What the parts of one attempt at a plan share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sexton.execution.delete.group_calls import GroupWork
+from sexton.execution.delete.preconditions import Rules
+from sexton.execution.engine import ApplyContext
+from sexton.execution.group_records import LogWatch
+from sexton.ledger.entries import ItemId
+from sexton.plans.record import Plan
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteContext(ApplyContext):
+    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out."""
+
+    plan: Plan
+    rules: Rules
+    work: Sequence[GroupWork]
+    max_batch_bytes: int
+    unsettled: set[ItemId] = field(default_factory=set)
+    _watches: dict[int, LogWatch] = field(default_factory=dict)
+    _positions: dict[int, int] = field(default_factory=dict)
+
+    def watch(self, log_partition: int) -> LogWatch:
+        """The tail of a log partition since the plan's cut, opened when it is first needed."""
+        if log_partition not in self._watches:
+            group_ids = {group.group_id for group in self.work if group.log_partition == log_partition}
+            cut = self.plan.record.cuts[log_partition]
+            self._watches[log_partition] = LogWatch(self.client, log_partition, cut=cut, group_ids=group_ids)
+        return self._watches[log_partition]
+
+    def next_position(self, log_partition: int) -> int:
+        """A position after those of the plan that no item has yet."""
+        if log_partition not in self._positions:
+            planned = sum(len(group.rows) for group in self.work if group.log_partition == log_partition)
+            used = [position for part, position in self.status.items if part == log_partition]
+            self._positions[log_partition] = max([planned - 1, *used])
+        self._positions[log_partition] += 1
+        return self._positions[log_partition]

@@ -1,0 +1,47 @@
+"""A dry run: every group is compared as before a call, no call is made, and nothing is written anywhere."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.last_look import compare
+from sexton.execution.delete.summary import SHOWN_ITEMS, ApplySummary, ItemOutcome
+from sexton.execution.engine import Progress
+from sexton.execution.windows import Windows
+
+WOULD_BE_DONE = "would_be_done"
+
+
+def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progress | None) -> ApplySummary:
+    """What would become of each item now: `would_be_done`, or the outcome that a comparison already shows."""
+    status, counts = context.status, Counter[str]()
+    shown: list[ItemOutcome] = []
+    for done, group in enumerate(context.work):
+        if progress is not None and not progress(done, len(context.work)):
+            break
+        rows = [row for row in group.rows if not status.is_final(row.item_id)]
+        counts.update(str(status.results[row.item_id].outcome) for row in group.rows if status.is_final(row.item_id))
+        found = compare(
+            context.client,
+            context.watch(group.log_partition),
+            group,
+            rows,
+            as_of_ms=context.plan.record.as_of_ms,
+            intended=status.intended,
+        )
+        counts[WOULD_BE_DONE] += len(found.fresh)
+        counts["done"] += len(found.ours)
+        counts.update(str(result.outcome) for result in found.results)
+        items = {row.item_id: row.item for row in rows}
+        shown += [ItemOutcome.of(items[result.item_id], result) for result in found.results]
+    return ApplySummary(
+        plan_id=context.plan.record.plan_id,
+        sink="plan",
+        attempt=0,
+        items=context.plan.tombstones.num_rows,
+        counts=dict(sorted((+counts).items())),
+        restored={},
+        windows=Windows(),
+        told=tuple(shown[:SHOWN_ITEMS]),
+        warnings=tuple(warnings),
+    )

@@ -1,0 +1,122 @@
+"""A plan's rows by group, in the plan's order, and the calls that remove them.
+
+A coordinator writes what one request deletes as one record batch, and refuses all of it when the batch is larger than
+the topic takes. So a request names no more than fits. A group is deleted as a group only where the plan removes
+everything that it has; what is too much for one batch goes offset by offset first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.execution.group_records import RecordKey, record_key
+from sexton.execution.status import Call
+from sexton.ledger.entries import Item, ItemId, Value
+from sexton.plans.record import Plan
+from sexton.records import OFFSET_TYPES
+
+_BATCH_BYTES = 61
+_RECORD_BYTES = 29
+"""The most that a record without a value has besides its key (coordinator.tombstones)."""
+_ITEM_FIELDS = ("log_partition", "position", "record_type", "group_id", "topic", "partition")
+_VALUE_FIELDS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "log_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRow:
+    """A row of the plan as an item of the ledger, with the bytes of its key."""
+
+    item: Item
+    key: bytes
+
+    @property
+    def item_id(self) -> ItemId:
+        return self.item.item_id
+
+    @property
+    def is_offset(self) -> bool:
+        return self.item.record_type in OFFSET_TYPES
+
+    @property
+    def record_key(self) -> RecordKey:
+        return record_key(self.item.record_type, self.key, self.item.topic, self.item.partition)
+
+    @property
+    def topic_partition(self) -> tuple[str, int]:
+        assert self.item.topic is not None
+        assert self.item.partition is not None
+        return self.item.topic, self.item.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCall:
+    """One call, and the rows that it removes."""
+
+    call: Call
+    rows: tuple[PlannedRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """All that a plan removes of one group. `is_whole`: the group itself is deleted as well."""
+
+    group_id: str
+    log_partition: int
+    cut: int
+    rows: tuple[PlannedRow, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return any(not row.is_offset for row in self.rows)
+
+    def calls(self, rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> Iterator[GroupCall]:
+        """The calls that remove some of the rows; a group that goes as a whole is deleted by the last one."""
+        chunks = batch_chunks(rows, max_batch_bytes=max_batch_bytes) if rows else []
+        for chunk in chunks[:-1] if self.is_whole else chunks:
+            yield GroupCall(call="delete_offsets", rows=tuple(chunk))
+        if self.is_whole and chunks:
+            yield GroupCall(call="delete_group", rows=tuple(chunks[-1]))
+
+
+def work_of(plan: Plan) -> list[GroupWork]:
+    """The plan by group, in its order."""
+    undo = iter(plan.undo.to_pylist())
+    by_group: dict[tuple[int, str], list[PlannedRow]] = {}
+    for row in plan.tombstones.to_pylist():
+        before = None
+        if row["record_type"] in OFFSET_TYPES:
+            value = next(undo)
+            before = Value(**{name: value[name] for name in _VALUE_FIELDS})
+        item = Item(**{name: row[name] for name in _ITEM_FIELDS}, before=before)
+        by_group.setdefault((item.log_partition, item.group_id), []).append(PlannedRow(item=item, key=row["key"]))
+    return [
+        GroupWork(group_id=group_id, log_partition=log_partition, cut=plan.record.cuts[log_partition], rows=tuple(rows))
+        for (log_partition, group_id), rows in by_group.items()
+    ]
+
+
+def batch_limit(*limits_bytes: int | None) -> int:
+    """The smallest of the known limits of a batch; Kafka's default where none is known."""
+    return min((limit for limit in limits_bytes if limit is not None), default=MAX_BATCH_BYTES)
+
+
+def batch_chunks(rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> list[list[PlannedRow]]:
+    """Rows in chunks of which each fits one batch; the records of the group itself are all in the last one."""
+    offsets = [row for row in rows if row.is_offset]
+    others = [row for row in rows if not row.is_offset]
+    left_bytes = max_batch_bytes - _BATCH_BYTES - sum(map(_size_bytes, others))
+    chunks: list[list[PlannedRow]] = [[]]
+    size_bytes = 0
+    # From the end: the last chunk, which holds the group's own records, is filled first.
+    for row in reversed(offsets):
+        if chunks[-1] and size_bytes + _size_bytes(row) > left_bytes:
+            chunks.append([])
+            size_bytes, left_bytes = 0, max_batch_bytes - _BATCH_BYTES
+        chunks[-1].append(row)
+        size_bytes += _size_bytes(row)
+    chunks[0] = list(reversed(others)) + chunks[0]
+    return [list(reversed(chunk)) for chunk in reversed(chunks)]
+
+
+def _size_bytes(row: PlannedRow) -> int:
+    return len(row.key) + _RECORD_BYTES

@@ -1,0 +1,193 @@
+"""Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's description, and by the log's tail.
+
+`compare` looks before an intent is written, `last_look` once more right before the call. A group that has written
+anything but tombstones since the plan was made is left alone as a whole: a rule may depend on what it did, and the next
+plan will see it. What comes in after the last look is found afterwards (call_effects) and put back (restore_raced).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sexton.coordinator.api.view import TopicPartition
+from sexton.execution.admin_client import AdminClient
+from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.group_calls import GroupWork, PlannedRow
+from sexton.execution.engine import LastLook, error_text
+from sexton.execution.group_records import GroupRecord, LogWatch
+from sexton.kafka.admin import GroupError, GroupNow
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import CommittedOffset
+from sexton.ledger.entries import ItemId, Outcome, Result, Value
+
+UNSTABLE = 88
+"""UNSTABLE_OFFSET_COMMIT: a transaction may still change it (KIP-447)."""
+EMPTY_STATES = frozenset({"Empty", "Dead"})
+SHARE = "share"
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A group's rows compared with the cluster.
+
+    `fresh` rows are as planned. `ours` have a tombstone that a call of ours may have written. All others have a result.
+    `end` is where the log was read up to, `checks` is what the ledger keeps of it.
+    """
+
+    end: int
+    fresh: tuple[PlannedRow, ...]
+    results: tuple[Result, ...]
+    checks: dict[str, Any]
+    ours: tuple[PlannedRow, ...] = ()
+
+
+def compare(
+    client: AdminClient,
+    watch: LogWatch,
+    work: GroupWork,
+    rows: Sequence[PlannedRow],
+    *,
+    as_of_ms: int,
+    intended: Collection[ItemId],
+) -> Comparison:
+    """Compare some rows of a group with the cluster. `intended` are those that a call of ours may have removed.
+
+    The rows of a group that this principal may not see are `refused`, with the ACL that is missing.
+    """
+    try:
+        stable = client.committed(work.group_id, require_stable=True)
+        plain = client.committed(work.group_id, require_stable=False)
+        now = client.group_now(work.group_id)
+    except (GroupError, NotAllowed) as error:
+        refused = tuple(row.item.result("refused", error_text(error)) for row in rows)
+        return Comparison(end=watch.end, fresh=(), results=refused, checks={})
+    end = watch.read()  # last, so that the log has whatever changed one of the answers
+    records = watch.records(work.group_id, since=work.cut)
+    checks = {
+        "log_offset": end,
+        "records_since": len(records),
+        "group_type": now.group_type,
+        "state": now.state,
+        "members": now.member_count,
+        "offsets": len(plain),
+    }
+    tombstones_by_key = {record.record_key: record for record in records if record.is_tombstone}
+    changed = _group_change(work, now, records, plain)
+    results: list[Result] = []
+    fresh: list[PlannedRow] = []
+    ours: list[PlannedRow] = []
+    for row in rows:
+        tombstone = tombstones_by_key.get(row.record_key)
+        is_back = row.is_offset and row.topic_partition in plain
+        if tombstone is not None and row.item_id in intended:
+            ours.append(row)
+        elif tombstone is not None and not is_back:
+            results.append(row.item.result("gone", "somebody else has removed it", written=tombstone.written_at))
+        elif changed is not None:
+            results.append(row.item.result("changed_since", changed[0], found=changed[1]))
+        elif (result := _offset_change(row, stable, plain, as_of_ms=as_of_ms)) is not None:
+            results.append(result)
+        else:
+            fresh.append(row)
+    if work.is_whole and any(result.outcome != "gone" for result in results):
+        # A group is deleted as a whole or not at all.
+        partly = "the group is no longer what the plan would remove as a whole"
+        results += [row.item.result("changed_since", partly) for row in fresh]
+        fresh = []
+    return Comparison(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
+
+
+def last_look(context: DeleteContext, work: GroupWork, rows: Sequence[PlannedRow], *, since: int) -> LastLook:
+    """The last look before a call. Whatever changed after `since`, no row is deleted.
+
+    OffsetFetch for stable offsets waits for commits that are being written. Whatever was committed before its answer is
+    below the high watermark, so the log, which is read after it, has the rest.
+    """
+
+    def all_rows(outcome: Outcome, why: str) -> list[Result]:
+        return [row.item.result(outcome, why) for row in rows]
+
+    try:
+        stable = context.client.committed(work.group_id, require_stable=True)
+    except (GroupError, NotAllowed) as error:
+        return context.clocks.ticks_ms(), all_rows("refused", error_text(error))
+    looked_ms = context.clocks.ticks_ms()
+    watch = context.watch(work.log_partition)
+    watch.read()
+    if late := [record for record in watch.records(work.group_id, since=since) if not record.is_tombstone]:
+        return looked_ms, all_rows("changed_since", _written(late[-1]))
+    for row in rows:
+        if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):
+            return looked_ms, all_rows(
+                "changed_since", f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
+            )
+    return looked_ms, []
+
+
+def has_members(now: GroupNow) -> bool:
+    """Whether a group that exists has members, or may have."""
+    return now.exists and (now.state not in EMPTY_STATES or bool(now.member_count))
+
+
+def _equals(planned: Value | None, now: CommittedOffset | None) -> bool:
+    """Whether a committed offset is the one of the plan, as far as OffsetFetch shows."""
+    if planned is None or now is None or now.error_code:
+        return False
+    epoch = -1 if planned.leader_epoch is None else planned.leader_epoch
+    values = planned.committed_offset, epoch, planned.metadata
+    return values == (now.committed_offset, now.leader_epoch, now.metadata)
+
+
+def _group_change(
+    work: GroupWork, now: GroupNow, records: Sequence[GroupRecord], plain: Offsets
+) -> tuple[str, Value | None] | None:
+    """Why nothing of the group may be deleted, with the newer value where it is one; None when it may."""
+    if written := [record for record in records if not record.is_tombstone]:
+        return _written(written[-1]), written[-1].value
+    if now.exists and now.group_type == SHARE:
+        return "it is a share group now", None
+    if not work.is_whole:
+        return None
+    if has_members(now):
+        return f"the group is {now.state}", None
+    known = {row.topic_partition for row in work.rows if row.is_offset}
+    if more := sorted(set(plain) - known):
+        first = f"{more[0][0]}-{more[0][1]}"
+        return f"the group has offsets that the plan does not know: {first} and {len(more) - 1} more", None
+    return None
+
+
+def _written(record: GroupRecord) -> str:
+    what = "a commit" if record.is_offset else f"a record of type {record.record_type}"
+    by = f" of producer {record.producer_id}" if record.producer_id >= 0 else ""
+    return f"the group has written since the plan was made: {what}{by} at log_offset {record.log_offset}"
+
+
+def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms: int) -> Result | None:
+    """The result of an offset that is no longer the plan's; None when it is, and for a record of the group itself."""
+    item = row.item
+    if not row.is_offset:
+        return None
+    assert item.before is not None
+    stamp_ms = item.before.commit_timestamp_ms
+    if stamp_ms is not None and stamp_ms > as_of_ms:
+        return item.result("refused", f"it is stamped {stamp_ms} ms, after the instant of the plan: never early")
+    now, unstable = plain.get(row.topic_partition), stable.get(row.topic_partition)
+    if now is None and unstable is None:
+        hidden = "neither OffsetFetch nor the log since the plan shows it: allow this principal DESCRIBE on the topic"
+        return item.result("refused", hidden)
+    if unstable is not None and unstable.error_code == UNSTABLE:
+        return item.result("changed_since", "a transaction that is open may change it")
+    for answer in (now, unstable):
+        if not _equals(item.before, answer):
+            return item.result("changed_since", "the committed offset is another", found=_value(answer))
+    return None
+
+
+def _value(now: CommittedOffset | None) -> Value | None:
+    if now is None or now.error_code:
+        return None
+    epoch = None if now.leader_epoch < 0 else now.leader_epoch
+    return Value(committed_offset=now.committed_offset, leader_epoch=epoch, metadata=now.metadata)

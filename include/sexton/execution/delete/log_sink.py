@@ -1,0 +1,81 @@
+"""The sink `log`: tombstones written into the log itself, for offsets that the coordinator refuses to delete because
+their topic is gone.
+
+Dangerous, so limited: only offsets, never a group's own records, which can keep a coordinator from loading; only of
+groups without members; only in the log partition that the group hashes to today; only while the newest value is still
+the plan's; and as the one client that brokers let write there. The coordinator does not learn of it: it serves the
+offset from memory until it loads the log partition again.
+"""
+
+from collections.abc import Sequence
+
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.tombstones import encode_batches
+from sexton.errors import Refused, UsageError
+from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.delete_step import deletion_step
+from sexton.execution.delete.group_calls import GroupWork, PlannedRow, batch_chunks
+from sexton.execution.delete.last_look import SHARE, has_members
+from sexton.execution.delete.resume import compare_rows
+from sexton.execution.engine import Answer
+
+TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
+RECORD_FORMAT = 2
+
+
+def append_orphans(context: DeleteContext, group: GroupWork) -> None:
+    """Write tombstones for the offsets of a group that the coordinator refused to delete because the topic is gone."""
+    rows = [row for row in group.rows if row.is_offset and _is_orphan(context, row)]
+    if not rows:
+        return
+    if (why := _not_allowed(context, group)) is not None:
+        results = [row.item.result("refused", f"{TOPIC_GONE}; {why}") for row in rows]
+        context.conclude(results, beyond=[row.item for row in rows])
+        return
+    for chunk in batch_chunks(rows, max_batch_bytes=context.max_batch_bytes):
+        _append(context, group, chunk)
+
+
+def _append(context: DeleteContext, group: GroupWork, rows: Sequence[PlannedRow]) -> None:
+    # Only these rows: the others of the group are gone or refused by now.
+    found = compare_rows(context, group, rows)
+    if not found.fresh:
+        return
+    stamp_ms = context.clocks.now_ms()
+
+    def ask() -> Answer:
+        batches = encode_batches(
+            [(group.group_id, row.key) for row in found.fresh],
+            base_offset=0,
+            as_of_ms=stamp_ms,
+            profile=profile_of(context.plan.record.profile),
+            max_batch_bytes=context.max_batch_bytes,
+        )
+        try:
+            context.client.append_tombstones(group.log_partition, batches)
+        except (Refused, UsageError) as error:
+            return Answer(whole=str(error))
+        return Answer()
+
+    deletion_step(context, group, found.fresh, {**found.checks, "call": "append"}, ask)
+
+
+def _not_allowed(context: DeleteContext, group: GroupWork) -> str | None:
+    """Why nothing of this group may be written into the log; None when it may."""
+    if profile_of(context.plan.record.profile).record_format < RECORD_FORMAT:
+        return "the log's record format is too old for what this writes"
+    count = context.client.identity().partition_count
+    if partition_of(group.group_id, count) != group.log_partition:
+        return f"with {count} log partitions the group belongs to another"
+    now = context.client.group_now(group.group_id)
+    if now.exists and now.group_type == SHARE:
+        return "it is a share group now"
+    if has_members(now):
+        return f"the group is {now.state}: the log is only written to for groups without members"
+    return None
+
+
+def _is_orphan(context: DeleteContext, row: PlannedRow) -> bool:
+    result = context.status.results.get(row.item_id)
+    return result is not None and result.outcome == "refused" and result.error == TOPIC_GONE

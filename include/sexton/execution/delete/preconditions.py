@@ -1,0 +1,160 @@
+"""What must hold before an attempt at a plan deletes anything, checked once per attempt against what is there now.
+
+A plan is refused unless it is, byte for byte, the approved one, and young enough; made by this version of the code and
+by the policy in force; within its limits; made by the broker's own, known retention; of this cluster, this offsets
+topic and this number of log partitions; and unless this machine's clock and the plan's instant agree with the brokers'
+clock.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow.compute as pc
+
+from sexton import __version__
+from sexton.coordinator.partitioner import partition_of
+from sexton.errors import Refused
+from sexton.execution.admin_client import BrokerTime, ClusterIdentity
+from sexton.execution.delete.group_calls import GroupWork
+from sexton.ledger.entries import Result
+from sexton.plans.record import Plan
+from sexton.policy import Counts, DefaultLimits, Limits
+from sexton.policy.durations import duration_text
+
+MAX_SKEW_MS = 60_000
+"""How far this clock and a broker's may differ: one judges and records, the other stamps what is written."""
+_NEW_PLAN = "make a new plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What an attempt is held to.
+
+    `plan_sha256` is what was approved. `policy_sha256` is the policy in force now; `limits` are the policy's, or those
+    of the settings without one. `recorded_retention_ms` is the broker's retention as the archive has it for the plan's
+    instant, None where nothing recorded it.
+    """
+
+    approved_by: str
+    plan_sha256: str
+    policy_sha256: str | None
+    max_age_ms: int
+    lease_ms: int
+    recorded_retention_ms: int | None = None
+    limits: Limits = field(default_factory=DefaultLimits)
+    max_skew_ms: int = MAX_SKEW_MS
+    allow_log_sink: bool = False
+
+
+def check_approval(plan: Plan, rules: Rules) -> None:
+    """Refused unless somebody has approved exactly this plan."""
+    if not rules.approved_by.strip():
+        raise Refused("plan not approved", where=_where(plan), fix="pass --approved-by")
+    if plan.sha256 != rules.plan_sha256:
+        raise Refused(
+            f"the plan was changed since it was approved: approved was {rules.plan_sha256}, this is {plan.sha256}",
+            where=_where(plan),
+            fix="approve it again",
+        )
+
+
+def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
+    """Refused unless the plan may still be applied."""
+    record, where = plan.record, _where(plan)
+    age_ms = now_ms - record.as_of_ms
+    if age_ms < 0:
+        raise Refused(f"its instant is {-age_ms} ms ahead of this clock", where=where, fix="check this machine's clock")
+    if age_ms > rules.max_age_ms:
+        ages = f"{age_ms / 3_600_000:.1f} h old, allowed are {rules.max_age_ms / 3_600_000:.1f} h"
+        raise Refused(f"the plan is {ages}", where=where, fix=_NEW_PLAN)
+    if record.code_version != __version__:
+        raise Refused(f"version {record.code_version} made it, this is {__version__}", where=where, fix=_NEW_PLAN)
+    if record.policy_sha256 != rules.policy_sha256:
+        policies = (
+            f"it was made by policy {record.policy_sha256 or 'none'}, in force is {rules.policy_sha256 or 'none'}"
+        )
+        raise Refused(policies, where=where, fix=f"{_NEW_PLAN}, or name the policy that it was made by")
+    taken = Counts(
+        offset_count=plan.undo.num_rows,
+        group_count=len(pc.unique(plan.tombstones["group_id"])),
+        groups_total=record.counts.get("groups_total", 0),
+    )
+    if over_limits := record.over_limits or rules.limits.exceeded(taken):
+        fix = f"raise the limit if that is meant, then {_NEW_PLAN}"
+        raise Refused(f"it is over its limits: {'; '.join(over_limits)}", where=where, fix=fix)
+
+
+def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
+    """Refused unless the plan was made by the broker's own retention; a plan by another one is a what-if.
+
+    `live_ms` is what a broker says now, None where it does not say. What plan.json says counts only against the plan: a
+    file can be edited, so the archive or the broker has to agree.
+    """
+    record = plan.record
+    known_ms = {
+        "as plan.json says": record.broker_retention_ms,
+        "as the snapshot recorded it": rules.recorded_retention_ms,
+        "as the broker says now": live_ms,
+    }
+    for source, broker_ms in known_ms.items():
+        if broker_ms is not None and broker_ms != record.retention_ms:
+            raise Refused(
+                f"it is a what-if: it was made by a retention of {duration_text(record.retention_ms)}, "
+                f"the broker keeps offsets for {duration_text(broker_ms)}, {source}",
+                where=_where(plan),
+                fix=f"{_NEW_PLAN} without a retention of your own; use a policy to expire offsets earlier",
+            )
+    if rules.recorded_retention_ms is None and live_ms is None:
+        raise Refused(
+            "the broker's retention is unknown: no snapshot recorded it, and the broker does not say it now",
+            where=_where(plan),
+            fix="allow this principal DESCRIBE_CONFIGS on the cluster",
+        )
+
+
+def check_cluster(plan: Plan, work: Iterable[GroupWork], identity: ClusterIdentity) -> None:
+    """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition."""
+    record, where = plan.record, _where(plan)
+    if identity.cluster_id != record.cluster_id:
+        raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)
+    if identity.topic_id != record.topic_id:
+        ids = f"topic id {record.topic_id} then, {identity.topic_id} now"
+        raise Refused(f"__consumer_offsets was recreated: {ids}", where=where, fix=_NEW_PLAN)
+    for group in work:
+        if (home := partition_of(group.group_id, identity.partition_count)) != group.log_partition:
+            homes = f"with {identity.partition_count} log partitions a group of the plan belongs to {home}"
+            raise Refused(f"{homes}, the plan has it in {group.log_partition}", where=where, fix=_NEW_PLAN)
+
+
+def check_clock(plan: Plan, rules: Rules, time: BrokerTime, *, now_ms: int) -> None:
+    """Refused unless a broker's clock is known to have reached the plan's instant, and this clock agrees with it."""
+    limit_ms = rules.max_skew_ms
+    ahead_ms = max(time.at_least_ms, time.now_ms if time.now_ms is not None else -1) - now_ms
+    behind_ms = 0 if time.now_ms is None else now_ms - time.now_ms
+    for skew_ms, side in ((ahead_ms, "behind"), (behind_ms, "ahead of")):
+        if skew_ms > limit_ms:
+            skew = f"this clock is {skew_ms / 1000:.0f} s {side} the brokers', allowed are {limit_ms / 1000:.0f} s"
+            raise Refused(skew, fix="set the clocks right, then make a new plan")
+    if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else something might go too early
+        raise Refused(
+            f"nothing shows that the brokers' clock has reached {plan.record.as_of_ms} ms, the instant of the plan",
+            fix="allow this principal DESCRIBE on the cluster, or wait for any commit",
+        )
+
+
+def check_stamps(rules: Rules, results: Iterable[Result], *, begun_ms: int, ended_ms: int) -> None:
+    """Refused when a broker stamped what it wrote for us too far from when we asked for it."""
+    for stamp_ms in (result.written_timestamp_ms for result in results):
+        if stamp_ms is None:
+            continue
+        skew_ms = max(begun_ms - stamp_ms, stamp_ms - ended_ms, 0)
+        if skew_ms > rules.max_skew_ms:
+            raise Refused(
+                f"the broker stamped our tombstone {stamp_ms} ms, this clock showed {begun_ms} to {ended_ms} ms: "
+                f"{skew_ms / 1000:.0f} s apart",
+                fix="set the clocks right, then make a new plan",
+            )
+
+
+def _where(plan: Plan) -> str:
+    return f"plan {plan.record.plan_id}"

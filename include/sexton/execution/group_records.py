@@ -1,0 +1,132 @@
+"""Records that groups have written to a log partition: one decoded record, and the tail of a log for some groups."""
+
+from collections.abc import Collection, Container
+from dataclasses import dataclass
+
+from sexton.coordinator.offsets import StoredOffset
+from sexton.errors import LogError, Refused
+from sexton.execution.admin_client import AdminClient
+from sexton.kafka.fetch import LogChangedError
+from sexton.kafka.tail import TailRecord
+from sexton.ledger.entries import Value
+from sexton.records import OFFSET_TYPES, UnknownRecordType, decode_key, decode_value
+
+NO_PRODUCER_ID = -1
+_VALUE_TYPE = 1
+"""Coordinators up to 4.0 read the values of type 0 as those of type 1."""
+
+RecordKey = tuple[object, ...]
+"""What a record is about: an offset's topic and partition, or the key of a record of the group itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A record of a group.
+
+    `value` is the committed offset; None for a tombstone and for a record of the group itself.
+    """
+
+    log_offset: int
+    record_type: int
+    group_id: str
+    record_key: RecordKey
+    is_tombstone: bool
+    timestamp_ms: int
+    producer_id: int
+    value: Value | None
+
+    @property
+    def is_offset(self) -> bool:
+        return self.record_type in OFFSET_TYPES
+
+    @property
+    def written_at(self) -> tuple[int, int]:
+        """Its log_offset and its timestamp in ms."""
+        return self.log_offset, self.timestamp_ms
+
+    @property
+    def topic_partition(self) -> tuple[str, int]:
+        _, topic, partition = self.record_key
+        assert isinstance(topic, str)
+        assert isinstance(partition, int)
+        return topic, partition
+
+
+class LogWatch:
+    """The tail of one log partition from `cut` on, for some groups; `read` continues where it stopped.
+
+    A record that cannot be read may be a commit, so it is refused.
+    """
+
+    def __init__(self, client: AdminClient, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
+        self._log_partition = log_partition
+        self._groups: dict[str, list[GroupRecord]] = {group_id: [] for group_id in group_ids}
+        self._tail = client.tail(log_partition, from_log_offset=cut)
+
+    @property
+    def end(self) -> int:
+        """Everything below has been read."""
+        return self._tail.log_offset
+
+    def read(self) -> int:
+        """Read up to the high watermark and return it. Refused when the log is no longer the one of the plan."""
+        try:
+            records = self._tail.records()
+        except LogChangedError as error:
+            raise Refused(
+                f"the log is not the one that the plan was made from: {error.message}",
+                where=f"log partition {self._log_partition}",
+                fix="make a new plan",
+            ) from None
+        for record in records:
+            try:
+                found = group_record(record, self._groups)
+            except LogError as error:
+                where = f"log partition {self._log_partition}, log_offset {record.log_offset}"
+                raise Refused(f"a record that cannot be read, which may be a commit: {error}", where=where) from None
+            if found is not None:
+                self._groups[found.group_id].append(found)
+        return self.end
+
+    def records(self, group_id: str, *, since: int = 0) -> list[GroupRecord]:
+        """What was written of a group at `since` or later, in the order of the log."""
+        return [record for record in self._groups.get(group_id, []) if record.log_offset >= since]
+
+
+def record_key(record_type: int, key: bytes, topic: str | None, partition: int | None) -> RecordKey:
+    """The same for two records of a group exactly if one replaces the other: key types 0 and 1 are one."""
+    return ("offset", topic, partition) if record_type in OFFSET_TYPES else (record_type, key)
+
+
+def group_record(record: TailRecord, group_ids: Container[str]) -> GroupRecord | None:
+    """A record of one of these groups, decoded; None for all others. LogError when it cannot be read."""
+    if record.is_control:
+        return None
+    try:
+        record_type, fields = decode_key(record.key or b"")
+    except UnknownRecordType:  # a coordinator skips it as well
+        return None
+    if fields["group_id"] not in group_ids:
+        return None
+    assert record.key is not None
+    value = None
+    if record_type in OFFSET_TYPES and record.value is not None:
+        _, stored_fields = decode_value(_VALUE_TYPE, record.value)
+        stored = StoredOffset.from_value(stored_fields, log_offset=record.log_offset, producer_id=record.producer_id)
+        value = Value(
+            committed_offset=stored.committed_offset,
+            leader_epoch=stored.leader_epoch,
+            metadata=stored.metadata,
+            commit_timestamp_ms=stored.commit_timestamp_ms,
+            log_offset=record.log_offset,
+        )
+    return GroupRecord(
+        log_offset=record.log_offset,
+        record_type=record_type,
+        group_id=fields["group_id"],
+        record_key=record_key(record_type, record.key, fields.get("topic"), fields.get("partition")),
+        is_tombstone=record.value is None,
+        timestamp_ms=record.timestamp_ms,
+        producer_id=record.producer_id,
+        value=value,
+    )

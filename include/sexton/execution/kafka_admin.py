@@ -1,0 +1,146 @@
+"""AdminClient over a real cluster.
+
+What changes something goes over a session of its own that tries once: repeated later, such a call would come long after
+the last look. What only reads is repeated.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from sexton.coordinator.api.view import TopicPartition
+from sexton.errors import UsageError
+from sexton.execution.admin_client import BrokerTime, ClusterIdentity, Tail, TopicView
+from sexton.kafka import admin
+from sexton.kafka.acls import missing_acl
+from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
+from sexton.kafka.append import append_tombstones
+from sexton.kafka.bounds import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import CommittedOffset, committed_offsets
+from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.tail import TailReader
+from sexton.kafka.topics import (
+    EARLIEST,
+    LATEST,
+    OFFSETS_TOPIC,
+    UNKNOWN_ID,
+    Topic,
+    describe_cluster,
+    describe_topic,
+    list_offsets,
+)
+
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAdmin:
+    """AdminClient over `reading`, which retries, and `changing`, which does not."""
+
+    reading: ClusterSession
+    changing: ClusterSession
+
+    def identity(self) -> ClusterIdentity:
+        cluster = self.reading.retrying(lambda: describe_cluster(self.reading, [OFFSETS_TOPIC]))
+        topic = cluster.topics[OFFSETS_TOPIC]
+        minutes = retention_minutes(self.reading)
+        return ClusterIdentity(
+            cluster_id=cluster.cluster_id,
+            topic_id=topic.topic_id or UNKNOWN_ID,
+            partition_count=len(topic.leaders),
+            max_message_bytes=max_message_bytes(self.reading, OFFSETS_TOPIC),
+            retention_ms=None if minutes is None else minutes * 60_000,
+            broker_version=self.reading.broker_version,
+        )
+
+    def broker_time(self) -> BrokerTime:
+        topic = self.reading.retrying(lambda: describe_topic(self.reading, OFFSETS_TOPIC))
+        at_least_ms = self.reading.retrying(lambda: newest_stamp_ms(self.reading, topic))
+        return BrokerTime(at_least_ms=at_least_ms, now_ms=controller_time_ms(self.reading))
+
+    def log_end(self, log_partition: int) -> int:
+        return self.reading.retrying(lambda: self._log_end(log_partition))
+
+    def _log_end(self, log_partition: int) -> int:
+        ends = list_offsets(self.reading, [describe_topic(self.reading, OFFSETS_TOPIC)], timestamp=LATEST)
+        if (OFFSETS_TOPIC, log_partition) not in ends:
+            raise TransientError("partition has no leader", where=f"log partition {log_partition}")
+        return ends[OFFSETS_TOPIC, log_partition]
+
+    def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> Tail:
+        known_id = None if topic_id == UNKNOWN_ID else topic_id
+        return TailReader(
+            self.reading, OFFSETS_TOPIC, log_partition, from_log_offset=from_log_offset, topic_id=known_id
+        )
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:
+        names = list(names)
+        if not names:
+            return {}
+        found: dict[str, Topic] = {}
+        missing: dict[str, TopicView] = {}
+        try:
+            found.update(describe_cluster(self.reading, names).topics)
+        except UsageError:  # one of them does not exist or may not be seen: ask for each, to learn which
+            for name in names:
+                try:
+                    found[name] = describe_topic(self.reading, name)
+                except NotAllowed as error:
+                    missing[name] = TopicView(topic=name, ranges={}, error=f"{error.error_name}: {error.fix}")
+                except UsageError:
+                    missing[name] = TopicView(topic=name, ranges={}, error=UNKNOWN_TOPIC)
+        starts = list_offsets(self.reading, found.values(), timestamp=EARLIEST)
+        ends = list_offsets(self.reading, found.values(), timestamp=LATEST)
+        return {name: _view(topic, starts, ends) for name, topic in found.items()} | missing
+
+    def committed(self, group_id: str, *, require_stable: bool) -> Mapping[TopicPartition, CommittedOffset]:
+        return committed_offsets(self.reading, group_id, require_stable=require_stable)
+
+    def group_now(self, group_id: str) -> GroupNow:
+        return admin.group_now(self.reading, group_id)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorName | None]:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        return admin.delete_offsets(self.changing, group_id, by_topic)
+
+    def delete_group(self, group_id: str) -> ErrorName | None:
+        return admin.delete_group(self.changing, group_id)
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
+    ) -> Mapping[TopicPartition, ErrorName | None]:
+        answers = admin.commit_offsets(self.changing, group_id, offsets)
+        return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
+
+    def _with_acl(self, error: ErrorName, group_id: str, topic: str) -> str:
+        principal = self.changing.config.principal
+        acl = missing_acl(error, "OffsetCommit", principal=principal, topic=topic, group_id=group_id)
+        return error if acl is None else f"{error}: {acl}"
+
+    def append_tombstones(self, log_partition: int, batches: bytes) -> int:
+        return append_tombstones(self.changing.config, log_partition, batches, connect=_once)
+
+
+@contextmanager
+def connected(config: ClientConfig) -> Iterator[KafkaAdmin]:
+    """The cluster of `config`, for one thread; UsageError when it refuses the credentials, BrokerError without it."""
+    with ClusterSession(config) as reading, _once(config) as changing:
+        yield KafkaAdmin(reading, changing)
+
+
+def _view(topic: Topic, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> TopicView:
+    ranges: dict[int, tuple[int, int] | None] = {}
+    for partition in topic.leaders:
+        key = topic.name, partition
+        ranges[partition] = (starts[key], ends[key]) if key in starts and key in ends else None
+    return TopicView(topic=topic.name, topic_id=topic.topic_id, ranges=ranges)
+
+
+_once = partial(ClusterSession, retry_for_s=0)

@@ -1,0 +1,353 @@
+"""Applies a restore: commits what it says, group by group, one OffsetCommit without a member for each step.
+
+Group, topics and offsets are looked at once more right before, and only what is still as the diff showed it is
+committed. Then the group's offsets and its log partition are read back. A commit that arrived between the last look and
+ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and leaves in
+that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in the ledger.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from sexton.coordinator.api.view import TopicPartition
+from sexton.errors import BrokerError, LogError, Refused
+from sexton.execution.admin_client import AdminClient, ClusterIdentity, TopicView
+from sexton.execution.engine import (
+    NO_ANSWER,
+    Answer,
+    ApplyContext,
+    Clocks,
+    Effects,
+    LastLook,
+    Progress,
+    Step,
+    attempt,
+    execute_step,
+    read_until_settled,
+)
+from sexton.execution.group_records import GroupRecord, group_record
+from sexton.execution.restore.diff import GroupView, Judge, group_view, judge_of
+from sexton.execution.restore.restore_plan import (
+    WRITTEN,
+    OffsetValue,
+    RestorePlan,
+    RestoreRow,
+    Then,
+    What,
+    positions,
+)
+from sexton.execution.status import PlanStatus
+from sexton.ledger.entries import FINAL, Item, ItemId, Outcome, Result, Value
+from sexton.ledger.ledger import Ledger
+
+SINK = "coordinator"
+STEP_BYTES = 400_000
+"""A commit's records are one batch: far below the default of max.message.bytes."""
+RECORD_OVERHEAD_BYTES = 96
+ALREADY = "it was there already"
+
+Rows = Mapping[ItemId, RestoreRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreSummary:
+    """What came of a restore: `results` has every item, in order. `attempt` is 0 where nothing was left to do.
+
+    `windows_ms` are the times between the last look at a group's offsets and the answer to its commit, in order.
+    """
+
+    restore_id: str
+    attempt: int
+    results: list[tuple[RestoreRow, Result]]
+    windows_ms: list[float] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """The number of items by outcome."""
+        found: dict[str, int] = {}
+        for _, result in self.results:
+            found[result.outcome] = found.get(result.outcome, 0) + 1
+        return dict(sorted(found.items()))
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        return any(result.outcome not in FINAL for _, result in self.results)
+
+
+@dataclass(slots=True, kw_only=True)
+class RestoreContext(ApplyContext):
+    """An attempt at a restore. `rows` are its items, in order."""
+
+    plan: RestorePlan
+    identity: ClusterIdentity
+    rows: Rows
+    judge: Judge
+
+    def left(self) -> Rows:
+        """The items without a final outcome, in order."""
+        return {item_id: row for item_id, row in self.rows.items() if not self.status.is_final(item_id)}
+
+
+def apply_restore(
+    client: AdminClient,
+    plan: RestorePlan,
+    ledger: Ledger,
+    *,
+    approved_by: str,
+    lease_ms: int,
+    clocks: Clocks,
+    progress: Progress = lambda _done, _total: True,
+) -> RestoreSummary:
+    """Carry out a restore, or what is left of it, and return what came of it.
+
+    Refused when the cluster is another one, or another attempt is running. A broker that does not answer ends the
+    attempt with its BrokerError and closes it: unlike a late deletion a late commit does no harm, and the next attempt
+    may go on at once.
+    """
+    identity = client.identity()
+    if identity.cluster_id != plan.cluster_id:
+        raise Refused(f"the restore is of cluster {plan.cluster_id}, this is {identity.cluster_id}")
+    context = RestoreContext(
+        client=client,
+        ledger=ledger,
+        clocks=clocks,
+        status=PlanStatus.of(ledger.entries()),
+        plan=plan,
+        identity=identity,
+        rows={(row.log_partition, position): row for position, row in positions(plan.items)},
+        judge=judge_of(identity, overwrites=True, clamps=False),
+    )
+    if not context.status.open and not context.left():
+        return _summary(context, attempt=0)
+    about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": "restore"}
+    with attempt(
+        context,
+        counts=lambda: _summary(context, attempt=0).counts(),
+        closes_on=(BrokerError, Refused),
+        lease_ms=lease_ms,
+        approved_by=approved_by,
+        sink=SINK,
+        plan_sha256=plan.restore_id,
+        about=about,
+    ):
+        windows = len(context.status.windows_ms)
+        _settle_open(context)
+        _commit_all(context, progress)
+        return _summary(context, attempt=ledger.attempt, windows_ms=context.status.windows_ms[windows:])
+
+
+def is_done(ledger: Ledger, plan: RestorePlan) -> bool:
+    """Whether every item of a restore has a final outcome."""
+    status = PlanStatus.of(ledger.entries())
+    return all(status.is_final((row.log_partition, position)) for position, row in positions(plan.items))
+
+
+def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[float] = ()) -> RestoreSummary:
+    results = [
+        (row, context.status.results.get(item_id) or _result(item_id, row, "not_done", "not tried"))
+        for item_id, row in context.rows.items()
+    ]
+    return RestoreSummary(
+        restore_id=context.plan.restore_id, attempt=attempt, results=results, windows_ms=list(windows_ms)
+    )
+
+
+def _settle_open(context: RestoreContext) -> None:
+    """Read what came of the steps that earlier attempts left open."""
+    for step in context.status.open:
+        rows = {item.item_id: context.rows[item.item_id] for item in step.intent.items}
+        results = _read(context, rows, NO_ANSWER, since=int(step.intent.checks["log_offset"]))
+        context.conclude(_decided(results), step=step.intent.step, of_attempt=step.entry.attempt)
+
+
+def _commit_all(context: RestoreContext, progress: Progress) -> None:
+    """Commit what is left, step by step."""
+    left, total = context.left(), len(context.rows)
+    done = total - len(left)
+    for _, of_group in groupby(left.items(), key=lambda pair: pair[1].group_id):
+        for rows in _chunks(of_group):
+            if not progress(done, total):
+                return
+            execute_step(context, _step(context, rows))
+            done += len(rows)
+    progress(done, total)
+
+
+def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
+    """A group's items in chunks of which the records certainly fit a batch."""
+    rows: dict[ItemId, RestoreRow] = {}
+    size_bytes = 0
+    for item_id, row in items:
+        own = len(row.group_id.encode()) + len(row.topic.encode()) + len(row.to_put.metadata.encode())
+        if rows and size_bytes + own + RECORD_OVERHEAD_BYTES > STEP_BYTES:
+            yield rows
+            rows, size_bytes = {}, 0
+        rows[item_id] = row
+        size_bytes += own + RECORD_OVERHEAD_BYTES
+    if rows:
+        yield rows
+
+
+def _step(context: RestoreContext, rows: Rows) -> Step:
+    """One OffsetCommit for some items of one group."""
+    group_id, log_partition = _group(rows)
+    since = context.client.log_end(log_partition)
+
+    def look() -> LastLook:
+        topics = context.client.topics(sorted({row.topic for row in rows.values()}))
+        group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
+        return group.looked_ms, _objections(context.judge, rows, group, topics)
+
+    def call(left: Collection[ItemId]) -> Answer:
+        values = {(rows[item_id].topic, rows[item_id].partition): rows[item_id].to_put for item_id in left}
+        answers = context.client.commit_offsets(
+            group_id,
+            {
+                key: (value.committed_offset, -1 if value.leader_epoch is None else value.leader_epoch, value.metadata)
+                for key, value in values.items()
+            },
+        )
+        return Answer(
+            by_item={item_id: answers.get((rows[item_id].topic, rows[item_id].partition)) for item_id in left}
+        )
+
+    def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
+        committed = {item_id: rows[item_id] for item_id in left}
+        if not answer.was_sent:
+            return [_result(item_id, row, "not_done", answer.whole) for item_id, row in committed.items()], []
+        results = read_until_settled(context, answer, lambda: _read(context, committed, answer, since=since))
+        return _decided(results), []
+
+    return Step(
+        action="restore",
+        items=[_item(item_id, row) for item_id, row in rows.items()],
+        checks={"log_offset": since},
+        look=look,
+        call=call,
+        read_back=read_back,
+    )
+
+
+def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str, TopicView]) -> list[Result]:
+    """The results of items that must not be committed: no longer what the diff showed, or refused."""
+    # A value is put for the topic that the diff was made with.
+    wanted = {(row.topic, row.partition): Then(value=row.to_put, topic_id=row.now_topic_id) for row in rows.values()}
+    judged = {(row.topic, row.partition): row for row in judge.rows(group, wanted, topics)}
+    results = []
+    for item_id, row in rows.items():
+        now = judged[row.topic, row.partition]
+        if now.now == row.put:
+            results.append(_result(item_id, row, "changed_since", ALREADY, found=now.now))
+        elif now.what is What.TOPIC_RECREATED:
+            results.append(_result(item_id, row, "changed_since", "the topic was recreated", found=now.now))
+        elif now.now != row.now:
+            results.append(_result(item_id, row, "changed_since", _moved(row.now, now.now), found=now.now))
+        elif now.what not in WRITTEN:
+            results.append(_result(item_id, row, "refused", now.error))
+    return results
+
+
+def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int) -> list[Result]:
+    """The results of committed items by what their group and its log partition say now; `unknown` if not done yet."""
+    group_id, log_partition = _group(rows)
+    group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
+    written: dict[TopicPartition, list[GroupRecord]] = {}
+    for record in _records(context, log_partition, group_id, since=since):
+        written.setdefault(record.topic_partition, []).append(record)
+    results = []
+    for item_id, row in rows.items():
+        key = row.topic, row.partition
+        if (error := answer.error_of(item_id)) is not None and answer.is_settled:
+            results.append(_result(item_id, row, "refused", error))
+        else:
+            results.append(_outcome(item_id, row, now=group.offsets.get(key), written=written.get(key, [])))
+    return results
+
+
+def _records(context: RestoreContext, log_partition: int, group_id: str, *, since: int) -> Iterator[GroupRecord]:
+    """The offset records of a group since an offset, without those that cannot be read.
+
+    A deletion must not overlook a record (LogWatch). Here only what was written by ourselves is looked for.
+    """
+    tail = context.client.tail(log_partition, from_log_offset=since, topic_id=context.identity.topic_id)
+    for record in tail.records():
+        with suppress(LogError):
+            found = group_record(record, (group_id,))
+            if found is not None and found.is_offset:
+                yield found
+
+
+def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, written: Sequence[GroupRecord]) -> Result:
+    """What came of an item, by what its group has now and what was written of it since before the step."""
+    values = [_offset_value(record.value) for record in written]
+    if row.put in values:
+        at = values.index(row.put)
+        if now != row.put and at == len(values) - 1:
+            return _result(item_id, row, "unknown", "it is in the log, and another value is served", found=now)
+        # What was there right before ours, if it came after the diff: what came and went was not taken by ours.
+        taken = values[at - 1] if at and values[at - 1] != row.now else None
+        ours = written[at].value
+        assert ours is not None
+        assert ours.commit_timestamp_ms is not None
+        stamp = written[at].log_offset, ours.commit_timestamp_ms
+        return _result(item_id, row, "done" if taken is None else "raced", written=stamp, found=taken)
+    if now == row.now:
+        return _result(item_id, row, "unknown", "it is not in the log")
+    return _result(item_id, row, "changed_since", ALREADY if now == row.put else _moved(row.now, now), found=now)
+
+
+def _decided(results: Iterable[Result]) -> list[Result]:
+    """What is still unknown after the last read was not done."""
+    return [
+        result.model_copy(update={"outcome": "not_done"}) if result.outcome == "unknown" else result
+        for result in results
+    ]
+
+
+def _group(rows: Rows) -> tuple[str, int]:
+    row = next(iter(rows.values()))
+    return row.group_id, row.log_partition
+
+
+def _item(item_id: ItemId, row: RestoreRow) -> Item:
+    return Item(
+        log_partition=item_id[0],
+        position=item_id[1],
+        group_id=row.group_id,
+        topic=row.topic,
+        partition=row.partition,
+        before=_ledger_value(row.now),
+        after=_ledger_value(row.put),
+    )
+
+
+def _result(
+    item_id: ItemId,
+    row: RestoreRow,
+    outcome: Outcome,
+    error: str | None = None,
+    *,
+    written: tuple[int, int] | None = None,
+    found: OffsetValue | None = None,
+) -> Result:
+    return _item(item_id, row).result(outcome, error, written=written, found=_ledger_value(found))
+
+
+def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:
+    was, now = ("nothing" if value is None else str(value.committed_offset) for value in (before, after))
+    return f"{was} when it was shown, now {now}"
+
+
+def _offset_value(value: Value | None) -> OffsetValue | None:
+    if value is None:
+        return None
+    return OffsetValue(
+        committed_offset=value.committed_offset, leader_epoch=value.leader_epoch, metadata=value.metadata
+    )
+
+
+def _ledger_value(value: OffsetValue | None) -> Value | None:
+    if value is None:
+        return None
+    return Value(committed_offset=value.committed_offset, leader_epoch=value.leader_epoch, metadata=value.metadata)

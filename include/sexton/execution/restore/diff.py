@@ -1,0 +1,282 @@
+"""The diff of a restore: for each offset what it was, what it is, and what would happen to it. Nothing is changed.
+
+Whether the coordinator would accept the commit is decided by the rules that also answer for a log
+(coordinator/api/commit.py; ClassicGroup, ConsumerGroup and StreamsGroup.validateOffsetCommit), applied to what the
+cluster says now. What they cannot know is decided here: another topic of the same name, a value that came after.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
+from sexton.coordinator.offsets import OffsetKey
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
+from sexton.errors import Refused
+from sexton.execution.admin_client import AdminClient, ClusterIdentity, TopicView
+from sexton.execution.engine import error_text, ticks_now_ms
+from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, in_order
+from sexton.execution.restore.sources import Source
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.group_state import CommittedOffset
+from sexton.runs.choose_profile import of_version
+
+SHARE = "Share"
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group now: `offsets` are its committed ones, `unstable` those that an open transaction may still change.
+
+    `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). Where the
+    number of members is unknown it is 1 unless the group is Empty. A group that does not exist has neither members nor
+    offsets. `error` is Kafka's name for why nothing is known. `looked_ms` is when the offsets were asked for (ticks):
+    what reaches the coordinator after it is not seen here.
+    """
+
+    group_id: str
+    exists: bool = False
+    group_type: str = "Classic"
+    state: str = "Empty"
+    member_count: int = 0
+    offsets: Mapping[TopicPartition, OffsetValue]
+    unstable: frozenset[TopicPartition] = frozenset()
+    error: str | None = None
+    looked_ms: float
+
+
+def make_restore(
+    source: Source,
+    client: AdminClient,
+    *,
+    overwrites: bool = False,
+    clamps: bool = False,
+    is_done: Callable[[RestorePlan], bool] = lambda _: False,
+) -> RestorePlan:
+    """The restore of a source, judged by what the cluster says now.
+
+    `overwrites` also puts back what has been committed anew since, `clamps` moves values into the log of their
+    partition. `is_done` returns whether a restore has been carried out to its end; the same rows are then another
+    restore. Refused when the cluster is another one.
+    """
+    identity = client.identity()
+    if identity.cluster_id != source.cluster_id:
+        raise Refused(
+            f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
+        )
+    judge = judge_of(identity, overwrites=overwrites, clamps=clamps)
+    topics = client.topics(sorted({topic for _, topic, _ in source.values}))
+    rows = [
+        row
+        for group_id, wanted in _by_group(source.values.items()).items()
+        for row in judge.rows(group_view(client, group_id), wanted, topics)
+    ]
+    plan = RestorePlan(
+        cluster_id=source.cluster_id,
+        source=source.name,
+        overwrites=overwrites,
+        clamps=clamps,
+        warnings=tuple(source.warnings),
+        rows=tuple(in_order(rows)),
+    )
+    while plan.items and is_done(plan):
+        plan = replace(plan, occurrence=plan.occurrence + 1)
+    return plan
+
+
+def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool) -> "Judge":
+    """A judge by the rules of the release that the brokers run."""
+    version = identity.broker_version
+    return Judge(
+        profile=NEWEST if version is None else of_version(version).profile,
+        log_partition_count=identity.partition_count,
+        overwrites=overwrites,
+        clamps=clamps,
+    )
+
+
+def group_view(client: AdminClient, group_id: str, *, ticks_ms: Callable[[], float] = ticks_now_ms) -> GroupView:
+    """A group as the cluster answers for it now. Its offsets are looked at last."""
+    try:
+        now = client.group_now(group_id)
+        unstable = client.committed(group_id, require_stable=True)
+        looked_ms = ticks_ms()
+        offsets = client.committed(group_id, require_stable=False)
+    except (GroupError, NotAllowed) as error:
+        return GroupView(group_id=group_id, offsets={}, error=error_text(error), looked_ms=ticks_ms())
+    state = now.state or "Empty"
+    return GroupView(
+        group_id=group_id,
+        exists=now.exists,
+        group_type=(now.group_type or "classic").capitalize(),
+        state=state,
+        member_count=int(state != "Empty") if now.member_count is None else now.member_count,
+        offsets={key: _value(found) for key, found in offsets.items() if found.error_code == 0},
+        unstable=frozenset(key for key, found in unstable.items() if found.error_code == Error.UNSTABLE_OFFSET_COMMIT),
+        looked_ms=looked_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Judges offsets by a profile's rules.
+
+    `overwrites` replaces what was committed since. `clamps` moves a value that lies outside of the partition's log to
+    where the log begins or ends.
+    """
+
+    profile: Profile
+    log_partition_count: int
+    overwrites: bool = False
+    clamps: bool = False
+    max_metadata_length: int = MAX_METADATA_LENGTH
+
+    def rows(
+        self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
+    ) -> Iterator[RestoreRow]:
+        """A row for each wanted offset of a group. `topics` has every topic that is wanted."""
+        errors = self._coordinator_errors(group, wanted, topics)
+        for (topic, partition), then in wanted.items():
+            yield self._row(group, (topic, partition), then, topics[topic], errors[topic, partition])
+
+    def _row(self, group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error) -> RestoreRow:
+        now = group.offsets.get(key)
+        within, moved = _within_log(then.value, topic.ranges.get(key[1]))
+        what, error = _obstacle(group, key, then, topic, answer)
+        if now is not None and now in (then.value, within if self.clamps else then.value):
+            what, error = What.SAME, None
+        elif what is None and now is not None and not self.overwrites:
+            what = What.NEWER_NOW
+        put = within if self.clamps else then.value
+        span = topic.ranges.get(key[1]) if what is None and moved is not None else None
+        return RestoreRow(
+            group_id=group.group_id,
+            topic=key[0],
+            partition=key[1],
+            log_partition=partition_of(group.group_id, self.log_partition_count),
+            what=what or (What.CLAMPED if self.clamps and moved else moved or What.RESTORE),
+            then=then,
+            now=now,
+            put=put if what is None else None,
+            error=error,
+            now_topic_id=topic.topic_id,
+            log_start_offset=None if span is None else span[0],
+            log_end_offset=None if span is None else span[1],
+        )
+
+    def _coordinator_errors(
+        self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
+    ) -> dict[TopicPartition, Error]:
+        """What the coordinator would answer for each partition, were they all committed without a member."""
+        shard = Shard(status=Status.ACTIVE, view=_LiveGroup(group))
+        coordinator = Coordinator(profile=self.profile, partition_count=1, shards={0: shard})
+        commit = Commit(
+            group_id=group.group_id,
+            partitions=tuple(
+                CommitPartition(topic=topic, partition=partition, metadata=then.value.metadata)
+                for (topic, partition), then in wanted.items()
+            ),
+        )
+        counts = {name: max(topic.ranges, default=-1) + 1 for name, topic in topics.items() if topic.error is None}
+        return validate_commit(
+            coordinator, commit, max_metadata_length=self.max_metadata_length, partition_counts=counts
+        )
+
+
+def _within_log(value: OffsetValue, span: tuple[int, int] | None) -> tuple[OffsetValue, What | None]:
+    """The value moved into the partition's log, and on which side it lay outside.
+
+    A moved value has no leader epoch: that is the epoch of the record before the offset.
+    """
+    if span is None or span[0] <= value.committed_offset <= span[1]:
+        return value, None
+    is_below = value.committed_offset < span[0]
+    nearest = span[0] if is_below else span[1]
+    moved = OffsetValue(committed_offset=nearest, leader_epoch=None, metadata=value.metadata)
+    return moved, What.BELOW_LOG_START if is_below else What.BEYOND_LOG_END
+
+
+def _obstacle(
+    group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error
+) -> tuple[What | None, str | None]:
+    """Why an offset must be left as it is, whatever it is now; None where nothing stands in the way."""
+    unknown = Error.UNKNOWN_TOPIC_OR_PARTITION.name
+    if group.error is not None:
+        return What.REFUSED, group.error
+    if topic.error is not None:
+        return (What.TOPIC_GONE if topic.error == unknown else What.REFUSED), topic.error
+    if None not in (then.topic_id, topic.topic_id) and then.topic_id != topic.topic_id:
+        return What.TOPIC_RECREATED, None
+    if key[1] not in topic.ranges:
+        return What.PARTITION_GONE, unknown
+    if answer is Error.OFFSET_METADATA_TOO_LARGE:
+        return What.METADATA_TOO_LARGE, answer.name
+    if answer is not Error.NONE:
+        is_share = group.group_type == SHARE
+        return (What.SHARE_GROUP if is_share else What.GROUP_HAS_MEMBERS), answer.name
+    if key in group.unstable:
+        return What.PENDING_TRANSACTION, Error.UNSTABLE_OFFSET_COMMIT.name
+    return None, None
+
+
+class _LiveGroup(EmptyView):
+    """A group of the cluster in the form in which the coordinator's rules read one.
+
+    Only the number of its members is known, which is all that a commit without a member depends on.
+    """
+
+    def __init__(self, view: GroupView) -> None:
+        self._view = view
+
+    def group(self, group_id: str) -> LoadedGroup | None:  # noqa: ARG002
+        view = self._view
+        if not view.exists:
+            return None
+        return LoadedGroup(
+            group_id=view.group_id,
+            group_type=view.group_type,
+            state=view.state,
+            protocol_type=None,
+            protocol=None,
+            generation=None,
+            leader=None,
+            current_state_timestamp_ms=None,
+            member_count=view.member_count,
+            log_offset=0,
+        )
+
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:  # noqa: ARG002
+        return tuple(
+            LoadedMember(
+                member_id=f"member {number}",
+                group_instance_id=None,
+                client_id=None,
+                client_host=None,
+                session_timeout_ms=None,
+                member_epoch=None,
+                assignment=None,
+            )
+            for number in range(self._view.member_count)
+        )
+
+
+def _by_group(values: Iterable[tuple[OffsetKey, Then]]) -> dict[str, dict[TopicPartition, Then]]:
+    """Offsets of each group, by the UTF-8 bytes of its id."""
+    found: dict[str, dict[TopicPartition, Then]] = {}
+    for (group_id, topic, partition), then in values:
+        found.setdefault(group_id, {})[topic, partition] = then
+    return dict(sorted(found.items(), key=lambda pair: pair[0].encode()))
+
+
+def _value(found: CommittedOffset) -> OffsetValue:
+    return OffsetValue(
+        committed_offset=found.committed_offset,
+        leader_epoch=None if found.leader_epoch == NO_EPOCH else found.leader_epoch,
+        metadata=found.metadata,
+    )

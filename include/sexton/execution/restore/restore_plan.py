@@ -1,0 +1,256 @@
+"""A restore as a plan: a row for each offset, its restore_id, and how the archive keeps it.
+
+    <archive>/<cluster_id>/restores/<restore_id>/restore.jsonl
+
+The first line says of which cluster, from which source and how; each other line is an offset. `restore_id` is the
+SHA-256 of the file's bytes, so it names every byte: what was shown and approved is what is done. The same diff has the
+same id whenever and wherever it was made. The file is written once.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import the_cluster
+from sexton.archive.files import safe_name, write_whole
+from sexton.archive.lineages import RESTORES_FOLDER
+from sexton.coordinator.offsets import OffsetKey
+from sexton.errors import Refused, UsageError
+
+FILE = "restore.jsonl"
+FORMAT = 1
+_RESTORE_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class What(StrEnum):
+    """What would happen to an offset. The first four would be written, nothing else would."""
+
+    RESTORE = "restore"
+    BELOW_LOG_START = "below_log_start"
+    BEYOND_LOG_END = "beyond_log_end"
+    CLAMPED = "clamped"
+    SAME = "same"
+    NEWER_NOW = "newer_now"
+    GROUP_HAS_MEMBERS = "group_has_members"
+    SHARE_GROUP = "share_group"
+    PENDING_TRANSACTION = "pending_transaction"
+    TOPIC_GONE = "topic_gone"
+    TOPIC_RECREATED = "topic_recreated"
+    PARTITION_GONE = "partition_gone"
+    METADATA_TOO_LARGE = "metadata_too_large"
+    REFUSED = "refused"
+
+
+WRITTEN = frozenset({What.RESTORE, What.BELOW_LOG_START, What.BEYOND_LOG_END, What.CLAMPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetValue:
+    """What a client can commit and fetch of an offset. `leader_epoch` is None where there is none."""
+
+    committed_offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Then:
+    """A value as it was, its instants, which a commit cannot bring back, and the topic that it was committed for.
+
+    None is unknown, and excludes nothing.
+    """
+
+    value: OffsetValue
+    commit_timestamp_ms: int | None = None
+    expire_timestamp_ms: int | None = None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRow:
+    """An offset of a restore: what was committed then, what is committed now, and what would happen.
+
+    `put` is what would be committed, None where `what` is not in WRITTEN; `error` is Kafka's name for why not. Where
+    the value is outside of the partition's log, the row has where that begins and ends.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    log_partition: int
+    what: What
+    then: Then
+    now: OffsetValue | None
+    put: OffsetValue | None = None
+    error: str | None = None
+    now_topic_id: str | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def key(self) -> OffsetKey:
+        return self.group_id, self.topic, self.partition
+
+    @property
+    def to_put(self) -> OffsetValue:
+        """`put` of a row that would be written."""
+        assert self.put is not None
+        return self.put
+
+    def to_row(self) -> dict[str, Any]:
+        """The row as it is kept, hashed and printed by --json: flat but for the three values."""
+        row = asdict(self)
+        then = row.pop("then")
+        return {
+            **row,
+            "then": then.pop("value"),
+            **{f"then_{name}": value for name, value in then.items()},
+            "what": self.what.value,
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "RestoreRow":
+        """The inverse of `to_row`; KeyError, TypeError or ValueError for anything else."""
+        fields = dict(row)
+        value = OffsetValue(**fields.pop("then"))
+        then = {name: fields.pop(f"then_{name}") for name in ("commit_timestamp_ms", "expire_timestamp_ms", "topic_id")}
+        now, put = (None if (found := fields.pop(name)) is None else OffsetValue(**found) for name in ("now", "put"))
+        what = What(fields.pop("what"))
+        return cls(**fields, what=what, then=Then(value=value, **then), now=now, put=put)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """What a restore would do, row by row, in the order of `in_order`.
+
+    `source` is the name of a sources.Source. The same deletion may be restored more than once: `occurrence` counts the
+    restores of the same rows that are done, so that the next one has another id.
+    """
+
+    cluster_id: str
+    source: str
+    overwrites: bool = False
+    clamps: bool = False
+    occurrence: int = 0
+    warnings: tuple[str, ...] = ()
+    rows: tuple[RestoreRow, ...] = field(default=(), repr=False)
+
+    @property
+    def restore_id(self) -> str:
+        """SHA-256 of `to_bytes`: no clock, version or run is part of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def items(self) -> list[RestoreRow]:
+        """What would be committed, in order."""
+        return [row for row in self.rows if row.put is not None]
+
+    def counts(self) -> dict[str, int]:
+        """The number of offsets of each `what`, in the order of What, without those that do not occur."""
+        found = dict.fromkeys((what.value for what in What), 0)
+        for row in self.rows:
+            found[row.what] += 1
+        return {what: count for what, count in found.items() if count}
+
+    def to_bytes(self) -> bytes:
+        head = {
+            "format": FORMAT,
+            "kind": "restore",
+            "cluster_id": self.cluster_id,
+            "source": self.source,
+            "overwrites": self.overwrites,
+            "clamps": self.clamps,
+            "occurrence": self.occurrence,
+            "warnings": list(self.warnings),
+        }
+        return b"".join(map(_line, [head, *(row.to_row() for row in self.rows)]))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "RestorePlan":
+        """The inverse of `to_bytes`; KeyError, TypeError or ValueError for anything else."""
+        head, *rows = map(json.loads, data.splitlines())
+        if (head["format"], head["kind"]) != (FORMAT, "restore"):
+            raise ValueError(f"format {head['format']} of kind {head['kind']!r}")
+        found = cls(
+            cluster_id=head["cluster_id"],
+            source=head["source"],
+            overwrites=head["overwrites"],
+            clamps=head["clamps"],
+            occurrence=head["occurrence"],
+            warnings=tuple(head["warnings"]),
+            rows=tuple(map(RestoreRow.from_row, rows)),
+        )
+        if list(found.rows) != in_order(found.rows) or found.to_bytes() != data:
+            raise ValueError("not written as a restore is")
+        return found
+
+
+def restore_folder(root: str, cluster_id: str, restore_id: str) -> str:
+    """Where the archive keeps a restore; UsageError when an id cannot name a folder."""
+    if not _RESTORE_ID.fullmatch(restore_id):
+        raise UsageError(f"no restore_id: {restore_id!r}", fix="it has 64 digits of 0-9 and a-f")
+    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{RESTORES_FOLDER}/{restore_id}"
+
+
+def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
+    """Keep a restore in the archive at `root` and return its restore_id. One that is there already is left as it is."""
+    restore_id, data = plan.restore_id, plan.to_bytes()
+    path = f"{restore_folder(root, plan.cluster_id, restore_id)}/{FILE}"
+    if _bytes_or_none(fs, path) != data:
+        write_whole(fs, path, data)
+    return restore_id
+
+
+def read_restore(fs: pafs.FileSystem, root: str, cluster_id: str | None, restore_id: str) -> RestorePlan:
+    """A kept restore, checked against its id; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
+
+    UsageError when there is none with that id, Refused when its bytes are not those that the id names.
+    """
+    cluster = the_cluster(fs, root, cluster_id)
+    if cluster is None:
+        raise UsageError("the archive is empty", where=root)
+    path = f"{restore_folder(root, cluster, restore_id)}/{FILE}"
+    data = _bytes_or_none(fs, path)
+    if data is None:
+        raise UsageError(f"no restore {restore_id}", where=path, fix="`sexton restore` without --id makes one")
+    if (found := hashlib.sha256(data).hexdigest()) != restore_id:
+        raise Refused(f"its SHA-256 is {found}: it is not what was shown", where=path)
+    try:
+        plan = RestorePlan.from_bytes(data)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise Refused(f"not a restore: {error}", where=path) from None
+    if plan.cluster_id != cluster:
+        raise Refused(f"this is a restore of cluster {plan.cluster_id}", where=path)
+    return plan
+
+
+def in_order(rows: Iterable[RestoreRow]) -> list[RestoreRow]:
+    """By log partition, then group and topic by their UTF-8 bytes, then partition: the order of a plan."""
+    return sorted(rows, key=lambda row: (row.log_partition, row.group_id.encode(), row.topic.encode(), row.partition))
+
+
+def positions(items: Sequence[RestoreRow]) -> Iterator[tuple[int, RestoreRow]]:
+    """Each item with its position in its log partition, as in a plan."""
+    taken: dict[int, int] = {}
+    for row in items:
+        position = taken.get(row.log_partition, 0)
+        taken[row.log_partition] = position + 1
+        yield position, row
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return (json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n").encode()
+
+
+def _bytes_or_none(fs: pafs.FileSystem, path: str) -> bytes | None:
+    if fs.get_file_info(path).type != pafs.FileType.File:
+        return None
+    with fs.open_input_stream(path) as file:
+        data: bytes = file.read()
+    return data

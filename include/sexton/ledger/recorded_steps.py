@@ -1,0 +1,98 @@
+"""What the entries of a ledger say together: each step with its results, and all that our plans removed or put back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyarrow import fs as pafs
+
+from sexton.archive.files import child_folders
+from sexton.coordinator.changes.model import OwnAction
+from sexton.coordinator.offsets import OffsetKey
+from sexton.ledger.entries import WRITTEN, Action, Entry, Intent, Item, ItemId, Result, StepOutcome
+from sexton.ledger.ledger import Ledger, ledgers_folder
+
+_LATEST_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """An intent, and what came of it: the result of each item, with the entry that has it.
+
+    Of several results, of its own attempt and of one that settled it, the one that says that something was written.
+    """
+
+    entry: Entry
+    intent: Intent
+    results: Mapping[ItemId, tuple[Result, Entry]]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some item of it has no outcome yet."""
+        return any(map(self.is_open_for, self.intent.items))
+
+    def is_open_for(self, item: Item) -> bool:
+        """Whether an item of the intent has no outcome yet."""
+        known = self.results.get(item.item_id)
+        return known is None or known[0].outcome == "unknown"
+
+
+def recorded_steps(entries: Sequence[Entry]) -> list[RecordedStep]:
+    """Every intent of a ledger with its results, in order."""
+    results: dict[tuple[int, int], dict[ItemId, tuple[Result, Entry]]] = {}
+    for entry in entries:
+        if isinstance(entry.body, StepOutcome):
+            of_step = results.setdefault((entry.body.of_attempt, entry.body.step), {})
+            for result in entry.body.items:
+                if result.item_id not in of_step or of_step[result.item_id][0].outcome not in WRITTEN:
+                    of_step[result.item_id] = result, entry
+    return [
+        RecordedStep(entry=entry, intent=entry.body, results=results.get((entry.attempt, entry.body.step), {}))
+        for entry in entries
+        if isinstance(entry.body, Intent)
+    ]
+
+
+def acts_of(
+    fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
+) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
+    """Everything that our plans removed and put back, by offset: (removed, restored).
+
+    The instant is the broker's timestamp where the record was found in the log, else the writer's clock. What was
+    intended and has no outcome may have been done up to an hour later: no broker keeps a request for longer. A ledger
+    that was closed before `since_ms` is not read.
+    """
+    removed: dict[OffsetKey, list[OwnAction]] = {}
+    restored: dict[OffsetKey, list[OwnAction]] = {}
+    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
+        ledger = Ledger(fs, root, cluster_id, plan_id)
+        if since_ms is not None and ledger.is_over(before_ms=since_ms):
+            continue
+        for action, key, own in _own_actions(plan_id, ledger.entries()):
+            actions = removed if action == "tombstone" else restored
+            if own not in actions.setdefault(key, []):
+                actions[key].append(own)
+    return removed, restored
+
+
+def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
+    """What was written, and what may have been. No intent names offsets that only a race took along."""
+    steps = recorded_steps(entries)
+    items = {item.item_id: (step.intent.action, item) for step in steps for item in step.intent.items}
+    first_ms = {item.item_id: step.entry.at_ms for step in steps for item in step.intent.items}
+    for step in steps:
+        for item in step.intent.items:
+            if item.key is not None and step.is_open_for(item):
+                begun_ms = step.entry.at_ms
+                own = OwnAction(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
+                yield step.intent.action, item.key, own
+    for entry in entries:
+        if not isinstance(entry.body, StepOutcome):
+            continue
+        beyond = {item.item_id: item for item in entry.body.beyond}
+        for result in entry.body.items:
+            action, item = items.get(result.item_id) or ("tombstone", beyond[result.item_id])
+            if item.key is None or result.outcome not in WRITTEN:
+                continue
+            at_ms = result.written_timestamp_ms
+            span = (first_ms.get(item.item_id, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
+            yield action, item.key, OwnAction(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])

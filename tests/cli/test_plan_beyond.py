@@ -12,7 +12,7 @@ import pytest
 from sexton.cli import apply as apply_command
 from sexton.cli import main
 from sexton.execution import kafka_admin as real
-from sexton.plans.record import PlanRecord
+from sexton.plans.plan import PlanRecord
 from sexton.report.meanings import beyond_broker_sentence
 from tests.archived import Archive
 from tests.environment import with_settings

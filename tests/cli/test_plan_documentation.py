@@ -9,7 +9,7 @@ import pytest
 from sexton.analysis import forecast_result
 from sexton.cli import main
 from sexton.lake import catalog as lake_catalog
-from sexton.plans.record import PlanRecord
+from sexton.plans.plan import PlanRecord
 from tests.cli.test_plan_forecast import POLICY
 from tests.plans.plan_runs import archive_of_commits
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log

@@ -11,7 +11,7 @@ from pyarrow import fs as pafs
 from sexton.cli import main
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.standalone_plan import PlanRequest, make_plan
-from sexton.plans.files import plans_of, read_plan
+from sexton.plans.read_plan import plans_of, read_plan
 from sexton.quality import Measures, Result, validate
 from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive

@@ -10,7 +10,8 @@ import pytest
 from sexton import cli
 from sexton.execution.restore.restore_plan import What
 from sexton.ledger.entries import FINAL
-from sexton.plans.files import keep_plan, own_plan
+from sexton.plans.read_plan import own_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings

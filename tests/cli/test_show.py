@@ -9,7 +9,9 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, keep_restore
-from sexton.plans.files import Plan, keep_plan, own_plan, plan_folder
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import own_plan, plan_folder
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER

@@ -24,7 +24,7 @@ from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import ClaimProcess, Item, Result
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import acts_of, recorded_steps
-from sexton.plans.record import TOMBSTONES, UNDO, Plan, PlanRecord
+from sexton.plans.plan import TOMBSTONES, UNDO, Plan, PlanRecord
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
 

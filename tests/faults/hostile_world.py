@@ -23,8 +23,8 @@ from sexton.execution.restore.restore_plan import (
     in_order,
     keep_restore,
 )
-from sexton.plans.files import read_plan
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import read_plan
 from sexton.report import write_report
 from sexton.report.names import harmless
 from sexton.runs.folder import RunFolder

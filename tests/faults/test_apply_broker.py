@@ -31,7 +31,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 from sexton.records import decode_key
 from sexton.settings import settings, variable
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of

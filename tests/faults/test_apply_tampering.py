@@ -20,8 +20,8 @@ from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
 from sexton.ledger.entries import Entry
 from sexton.ledger.ledger import Ledger
-from sexton.plans.files import read_plan
-from sexton.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
+from sexton.plans.plan import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
+from sexton.plans.read_plan import read_plan
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, dead_process, world

@@ -39,7 +39,9 @@ from sexton.log.batch import encode_batch
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.plans.files import Plan, keep_plan, own_plan, read_plan
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import own_plan, read_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.policy import read_policy
 from sexton.records import decode_key
 from sexton.runs.engine import Engine

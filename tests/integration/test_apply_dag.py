@@ -28,7 +28,8 @@ from sexton.local.workload import commit_offsets
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.plans.files import keep_plan, own_plan
+from sexton.plans.read_plan import own_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import PROJECT_ROOT, Settings

@@ -18,7 +18,7 @@ from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_rec
 from sexton.log.codec import CODECS
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest
-from sexton.plans.files import own_plan
+from sexton.plans.read_plan import own_plan
 from sexton.records import decode_key, encode_key, encode_value
 from sexton.runs.folder import RunFolder
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack

@@ -28,7 +28,8 @@ from sexton.pipeline import find_expired, plan_tombstones, replay_groups
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.plans.files import keep_plan, own_plan
+from sexton.plans.read_plan import own_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.environment import with_settings

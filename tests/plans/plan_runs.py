@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sexton.pipeline import find_expired, plan_tombstones
-from sexton.plans.files import Page
+from sexton.plans.write_plan import Page
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive

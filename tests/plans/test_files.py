@@ -23,8 +23,10 @@ from sexton.errors import Refused, UsageError
 from sexton.log.batch import Batch, encode_batch, read_batches, read_records
 from sexton.log.codec import CODECS
 from sexton.log.crc import crc32c
-from sexton.plans.check import check_content
-from sexton.plans.files import Plan, keep_plan, own_plan, plan_folder, plans_of, read_plan, write_plan
+from sexton.plans.check_content import check_content
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import own_plan, plan_folder, plans_of, read_plan
+from sexton.plans.write_plan import keep_plan, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER, TOPIC, Archive

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.plans import keys as plan_keys
-from sexton.plans.keys import encode_keys
+from sexton.plans import encode_keys as plan_keys
+from sexton.plans.encode_keys import encode_keys
 from sexton.records import RECORD_TYPES, encode_key
 from sexton.records.schema import Text
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sexton.analysis.forecast import DAY_MS, forecast_of
 from sexton.coordinator.loading import load
-from sexton.plans.content import losses_of, taken_by
-from sexton.plans.policy import limits_exceeded, not_held
+from sexton.plans.limits import limits_exceeded, not_held
+from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare
 from sexton.tables.offset_verdicts import HORIZON_DAYS
 from sexton.verdicts.expiry import plan

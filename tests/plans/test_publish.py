@@ -17,7 +17,7 @@ from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs
 from sexton.pipeline import publish_tables, validate_tables
-from sexton.plans.files import plans_of, read_plan
+from sexton.plans.read_plan import plans_of, read_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import environment
@@ -33,7 +33,8 @@ POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))
 PROGRAM = """
 import sys
 from pathlib import Path
-from sexton.plans.files import keep_plan, own_plan
+from sexton.plans.read_plan import own_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine
 from sexton.analysis.what_if import RetentionRules, published_folder, what_if

@@ -8,7 +8,7 @@ from jinja2 import Environment
 from markdown_it import MarkdownIt
 
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What
-from sexton.plans.record import Losses, Plan
+from sexton.plans.plan import Losses, Plan
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
 from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES

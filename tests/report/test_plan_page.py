@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sexton.plans.content import GROUP, VERDICT, PlanContent, losses_of
-from sexton.plans.record import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.plans.plan import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.plans.plan_content import GROUP, VERDICT, PlanContent, losses_of
 from sexton.report.names import short, visible
 from sexton.report.plan_page import GROUPS_SHOWN, NAMES_SHOWN, ROWS_SHOWN, render_plan
 from sexton.tables import TABLES

@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sexton.lake.read import PublishedRun
-from sexton.plans.files import PlanRecord, plan_sha256
-from sexton.plans.record import Losses
+from sexton.plans.plan import Losses, PlanRecord
+from sexton.plans.read_plan import plan_sha256
 from sexton.ui.plan_queries import PlanLine
 from tests.ui.test_hostile import told
 from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS, key

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.plans.policy import policy_of
+from sexton.plans.limits import policy_of
 from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sexton.execution.delete.summary import ApplySummary
     from sexton.kafka.client import ClientConfig
     from sexton.ledger.ledger import Ledger
-    from sexton.plans.record import Plan
+    from sexton.plans.plan import Plan
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -118,7 +118,7 @@ def apply(
         )
 
     from sexton.ledger.ledger import Ledger
-    from sexton.plans.files import read_plan
+    from sexton.plans.read_plan import read_plan
     from sexton.runs.source import filesystem, recorded_retention_ms
     from sexton.settings import settings
 
@@ -166,7 +166,7 @@ def _rules(
     recorded_retention_ms: int | None,
 ) -> "Rules":
     from sexton.execution.delete.preconditions import Rules
-    from sexton.plans.policy import default_limits
+    from sexton.plans.limits import default_limits
     from sexton.policy import read_policy
     from sexton.settings import settings
 

@@ -34,7 +34,7 @@ from sexton.uris import uri_without_login
 if TYPE_CHECKING:
     from sexton.pipeline.replay_groups import ReplayRequest
     from sexton.pipeline.standalone_plan import Planned
-    from sexton.plans.record import PlanRecord
+    from sexton.plans.plan import PlanRecord
 
 EXAMPLES = """\
 [b]Examples[/b]

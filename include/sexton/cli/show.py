@@ -54,7 +54,7 @@ def plan(
     _debug: Debug = False,
 ) -> int:
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
-    from sexton.plans.files import read_plan
+    from sexton.plans.read_plan import read_plan
     from sexton.report.approval_text import plan_text
     from sexton.report.meanings import beyond_broker_sentence, what_if_sentence
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.plans.policy import policy_of
+from sexton.plans.limits import policy_of
 from sexton.policy import Policy
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord

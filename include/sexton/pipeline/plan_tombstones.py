@@ -21,9 +21,9 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches, plan_id
 from sexton.failpoints import failpoint
 from sexton.pipeline.find_expired import read_held
-from sexton.plans.files import Page, write_plan
-from sexton.plans.keys import encode_keys
-from sexton.plans.policy import policy_of
+from sexton.plans.encode_keys import encode_keys
+from sexton.plans.limits import policy_of
+from sexton.plans.write_plan import Page, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, write_bytes
 from sexton.runs.judging import sweep_fails

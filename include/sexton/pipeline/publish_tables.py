@@ -16,7 +16,9 @@ from sexton.lake.publish import publish
 from sexton.lake.read import PublishedRun
 from sexton.pipeline.validate_tables import TABLE as DQ_RESULTS
 from sexton.pipeline.validate_tables import key_of
-from sexton.plans.files import Plan, keep_plan, own_plan
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import own_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.replay_groups import ReplayRequest
-from sexton.plans.files import Page, Plan, keep_plan, own_plan, plan_folder
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import own_plan, plan_folder
+from sexton.plans.write_plan import Page, keep_plan
 from sexton.policy import Policy
 from sexton.quality import Validate, validate
 from sexton.runs.choose_profile import AMBIGUOUS

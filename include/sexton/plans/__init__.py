@@ -1,1 +1,10 @@
-"""A plan as files: its record, its rows, what undoes it, and how it is kept, read without trust and held to its id."""
+"""Plans as files: what would be deleted, why, and what undoes it.
+
+plan           plan.json (PlanRecord) and the columns of the tables
+plan_content   computes a plan from the tables of a run
+limits         what a plan may remove at most
+encode_keys    the keys of its tombstones
+write_plan     writes a plan, and keeps it in the archive
+read_plan      reads a plan: names, links, hashes
+check_content  whether a plan agrees with itself: order, keys, plan_id, undo, batches
+"""

@@ -8,7 +8,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
-    from sexton.plans.record import PlanRecord
+    from sexton.plans.plan import PlanRecord
 
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",

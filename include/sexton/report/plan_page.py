@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
-from sexton.plans.content import PlanContent
-from sexton.plans.record import Losses, PlanRecord
+from sexton.plans.plan import Losses, PlanRecord
+from sexton.plans.plan_content import PlanContent
 from sexton.report import meanings
 from sexton.report.templates import render
 from sexton.verdicts.expiry import is_of_offset

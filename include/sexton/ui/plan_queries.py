@@ -2,7 +2,7 @@
 
 What a plan says of itself comes from its plan.json in the archive; its rows come from the published table `tombstones`,
 a page at a time. Reading a kept plan without trust, file by file, is the business of whoever applies it
-(`plans.files.read_plan`): a page says whether plan.json is the one that its run published, no more.
+(`plans.read_plan.read_plan`): a page says whether plan.json is the one that its run published, no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -178,7 +178,8 @@ def _read_plan_json(
     from pyarrow import fs as pafs
     from pydantic import ValidationError
 
-    from sexton.plans.files import MANIFEST, PlanRecord, plan_folder, plan_sha256
+    from sexton.plans.plan import MANIFEST, PlanRecord
+    from sexton.plans.read_plan import plan_folder, plan_sha256
     from sexton.runs.source import filesystem
 
     try:

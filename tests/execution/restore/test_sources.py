@@ -17,7 +17,8 @@ from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import RestoreRequest, of_archive, of_ledger, source_of
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
-from sexton.plans.files import keep_plan, own_plan, read_plan
+from sexton.plans.read_plan import own_plan, read_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.views.coordinator_view import ViewRequest, open_view

@@ -27,7 +27,7 @@ from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import ItemId
 from sexton.ledger.ledger import Ledger
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 
 RETRY_WAIT_S = 0.5
 

@@ -8,7 +8,7 @@ from sexton.execution.delete.preconditions import Rules
 from sexton.execution.engine import ApplyContext
 from sexton.execution.group_records import LogWatch
 from sexton.ledger.entries import ItemId
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.execution.group_records import RecordKey, record_key
 from sexton.execution.status import Call
 from sexton.ledger.entries import Item, ItemId, Value
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 from sexton.records import OFFSET_TYPES
 
 _BATCH_BYTES = 61

@@ -17,7 +17,7 @@ from sexton.errors import Refused
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity
 from sexton.execution.delete.group_calls import GroupWork
 from sexton.ledger.entries import Result
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 from sexton.policy import Counts, DefaultLimits, Limits
 from sexton.policy.durations import duration_text
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
 from sexton.ledger.entries import Item, ItemId, Result
-from sexton.plans.record import Plan
+from sexton.plans.plan import Plan
 
 Sink = Literal["plan", "coordinator", "log"]
 SHOWN_ITEMS = 1_000

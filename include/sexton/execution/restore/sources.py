@@ -22,7 +22,8 @@ from sexton.execution.restore.selection import Selection
 from sexton.ledger.entries import WRITTEN, Entry, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
-from sexton.plans.files import Plan, read_plan
+from sexton.plans.plan import Plan
+from sexton.plans.read_plan import read_plan
 from sexton.runs.choose_profile import of_version
 from sexton.runs.source import LogSource, filesystem, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition

@@ -1,7 +1,8 @@
-"""Keys of planned tombstones by column: what `records.encode_key` makes of one row, made of whole tables.
+"""Encodes the keys of planned tombstones by column, for whole tables.
 
-`encode_key` is the obvious version; the tests hold this one against it. It takes a Python object per field, which a
-plan of a million tombstones cannot afford. Keys have strings and int32 alone, and none of their types is flexible.
+`records.encode_key` is the plain version, and the tests compare the two. It needs a Python object per field, which is
+too slow for a plan of a million tombstones. Keys have only strings and int32 fields, and none of their types is
+flexible.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from sexton.records import RECORD_TYPES
 from sexton.records.schema import Text
 
 _CHUNK_ROWS = 16_384
-"""So many of the longest keys (two strings of 32,767 bytes) still fit an Arrow column of 2 GiB."""
+"""This many of the longest keys (two strings of 32,767 bytes) fit an Arrow column of 2 GiB."""
 _MOST_BYTES = 32_767
 _NOTHING = pa.scalar(b"", pa.large_binary())
 
@@ -21,15 +22,14 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 def encode_keys(rows: pa.Table) -> pa.ChunkedArray:
     """The key of each row, as binary, from its record_type and the columns named like the fields of that type's key.
 
-    Columns that a type's key does not have are not looked at. ValueError for a type that is not declared, a field that
-    is NULL, or a string that is too long for Kafka.
+    ValueError for a type that is not declared, a field that is NULL, or a string that is too long for Kafka.
     """
     pieces = [_encode(rows.slice(start, _CHUNK_ROWS)) for start in range(0, rows.num_rows, _CHUNK_ROWS)]
     return pa.chunked_array(pieces, pa.binary())
 
 
 def _encode(rows: pa.Table) -> pa.Array:
-    """Rows of several types: each type by itself, then in their order again."""
+    """The keys of rows of several types: each type separately, then in the rows' order again."""
     kinds = np.asarray(rows["record_type"])
     order = np.argsort(kinds, kind="stable")
     found, starts = np.unique(kinds[order], return_index=True)

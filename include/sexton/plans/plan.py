@@ -1,6 +1,6 @@
-"""What a plan says of itself (plan.json), the columns of its two tables, and the plan as it is read.
+"""A plan: plan.json (PlanRecord), the columns of its two tables, and the plan as it is read (Plan).
 
-Where the files are and how they are read is in files.py; what a plan holds in content.py.
+write_plan writes the files, read_plan reads and checks them, plan_content computes what is in them.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from sexton.log.entry import CodecName
 from sexton.tables import TABLES
 
+FOLDER = "plan"
 MANIFEST = "plan.json"
 TOMBSTONES_FILE, UNDO_FILE, PAGE_FILE = "tombstones.parquet", "undo.parquet", "plan.html"
 
-# Spelled out, though the tables are declared elsewhere: what was kept years ago must still be read.
+# Spelled out, though the tables are declared elsewhere: plans that were kept years ago must still be readable.
 TOMBSTONES = pa.schema(
     [
         TABLES["tombstones"].column(name).field
@@ -37,7 +38,7 @@ TOMBSTONES = pa.schema(
         )
     ]
 )
-"""Columns of tombstones.parquet: those of the table, by log_partition and position."""
+"""Columns of tombstones.parquet, as in the table `tombstones`. Rows are in order of log_partition and position."""
 
 UNDO = pa.schema(
     [
@@ -57,9 +58,9 @@ UNDO = pa.schema(
         )
     ]
 )
-"""Columns of undo.parquet: the value that each offset tombstone removes, in the order of the tombstones.
+"""Columns of undo.parquet, as in the table `committed_offsets`: the value that each offset tombstone removes.
 
-`log_partition` and `log_offset` are where the value was read; NULL means what it means in committed_offsets.
+Rows are in the order of the tombstones. `log_partition` and `log_offset` are where the value was read.
 """
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -71,10 +72,10 @@ class _Part(BaseModel):
 
 
 class Losses(_Part):
-    """What goes for one cause: `offsets` committed offsets of `groups` groups, and the groups that go as a whole.
+    """What is removed for one cause: `offsets` committed offsets of `groups` groups, and `deleted_groups` whole groups.
 
-    `owner`, `reason` and `ticket` are the rule's, None where no rule is the cause. `deleted_groups` are those whose
-    last offset goes for this cause, or that have none and go for it.
+    A whole group counts for the cause of its last offset. `owner`, `reason` and `ticket` are the rule's, None where no
+    rule is the cause.
     """
 
     cause: str
@@ -97,22 +98,21 @@ class Batches(_Part):
 
 
 class Beyond(_Part):
-    """What a plan takes that the broker would keep at that instant: committed offsets, and the groups they are of."""
+    """Committed offsets that a plan removes and the broker would keep at that instant, and the number of their
+    groups."""
 
     offsets: Count
     groups: Count
 
 
 class PlanRecord(_Part):
-    """plan.json: what a plan is of, by which rules, and the SHA-256 of each of its files.
+    """plan.json: cluster, instant and rules of a plan, its counts, and the SHA-256 of each of its files.
 
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
-    held_expiring (offsets under a hold that the broker takes before it ends). `max_message_bytes` is None where nobody
-    told the topic's. A plan with `over_limits` is never applied, nor is one by another retention than the broker's own.
-    `codec` and `record_format` (magic) are those of the batches: the broker's own, as they were recorded with the
-    snapshot, else Kafka's defaults; a plan of an early release has no codec, and None for the newest format.
-    `broker_retention_ms` is that as it was recorded with the snapshot, None where nothing recorded it; then `beyond` is
-    None as well. A plan's age counts from `as_of_ms`.
+    held_expiring (offsets under a hold that the broker removes before the hold ends). A plan with `over_limits` is
+    never applied, nor is one by another retention than the broker's own. `codec` and `record_format` (magic) are those
+    of the batches. `max_message_bytes` and `broker_retention_ms` are what the snapshot recorded, None where it did not;
+    without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`.
     """
 
     format: Literal[1] = 1
@@ -144,7 +144,7 @@ class PlanRecord(_Part):
 
     @property
     def is_what_if(self) -> bool:
-        """Whether it was made by another retention than the one that was recorded of the broker."""
+        """Whether it was made by another retention than the one recorded of the broker."""
         return self.broker_retention_ms not in (None, self.retention_ms)
 
     def to_json(self) -> bytes:
@@ -153,7 +153,7 @@ class PlanRecord(_Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A plan that was read and found whole. `tombstones` and `undo` have the columns TOMBSTONES and UNDO."""
+    """A plan that was read and checked. `tombstones` and `undo` have the columns TOMBSTONES and UNDO."""
 
     record: PlanRecord
     sha256: str

@@ -1,7 +1,7 @@
-"""Whether a plan that was read agrees with itself: every number in it that follows from another is made again.
+"""Whether a plan that was read agrees with itself: everything in it that follows from something else is computed again.
 
-A plan's rows are what people approve and its keys and batches are what is written, so one may not say other than the
-other. Not here: hashes and names of files (files.py), and whether the plan is still true of a cluster.
+People approve a plan's rows, and its keys and batches are what is written: they have to agree. Not here: hashes and
+names of files (read_plan), and whether the plan is still true of a cluster (execution.delete).
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from sexton.errors import Refused, UsageError
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.entry import CODECS
-from sexton.plans.keys import encode_keys
-from sexton.plans.record import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
+from sexton.plans.encode_keys import encode_keys
+from sexton.plans.plan import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
 from sexton.verdicts.expiry import is_of_offset
 
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
-"""What two batches of the same records have in common; their sizes and CRCs differ."""
+"""The fields in which two batches of the same records agree; their sizes and CRCs may differ."""
 _MOST_BYTES = 1 << 31
 _RECORD_BYTES = 64
-"""More than a record has beside its key, in any format."""
+"""More than a record has besides its key, in any format."""
 _TARGETS = {
     "group_id": "group_id",
     "topic": "topic",
@@ -39,13 +39,13 @@ _TARGETS = {
 
 
 def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
-    """Refused, with the place, unless rows, keys, plan_id, undo, batches and counts are those of one plan."""
+    """Refused unless rows, keys, plan_id, undo, batches and counts are those of one plan."""
     tombstones = f"{plan.folder}/{TOMBSTONES_FILE}"
     _check_order(plan, tombstones)
     try:
         keys = encode_keys(plan.tombstones)
     except ValueError as error:
-        raise Refused(f"a row that no key can be made of: {error}", where=tombstones) from None
+        raise Refused(f"a row that has no valid key: {error}", where=tombstones) from None
     if not plan.tombstones["key"].equals(keys):
         raise Refused("a key is not that of its row", where=tombstones)
     if (found := plan_id_of(plan)) != plan.record.plan_id:
@@ -58,7 +58,7 @@ def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
 
 
 def plan_id_of(plan: Plan) -> str:
-    """The plan_id of what was read."""
+    """The plan_id that follows from the rows of a plan."""
     record, rows = plan.record, plan.tombstones
     return plan_id(
         cluster_id=record.cluster_id,
@@ -73,7 +73,7 @@ def plan_id_of(plan: Plan) -> str:
 
 
 def offset_rows(tombstones: pa.Table) -> pa.Table:
-    """Those that remove a committed offset."""
+    """The tombstones that remove a committed offset."""
     return tombstones.filter(is_of_offset(tombstones))
 
 
@@ -122,7 +122,7 @@ def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
 
 
 def _same_batches(found: bytes, expected: bytes) -> bool:
-    """Whether two logs are the same but for the bytes that a compressor makes: another release of it may differ."""
+    """Whether two logs have the same records; compressed bytes may differ between releases of a compressor."""
     if found == expected:
         return True
     pairs = zip_longest(read_batches(found), read_batches(expected))
@@ -133,7 +133,7 @@ def _same_batches(found: bytes, expected: bytes) -> bool:
 
 
 def _is_same(found: Batch, expected: Batch) -> bool:
-    """Whether header and records are equal; what is found may inflate to no more than what is expected."""
+    """Whether header and records are equal. What is found may not inflate to more than what is expected."""
     if not found.crc_ok or any(getattr(found, name) != getattr(expected, name) for name in _HEADER):
         return False
     wanted = list(read_records(expected, cap_bytes=_MOST_BYTES))

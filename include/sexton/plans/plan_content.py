@@ -1,7 +1,7 @@
-"""What the plan of a run holds: every tombstone, every value that would go, and the counts by which people judge it.
+"""The content of a run's plan: every tombstone, every value that would be removed, and the counts for approvers.
 
-It is read from the tables that the run has written, so that a plan can say nothing that they do not. How it becomes
-files is in files.py.
+It is computed from the tables that the run has written, so a plan cannot say anything that they do not. write_plan
+makes files of it.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import Batch, read_batches
 from sexton.log.entry import CODECS
-from sexton.plans.check import offset_rows
-from sexton.plans.policy import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
-from sexton.plans.record import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
+from sexton.plans.check_content import offset_rows
+from sexton.plans.limits import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
+from sexton.plans.plan import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import judge_offsets, read_held
@@ -26,10 +26,10 @@ from sexton.verdicts.expiry import is_of_offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContent:
-    """A plan before it is files: `record` names none yet. `tombstones` and `undo` as in record.py.
+    """A plan before it is written: `record` names no files yet. `tombstones` and `undo` are those of `plan.Plan`.
 
-    `verdicts` are the columns VERDICT of offset_verdicts, row for row those of `undo`; `groups` the columns GROUP of
-    the groups that lose something, without order.
+    `verdicts` has the columns VERDICT of offset_verdicts for each row of `undo`, `groups` the columns GROUP of the
+    groups that lose something, in no order.
     """
 
     record: PlanRecord
@@ -52,7 +52,7 @@ GROUP = ("group_id", "group_type", "state", "offset_count")
 
 
 def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
-    """The plan of a run folder, as its tables tell it."""
+    """The plan of a run folder, from its tables."""
     assert record.plan_id is not None, "plan_tombstones names the plan first"
     parts = sorted(record.log_partitions)
     tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
@@ -111,16 +111,16 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
 
 
 def _warnings(record: RunRecord) -> list[str]:
-    """What a reader of the plan must know of its run, and only what any run of the same instant would say."""
+    """What a reader of the plan must know, as any run of the same instant would say it."""
     blocked = sorted(record.blocked.items())
-    told = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
+    found = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
     if record.coverage != "complete":
-        told.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is not whole'}")
-    return told
+        found.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is not whole'}")
+    return found
 
 
 def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses]:
-    """What goes for each cause, by cause. A group that goes as a whole counts for the cause of its last offset."""
+    """What is removed for each cause, by cause."""
     offsets, of_groups = offset_rows(tombstones), _group_rows(tombstones)
     last = offsets.group_by("group_id", use_threads=False).aggregate([("cause", "last")])
     deleted = of_groups.group_by("group_id", use_threads=False).aggregate([("cause", "first")])
@@ -147,7 +147,7 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
 
 
 def taken_by(losses: list[Losses]) -> dict[str, int]:
-    """Offsets that go, by owner of the rule."""
+    """Removed offsets by owner of the rule."""
     taken: dict[str, int] = {}
     for loss in losses:
         if loss.owner is not None:
@@ -164,8 +164,8 @@ def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """The value that each offset tombstone removes, read where the tombstone says, its verdict, and what the broker
-    would do by its own retention (broker_verdict); in their order."""
+    """For each offset tombstone, in order: the value that it removes, its verdict, and broker_verdict by the broker's
+    own retention."""
     targets = np.asarray(planned["target_log_partition"])
     values, verdicts, order = [UNDO.empty_table()], [_VERDICTS.empty_table()], [np.zeros(0, np.int64)]
     by_broker = [_BY_BROKER.empty_table()]
@@ -190,7 +190,7 @@ _BY_BROKER = pa.schema([TABLES["offset_verdicts"].column("broker_verdict").field
 
 
 def _broker_verdicts(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
-    """broker_verdict of each held offset by the broker's own retention, judged anew where the run took another."""
+    """broker_verdict of each held offset by the broker's own retention; judged again where the run used another."""
     if record.broker_retention_ms in (None, record.retention_ms):
         return folder.read_table("offset_verdicts", log_partition, ["broker_verdict"])
     own = record.model_copy(update={"retention_ms": record.broker_retention_ms})

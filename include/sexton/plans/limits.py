@@ -1,6 +1,6 @@
-"""The policy of a plan: its limits, and what its holds cannot keep.
+"""What a plan may remove at most, by its policy or by the settings, and what the policy's holds cannot keep.
 
-A policy never keeps anything from the broker: an offset that it holds and the broker expires anyway becomes a warning.
+A policy never keeps the broker from expiring an offset. A held offset that the broker expires anyway becomes a warning.
 """
 
 from collections.abc import Mapping
@@ -24,18 +24,18 @@ VERDICTS = (
 
 
 def policy_of(record: RunRecord) -> Policy | None:
-    """The policy that a run judged by; None without one."""
+    """The policy of a run; None without one."""
     return None if record.policy is None else Policy.from_canonical(record.policy)
 
 
 def entry_of(policy: Policy, cause: str) -> Rule | None:
-    """The rule that a cause names; None for causes that name none."""
+    """The rule that a cause names; None for other causes."""
     name = cause.removeprefix(RULE)
     return None if name == cause else next((rule for rule in policy.rules if rule.name == name), None)
 
 
 def default_limits() -> DefaultLimits:
-    """What a plan without a policy may take, by the settings."""
+    """What a plan without a policy may remove, by the settings."""
     config = settings()
     return DefaultLimits(max_offsets=config.max_offsets, max_share_of_groups=config.max_share_of_groups)
 
@@ -53,22 +53,22 @@ def limits_exceeded(
 
 
 def not_held(policy: Policy, verdicts: pa.Table) -> tuple[int, list[str]]:
-    """How many held offsets the broker takes before the hold ends, and what to say of them and of others it takes."""
+    """How many held offsets the broker removes before the hold ends, and the warnings about what it removes."""
     held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
-    found = [(hold, _taken_in_spite(hold, held)) for hold in policy.holds]
-    told = [_warning(hold, taken) for hold, taken in found if taken.num_rows]
+    found = [(hold, _removed_anyway(hold, held)) for hold in policy.holds]
+    warnings = [_warning(hold, taken) for hold, taken in found if taken.num_rows]
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
     kept = verdicts.filter(pc.and_(is_due, pc.equal(verdicts["policy_verdict"], "keep")))
     if kept.num_rows:
-        told.append(
+        warnings.append(
             f"{_some(kept.num_rows, 'offset')} that the policy keeps: the broker's own retention has passed, and the "
-            "broker deletes them by itself"
+            "broker deletes them automatically"
         )
-    return sum(taken.num_rows for _, taken in found), told
+    return sum(taken.num_rows for _, taken in found), warnings
 
 
-def _taken_in_spite(hold: Hold, held: pa.Table) -> pa.Table:
-    """The offsets of a hold whose time with the broker comes before its end."""
+def _removed_anyway(hold: Hold, held: pa.Table) -> pa.Table:
+    """The offsets of a hold that the broker removes before the hold ends."""
     mine = held.filter(pc.equal(held["policy_rule"], hold.name))
     at_ms = mine["broker_expires_at_ms"]
     is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)

@@ -1,0 +1,141 @@
+"""Reads plans without trust: names, links, hashes, columns, and whether a plan agrees with itself (check_content).
+
+A plan that is not, byte for byte, what its plan.json says is Refused, with where it differs.
+"""
+
+import hashlib
+import os
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+from pydantic import ValidationError
+
+from sexton.archive.cluster_metadata import the_cluster
+from sexton.archive.files import child_folders, safe_name
+from sexton.archive.lineages import PLANS_FOLDER
+from sexton.errors import Refused, UsageError
+from sexton.plans.check_content import check_content
+from sexton.plans.plan import FOLDER, MANIFEST, TOMBSTONES, TOMBSTONES_FILE, UNDO, UNDO_FILE, Plan, PlanRecord
+from sexton.runs.folder import RunFolder
+
+_FILE_NAME = re.compile(r"tombstones\.parquet|undo\.parquet|plan\.html|batches/(0|[1-9]\d{0,8})\.log")
+_PLAN_ID = re.compile(r"[0-9a-f]{64}")
+_MOST_MANIFEST_BYTES = 16 * 1024 * 1024
+
+
+def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: str) -> Plan:
+    """A plan that the archive keeps; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
+
+    UsageError when there is none with that id. Refused when anything differs from what plan.json says: a file's hash,
+    its name, its columns, the plan_id of its rows, a key, a batch, or a value that undo does not have.
+    """
+    cluster = the_cluster(fs, root, cluster_id)
+    if cluster is None:
+        raise UsageError("the archive is empty", where=root)
+    folder = plan_folder(root, cluster, plan_id)
+    if not is_file(fs, f"{folder}/{MANIFEST}"):
+        raise UsageError(f"no plan {plan_id}", where=folder, fix="publish its run, or make it with `sexton plan`")
+    plan = _read_folder(fs, folder, within=root)
+    record = plan.record
+    if (record.cluster_id, record.plan_id) != (cluster, plan_id):
+        raise Refused(f"this is plan {record.plan_id} of cluster {record.cluster_id}", where=f"{folder}/{MANIFEST}")
+    return plan
+
+
+def own_plan(folder: RunFolder) -> Plan:
+    """The plan that a run has made, with the same checks as `read_plan`."""
+    own = str(folder.root / FOLDER)
+    return _read_folder(pafs.LocalFileSystem(), own, within=own)
+
+
+def plans_of(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[str]:
+    """The plan_ids that the archive keeps of a cluster, in order."""
+    place = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{PLANS_FOLDER}"
+    return [
+        name
+        for name in child_folders(fs, place)
+        if _PLAN_ID.fullmatch(name) and is_file(fs, f"{place}/{name}/{MANIFEST}")
+    ]
+
+
+def plan_folder(root: str, cluster_id: str, plan_id: str) -> str:
+    """Where the archive keeps a plan; UsageError when an id cannot name a folder."""
+    if not _PLAN_ID.fullmatch(plan_id):
+        raise UsageError(f"no plan_id: {plan_id!r}", fix="it has 64 digits of 0-9 and a-f")
+    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{PLANS_FOLDER}/{plan_id}"
+
+
+def plan_sha256(data: bytes) -> str:
+    """The SHA-256 of a plan.json, which names a plan to the last byte."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
+    """The plan in a folder, as `read_plan` reads it. No link is followed from `within` on."""
+    manifest = f"{folder}/{MANIFEST}"
+    data = read_file(fs, manifest, within=within)
+    record = _record(data, manifest)
+    files = {name: read_named(fs, folder, name, sha256, within=within) for name, sha256 in record.files.items()}
+    for name in (TOMBSTONES_FILE, UNDO_FILE):
+        if name not in files:
+            raise Refused(f"names no {name}", where=manifest)
+    plan = Plan(
+        record=record,
+        sha256=plan_sha256(data),
+        folder=folder,
+        tombstones=_rows(files[TOMBSTONES_FILE], TOMBSTONES, f"{folder}/{TOMBSTONES_FILE}"),
+        undo=_rows(files[UNDO_FILE], UNDO, f"{folder}/{UNDO_FILE}"),
+    )
+    check_content(plan, files)
+    return plan
+
+
+def _record(data: bytes, where: str) -> PlanRecord:
+    try:
+        return PlanRecord.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise Refused(f"not a plan: {field}: {first['msg']}", where=where) from None
+
+
+def read_named(fs: pafs.FileSystem, folder: str, name: str, sha256: str, *, within: str) -> bytes:
+    """A file that plan.json names; Refused when its name is not one of a plan, or its SHA-256 differs."""
+    if not _FILE_NAME.fullmatch(name):
+        raise Refused(f"names a file that no plan has: {name!r}", where=f"{folder}/{MANIFEST}")
+    data = read_file(fs, f"{folder}/{name}", within=within)
+    if (found := hashlib.sha256(data).hexdigest()) != sha256:
+        raise Refused(f"its SHA-256 is {found}, plan.json says {sha256}", where=f"{folder}/{name}")
+    return data
+
+
+def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
+    """A file's bytes; Refused when there is none, or when a link below `within` leads there."""
+    if isinstance(fs, pafs.LocalFileSystem):
+        relative = os.path.normpath(path).removeprefix(os.path.normpath(within))
+        if os.path.realpath(path) != os.path.realpath(within) + relative:
+            raise Refused("a link leads out of the plan", where=path)
+    info = fs.get_file_info(path)
+    if info.type != pafs.FileType.File:
+        raise Refused("no such file", where=path)
+    if path.endswith(MANIFEST) and (info.size or 0) > _MOST_MANIFEST_BYTES:
+        raise Refused(f"{info.size} bytes are too many for a plan.json", where=path)
+    with fs.open_input_stream(path) as file:
+        data: bytes = file.read()
+    return data
+
+
+def _rows(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
+    try:
+        found = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise Refused(f"not a table: {error}", where=where) from None
+    if not found.schema.equals(schema):
+        raise Refused(f"its columns are {', '.join(found.schema.names)}, or not of the types of a plan", where=where)
+    return found
+
+
+def is_file(fs: pafs.FileSystem, path: str) -> bool:
+    return bool(fs.get_file_info(path).type == pafs.FileType.File)

@@ -89,13 +89,13 @@ def test_a_minutes_retention_takes_what_the_broker_would_keep(
     assert found["over_limits"] == [LIMIT]
     code, told, _ = run("plan", "--archive", archive.root, "--out", tmp_path / "out", "--retention-minutes", 1)
     first, *_ = told.splitlines()
-    assert first.startswith("Goes beyond the broker by 200 offsets of 200 groups that it would keep")
+    assert first.startswith("Deletes 200 offsets of 200 groups that the broker would keep")
     assert "not possible: it is a what-if, by another retention than the broker's" in told
     doing = ("--sink=coordinator", "--approved-by=ann")
     code, _, err = run("apply", found["plan_id"], "--archive", archive.root, *doing)
     assert (code, "over its limits" in err) == (6, True), err
     code, told, _ = run("show", "plan", found["plan_id"], "--archive", archive.root)
-    assert told.startswith("**Goes beyond the broker by 200 offsets of 200 groups that it would keep (")
+    assert told.startswith("**Deletes 200 offsets of 200 groups that the broker would keep (")
     assert not [call for call in broker.cluster.calls if call.startswith("delete")]
 
 
@@ -106,7 +106,7 @@ def test_a_what_if_is_looked_at_and_not_applied(
     plan_id = made(run, archive, tmp_path / "out", "--retention-minutes", 1)["plan_id"]
     code, told, _ = run("apply", plan_id, "--archive", archive.root)
     first, *_ = told.splitlines()
-    assert (code, first.startswith("Goes beyond the broker by 200 offsets")) == (0, True), told
+    assert (code, first.startswith("Deletes 200 offsets")) == (0, True), told
     assert "! it would be refused: plan " in told
     assert "made by a retention of 1m, the broker keeps offsets for 7d" in told
     code, _, err = run("apply", plan_id, "--archive", archive.root, "--sink=coordinator", "--approved-by=ann")
@@ -138,7 +138,7 @@ def test_as_much_as_the_broker_is_not_beyond_it(run: Run, tmp_path: Path) -> Non
     again = made(run, archive, tmp_path / "out", "--retention-minutes", 1)
     assert again["plan_sha256"] == found["plan_sha256"], "a retention that was asked for and is the broker's own"
     _, told, _ = run("show", "plan", found["plan_id"], "--archive", archive.root)
-    assert told.startswith("**Exactly what the broker would remove itself, 0 offsets beyond it (its own retention is")
+    assert told.startswith("**Deletes exactly what the broker would delete, 0 offsets more (broker retention: ")
 
 
 def test_a_policy_goes_beyond_the_broker_and_says_by_how_much(run: Run, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_policy_goes_beyond_the_broker_and_says_by_how_much(run: Run, tmp_path
     found = made(run, archive, tmp_path / "out", "--policy", policy)
     assert (found["beyond"], found["over_limits"]) == ({"offsets": 10, "groups": 10}, [])
     _, told, _ = run("show", "plan", found["plan_id"], "--archive", archive.root)
-    assert told.startswith("**Goes beyond the broker by 10 offsets of 10 groups that it would keep")
+    assert told.startswith("**Deletes 10 offsets of 10 groups that the broker would keep")
 
 
 def test_the_counts_limit_holds_without_a_policy(run: Run, tmp_path: Path) -> None:
@@ -167,4 +167,4 @@ def test_a_plan_that_was_kept_before_there_was_a_mark_can_be_read() -> None:
     last = {"largest_batch_bytes": 0, "max_message_bytes": None, "over_limits": [], "warnings": [], "files": {}}
     record = PlanRecord.model_validate({**kept, **more, **last})
     assert (record.is_what_if, record.beyond) == (False, None)
-    assert beyond_broker_sentence(record).startswith("Nothing tells by how much")
+    assert beyond_broker_sentence(record).startswith("The broker's retention was not recorded")

@@ -33,13 +33,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_commands_of_the_page_run(
-    where: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(where)
+    monkeypatch.chdir(place)
     monkeypatch.setattr(lake_catalog, "open_lake", lambda: None)
     monkeypatch.setattr("sexton.cli.forecast.published", lambda _: (None, None))
     own = forecast_result.forecast_of_folder
-    monkeypatch.setattr(forecast_result, "forecast_of_lake", lambda *_: own(*_run(where)))
+    monkeypatch.setattr(forecast_result, "forecast_of_lake", lambda *_: own(*_run(place)))
     assert len(COMMANDS) == 13
     for command in COMMANDS:
         code = main(shlex.split(command)[1:])

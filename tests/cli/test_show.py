@@ -52,7 +52,7 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     root, plan, _ = kept
     code, text, _ = show("plan", plan.record.plan_id, "--archive", root)
     assert code == 0
-    assert text.startswith("**Nothing tells by how much this goes beyond what the broker would remove")
+    assert text.startswith("**The broker's retention was not recorded")
     assert f"| sha256 | `{plan.sha256}` |" in text.splitlines()
     code, out, _ = show("plan", plan.record.plan_id, "--archive", root, "--json")
     told = json.loads(out)

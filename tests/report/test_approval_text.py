@@ -115,7 +115,7 @@ def test_a_plan_says_what_it_takes() -> None:
     lines = text.splitlines()
     assert f"| plan | `{PLAN_ID}` |" in lines
     assert f"| sha256 | `{'cd' * 32}` |" in lines
-    assert "| groups that lose something | 2 of 77 |" in lines
+    assert "| groups affected | 2 of 77 |" in lines
     assert lines.index("| `web` | 12 | 0 |") < lines.index("| `billing` | 3 | 1 |")
     assert "Over the limits" not in text
 

@@ -142,8 +142,8 @@ def test_what_an_approver_sees() -> None:
     )
     html = render_plan(found).decode("utf-8")
     text = Html(html).text
-    assert "<b>10</b><span>committed offsets go</span>" in html
-    assert "<b>2</b><span>of 77 groups lose something</span>" in html
+    assert "<b>10</b><span>committed offsets deleted</span>" in html
+    assert "<b>2</b><span>of 77 groups affected</span>" in html
     assert "to be approved, with warnings" in text
     assert "3 held offsets expire anyway" in text
     for words in ("rule ci", "build", "CI groups", "OPS-7", "the whole group", "9 of 50 offsets", "and 4 more", "42"):
@@ -175,7 +175,7 @@ def test_a_long_plan_is_cut_and_says_so() -> None:
 def test_an_empty_plan_is_a_page() -> None:
     text = page_of(content({})).text
     assert "nothing to do" in text
-    assert "Nobody loses anything." in text
+    assert "No group loses anything." in text
 
 
 def test_no_script_no_network_and_the_same_bytes() -> None:

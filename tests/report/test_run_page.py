@@ -106,13 +106,13 @@ def test_an_empty_run_is_a_page(tmp_path: Path) -> None:
     text = Html(render_page(summarize(write_run_folder(tmp_path)))).text
     assert "There are no groups." in text
     assert "Nothing is planned." in text
-    assert "No live offset has a date to expire on." in text
+    assert "No live offset has an expiry date." in text
 
 
 def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
     run = write_run_folder(tmp_path, {"offset_verdicts": JUDGED}, policy=POLICY.canonical)
     text = Html(render_page(summarize(run))).text
-    assert "2 offsets to expire, 1 held, 2 kept, 1 of these because no rule speaks of them." in text
+    assert "2 offsets to expire, 1 held, 2 kept, 1 of these because no rule matches them." in text
     assert "ci rule build 2 2 1 0 builds are short OPS-1" in text
     assert "litigation hold legal 1 0 0 1 LEG-17" in text
     assert POLICY.sha256 in text
@@ -132,13 +132,13 @@ def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
     for words in (
         "1 offset about nothing that the cluster had",
         "the topic has no such partition",
-        "1 offset of topics that their active group is no longer subscribed to",
+        "1 offset of topics that the active group no longer subscribes to",
         "1 offset behind the start of the topic's log",
         "They pin 1 committed offset, 0 of which would be due.",
     ):
         assert words in text
     nobody = Html(render_page(summarize(write_run_folder(tmp_path / "none", has_topics=True)))).text
-    assert "so none is called gone" in nobody
+    assert "so no topic is reported as gone" in nobody
 
 
 def test_numbers_on_the_page(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
     )
     for words in (
         "! 1 orphan, partition_gone: the topic has no such partition",
-        "! 1 offset of topics that their active group has left",
-        "! 1 offset behind the log's start",
+        "! 1 offset of topics that the active group no longer subscribes to",
+        "! 1 offset before the log's start",
         "1 group held back, 1 committed offset pinned",
     ):
         assert words in text

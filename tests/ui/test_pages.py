@@ -100,7 +100,7 @@ def test_the_overview_counts(client: TestClient) -> None:
     assert [row["policy_verdict"] for row in found["by_policy"]] == ["expire", "hold"]
     told = text(client, "/")
     assert "2 due now" in told
-    assert "One thing worth knowing" in told
+    assert "1 warning about this run" in told
 
 
 def test_one_cluster_knows_nothing_of_another(client: TestClient) -> None:
@@ -187,7 +187,7 @@ def test_lag_over_time(client: TestClient) -> None:
 
 def test_the_story_of_a_group_that_is_gone(client: TestClient) -> None:
     told = text(client, "/group", id=GONE, as_of=FIRST_MS + 2 * HOUR_MS)
-    assert "There is no such group in this run." in told
+    assert "This run has no such group." in told
     events = data(client, "/group/story", id=GONE, as_of=FIRST_MS + 2 * HOUR_MS)["events"]
     assert [event["kind"] for event in events] == ["vanished", "group_deleted", "appeared"]
 

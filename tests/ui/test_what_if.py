@@ -149,7 +149,7 @@ def fail(error: Exception) -> Any:
             422,
             "policy:1: <script>alert(1)</script>",
         ),
-        ({"policy": "x"}, Busy("another what-if is being answered"), 503, "cannot be answered now"),
+        ({"policy": "x"}, Busy("another what-if is being answered"), 503, "No answer at the moment"),
         ({"policy": "x"}, SextonError("no answer within 120 s <b>"), 503, "no answer within 120 s <b>"),
     ],
 )

@@ -47,8 +47,8 @@ def plan_text(plan: Plan) -> str:
         "cluster": span(record.cluster_id),
         "as of": instant(record.as_of_ms),
         "tombstones": f"{count(counts['tombstones'])} ({count(counts['offsets'])} committed offsets)",
-        "groups that lose something": f"{count(counts['groups_losing'])} of {count(counts['groups_total'])}",
-        "groups that go as a whole": count(counts["groups_deleted"]),
+        "groups affected": f"{count(counts['groups_losing'])} of {count(counts['groups_total'])}",
+        "groups deleted as a whole": count(counts["groups_deleted"]),
         "retention": duration(record.retention_ms),
         "policy": "none" if record.policy_sha256 is None else f"`{record.policy_sha256}`",
         "largest batch": _against(record.largest_batch_bytes, record.max_message_bytes),
@@ -58,7 +58,7 @@ def plan_text(plan: Plan) -> str:
     return _joined(
         f"**{beyond_broker_sentence(record)}**",
         _facts(facts),
-        _titled("Over the limits: this is never applied", map(sentence_span, record.over_limits)),
+        _titled("Over the limits: this plan is never applied", map(sentence_span, record.over_limits)),
         _titled("Warnings", map(sentence_span, record.warnings)),
         _table("By rule and owner", ("rule", "owner", "offsets", "groups", "whole groups", "reason", "ticket"),
                [_loss(loss) for loss in record.losses]),
@@ -86,8 +86,8 @@ def restore_text(restore: RestorePlan) -> str:
     kinds = [[what.replace("_", " "), count(number)] for what, number in restore.counts().items()]
     return _joined(
         _facts(facts),
-        "What a restore cannot bring back: commit timestamps (retention starts anew), a group's type, generation and "
-        "members.",
+        "What a restore cannot bring back: commit timestamps (retention starts again), and a group's type, generation "
+        "and members.",
         _titled("Warnings", map(sentence_span, restore.warnings)),
         _table("By kind", ("kind", "offsets"), kinds),
         _table("Offsets", ("group", "topic", "partition", "now", "then", "kind"), rows, most=OFFSETS_SHOWN),
@@ -112,7 +112,7 @@ def _loss(loss: Losses) -> list[str]:
 
 
 def _against(largest: int, most: int | None) -> str:
-    return f"{size(largest)}, of {'a size that nobody told' if most is None else size(most)} at most"
+    return f"{size(largest)}, maximum {'unknown' if most is None else size(most)}"
 
 
 def _facts(facts: Mapping[str, str]) -> str:

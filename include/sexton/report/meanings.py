@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",
     "expired_explicit": "the expire timestamp that the client set has passed",
-    "not_due": "its time has not come",
-    "subscribed": "the group is subscribed to the topic: kept as long as that lasts",
+    "not_due": "the retention has not passed yet",
+    "subscribed": "the group is subscribed to the topic: kept while that lasts",
     "group_active": "the group has members and its subscription is unknown to the broker (Connect, for example)",
-    "pending_transaction": "an open transaction has written this very offset: kept until it ends",
-    "sweep_blocked": "when it is due, the broker's sweep of this log partition fails: nothing expires there",
+    "pending_transaction": "an open transaction has written this offset: kept until the transaction ends",
+    "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
 }
 
 UNREACHABLE_REASONS: Mapping[str, str] = {
-    "group_removed": "the group was removed after this offset was written: no fetch finds it, no sweep cleans it up",
-    "share_group": "its group is a share group, which answers no OffsetFetch and whose offsets no sweep cleans up",
-    "stray": "it lies in a log partition that its group id does not hash to: no client is ever routed there",
+    "group_removed": "the group was removed after this offset was written: no fetch returns it and no sweep deletes it",
+    "share_group": "its group is a share group, which answers no OffsetFetch and whose offsets no sweep deletes",
+    "stray": "it is in a log partition that its group id does not hash to, so no client is routed there",
 }
 
 ORPHANS: Mapping[str, str] = {
     "topic_gone": "the topic did not exist when the cluster's topics were recorded",
-    "topic_recreated": "the topic has another id than when it was committed: a new one of the same name",
+    "topic_recreated": "the topic was deleted and created again: its id differs from the one at the commit",
     "partition_gone": "the topic has no such partition",
 }
 
@@ -39,24 +39,24 @@ CAUSES: Mapping[str, str] = {
 }
 
 UNDECODABLE_REASONS: Mapping[str, str] = {
-    "torn_segment": "the segment ends within a batch and another one follows: it was cut",
-    "unread_record": "it lies behind the first record of a control batch, which coordinators up to 3.9 do not read",
+    "torn_segment": "the segment ends within a batch and another segment follows: it was truncated",
+    "unread_record": "it comes after the first record of a control batch; coordinators up to 3.9 read only the first",
     "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
-    "zeros": "zeros at the end of a segment that another one follows: the broker's load fails there",
-    "out_of_order": "a batch that is doubled or out of order with its neighbours (the broker replays it where it lies)",
-    "skipped_bytes": "bytes that seem to begin a batch longer than the segment: the broker goes on with the next one",
-    "malformed_batch": "bytes that are no record batch",
+    "zeros": "zeros at the end of a segment that another segment follows: the broker's load fails there",
+    "out_of_order": "a batch that is duplicated or out of order (the broker replays it at its position)",
+    "skipped_bytes": "the start of a batch that is longer than the segment: the broker continues with the next segment",
+    "malformed_batch": "bytes that are not a record batch",
     "bad_codec": "the batch could not be decompressed",
-    "inflated_too_large": "the batch inflates beyond the cap",
+    "inflated_too_large": "the batch decompresses to more than the limit",
     "malformed_record": "a record's lengths do not fit its batch",
     "malformed_control": "a transaction marker that cannot be read",
     "null_key": "a record without a key",
     "short_key": "a key too short to name its type",
     "malformed_key": "a key that does not fit its type",
     "malformed_value": "a value that does not fit its type and version",
-    "unknown_value_version": "a value of a version that no known Kafka writes",
+    "unknown_value_version": "a value of a version that no known Kafka release writes",
     "malformed_subscription": "a member's subscription that cannot be read",
-    "too_many_items": "a value of more items than are decoded, which a coordinator may well load",
+    "too_many_items": "a value with more items than Sexton decodes; a coordinator may load it",
 }
 
 FATES: Mapping[str, str] = {
@@ -65,18 +65,18 @@ FATES: Mapping[str, str] = {
     "tombstoned": "deleted by a tombstone",
     "aborted": "its transaction was aborted",
     "pending": "its transaction is open",
-    "cancelled": "its transaction is open, but a tombstone came",
+    "cancelled": "its transaction is open, but a tombstone was written since",
     "unreachable": "in the log, but no client can fetch it",
     "undecodable": "could not be decoded",
 }
 
 GLOSSARY: Mapping[str, str] = {
     "as of": (
-        "The instant this report describes. Every number is what a coordinator would hold after reading the "
-        "log up to there; nothing that happened later is in it."
+        "The instant this report describes. Every number is what a coordinator would "
+        "hold after reading the log up to that instant."
     ),
     "log partition": (
-        "A partition of __consumer_offsets. A group's offsets all live in one, chosen by hashing the group id."
+        "A partition of __consumer_offsets. All offsets of a group are in one of them, chosen by the hash of the group id."
     ),
     "live offset": ("A committed offset that a client can fetch."),
     "pending offset": (
@@ -84,20 +84,18 @@ GLOSSARY: Mapping[str, str] = {
         "offsets fail until it ends, and the broker does not expire the offset it would replace."
     ),
     "unreachable offset": (
-        "An offset that is in the log but that no client can fetch. It costs load time and is never cleaned "
-        "up by the broker."
+        "An offset in the log that no client can fetch. It costs load time, and the broker never deletes it."
     ),
     "expired": (
         "The broker's next cleanup would delete it: its retention has passed and neither a subscription, nor "
         "members, nor an open transaction protects it."
     ),
     "base timestamp": (
-        "When the retention starts to count: for an empty classic group the moment it became empty, otherwise "
-        "the commit itself."
+        "When the retention starts: for an empty classic group when it became empty, in all other cases at the commit."
     ),
     "tombstone": (
-        "A record with a key and no value, which deletes. The plan is the list of tombstones that the "
-        "broker's cleanup would write at this instant; writing the plan down deletes nothing."
+        "A record with a key and no value: it deletes the key. The plan lists the tombstones that the "
+        "broker's cleanup would write at this instant. Making a plan deletes nothing."
     ),
     "garbage": (
         "The share of records in a log partition that no longer count: overwritten, deleted or aborted. A "
@@ -108,27 +106,27 @@ GLOSSARY: Mapping[str, str] = {
         "unavailable. Nothing is planned for such a partition."
     ),
     "undecodable record": (
-        "Bytes that could not be understood. They are listed with their place and reason, and nothing is "
-        "planned for a log partition that has one."
+        "Bytes that could not be decoded. They are listed with position and reason, and nothing is planned "
+        "for a log partition that has any."
     ),
     "cut": ("The log_offset where reading of a log partition stopped."),
     "orphan": (
-        "An offset about nothing that the cluster still has: its topic was gone, another one of the same name, or had "
-        "no such partition when the cluster's topics were recorded."
+        "An offset whose topic or partition no longer existed when the cluster's topics were recorded, or whose "
+        "topic had been deleted and created again."
     ),
-    "pinned": "An offset of which an open transaction holds a newer value: the broker keeps it until that ends.",
+    "pinned": "An offset with a newer value in an open transaction: the broker keeps it until the transaction ends.",
     "hold": (
-        "An entry of the policy that nothing may be taken from. It stops this tool, never the broker, whose own "
-        "retention goes on."
+        "An entry of the policy whose groups lose nothing to the policy. It stops Sexton, never the broker, whose own "
+        "retention continues."
     ),
 }
 
 
 OUTCOMES = {
     "not_coordinator": "answers NOT_COORDINATOR for its groups",
-    "empty_cache": "serves an empty cache: consumers start over",
-    "prefix": "serves what it had read before",
-    "never_ends": "loads for ever: every question is answered COORDINATOR_LOAD_IN_PROGRESS",
+    "empty_cache": "serves an empty cache: consumers start again by auto.offset.reset",
+    "prefix": "serves what it had read before the failure",
+    "never_ends": "never finishes loading: every request is answered COORDINATOR_LOAD_IN_PROGRESS",
 }
 
 
@@ -141,29 +139,29 @@ def beyond_broker_sentence(plan: "PlanRecord") -> str:
     """By how much a plan goes beyond what the broker itself would remove: the first line that an approver reads."""
     if plan.broker_retention_ms is None or plan.beyond is None:
         return (
-            "Nothing tells by how much this goes beyond what the broker would remove: its own retention was not "
-            f"recorded. The plan was made by {duration(plan.retention_ms)}, which the broker has to confirm."
+            "The broker's retention was not recorded, so nobody knows how much of this the broker would keep. "
+            f"The plan assumes {duration(plan.retention_ms)}; confirm it with the broker."
         )
-    own = f"its own retention is {duration(plan.broker_retention_ms)}"
+    own = f"broker retention: {duration(plan.broker_retention_ms)}"
     if plan.beyond.offsets:
         taken = f"{some(plan.beyond.offsets, 'offset')} of {some(plan.beyond.groups, 'group')}"
-        told = f"Goes beyond the broker by {taken} that it would keep ({own})."
+        told = f"Deletes {taken} that the broker would keep ({own})."
     elif plan.is_what_if or plan.policy_sha256 is not None:
-        told = f"Goes beyond the broker by 0 offsets: it would remove all of these itself ({own})."
+        told = f"Deletes 0 offsets that the broker would keep: it would delete all of these too ({own})."
     else:
-        told = f"Exactly what the broker would remove itself, 0 offsets beyond it ({own})."
+        told = f"Deletes exactly what the broker would delete, 0 offsets more ({own})."
     return f"{told} {what_if_sentence(plan)}" if plan.is_what_if else told
 
 
 def what_if_sentence(plan: "PlanRecord") -> str:
     """Why a plan by another retention than the broker's is not applied."""
-    return f"It is a what-if by a retention of {duration(plan.retention_ms)}: it is never applied."
+    return f"This is a what-if with a retention of {duration(plan.retention_ms)}: it is never applied."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:
     """That the sweep of a log partition fails, from when on, for which group, and where to read what to do."""
     since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"
     return (
-        f"The broker's sweep of this log partition fails{since}, and nothing in it expires then. The cause is "
+        f"The broker's sweep of this log partition fails{since}, so nothing in it expires. The cause is "
         f"group {short(block.group_id)}; what to do: docs/operations.md, A log partition in which nothing expires."
     )

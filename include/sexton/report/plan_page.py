@@ -108,7 +108,7 @@ def _status(record: PlanRecord) -> tuple[str, str]:
 
 
 def _deleted(tombstones: pa.Table) -> pa.Array:
-    """Ids of the groups that go as a whole, in the plan's order."""
+    """Ids of the groups deleted as a whole, in the plan's order."""
     of_groups = tombstones.filter(pc.invert(is_of_offset(tombstones)))
     return pc.unique(of_groups["group_id"])
 

@@ -290,11 +290,11 @@ def outcome(*, undecodable: int, checks: int, failed_critical: int, endless: int
     """The exit code of a run that came to its end, and why; of several reasons the first of 5, 3 decides."""
     if undecodable:
         rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
-        told = "everything else was written, nothing is planned for the log partitions concerned"
+        told = "everything else was written; nothing is planned for the affected log partitions"
         return 5, f"{some(undecodable, 'undecodable record')}: {told}{rest}"
     if endless:
         rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
-        told = "no coordinator of this release could load it, everything else was written, nothing is planned for it"
+        told = "no coordinator of this release can load it; everything else was written; nothing is planned for it"
         return 5, f"{some(endless, 'log partition')} whose load never ends: {told}{rest}"
     if failed_critical:
         return 3, f"{some(failed_critical, 'critical data-quality check')} failed"

@@ -118,11 +118,12 @@ def _odd(summary: Summary) -> Iterable[Text]:
         )
     if odd.left_topic:
         yield Text(
-            f"! {figures.some(odd.left_topic, 'offset')} of topics that their active group has left", style="dim"
+            f"! {figures.some(odd.left_topic, 'offset')} of topics that the active group no longer subscribes to",
+            style="dim",
         )
     if odd.behind_log_start:
         yield Text(
-            f"! {figures.some(odd.behind_log_start, 'offset')} behind the log's start: what they point to is deleted",
+            f"! {figures.some(odd.behind_log_start, 'offset')} before the log's start: what they point to is deleted",
             style="dim",
         )
 

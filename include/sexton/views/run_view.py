@@ -64,14 +64,14 @@ class RunParts:
     def shard(self, log_partition: int) -> Shard:
         """The log partition as its coordinator would have loaded it.
 
-        Raises UsageError where a coordinator serves what it had read before its load failed: a run keeps the whole.
+        Raises UsageError where a coordinator serves what it had read before the failure its load failed: a run keeps the whole.
         """
         part = self.read[log_partition] = self._part(log_partition)
         failed = part.load_failure is not None
         if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
             raise UsageError(
-                f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
-                "which the run does not tell",
+                f"a coordinator of log partition {log_partition} serves what it had read before the failure its load failed, "
+                "which the run does not keep",
                 where=self._folder.root,
                 fix="ask the segments: --segments DIR",
             )
@@ -83,7 +83,7 @@ class RunParts:
         profile = self._table("load_profile", log_partition).to_pylist()[0]
         return LoadedPartition(
             held=TablesView({name: self._table(name, log_partition) for name in TABLES}),
-            load_failure=(profile["load_failure"] or "no reason told") if profile["load_would_fail"] else None,
+            load_failure=(profile["load_failure"] or "no reason given") if profile["load_would_fail"] else None,
             never_ends=profile.get("load_outcome") == NEVER_ENDS,
             undecodable=self._table("undecodable_records", log_partition).num_rows,
             next_log_offset=profile["next_log_offset"] or 0,

@@ -94,7 +94,7 @@ const hasParked = (run) =>
 const approves = async (page) => {
   const frame = await dashboard(page);
   await newestPlan(frame);
-  await frame.getByRole("link", { name: "Approvals that are waited for" }).click();
+  await frame.getByRole("link", { name: "Pending approvals" }).click();
   await page.waitForURL(/\/required_actions/);
   const question = page.getByText("Delete what plan");
   for (const end = Date.now() + PATIENCE_MS; !(await question.first().isVisible()) && Date.now() < end; ) {

@@ -362,12 +362,12 @@ const incident = async () => {
     }
     return frame.locator("body");
   }, 420);
-  await step("Choose the group, then *to the newest*. *Story*, at the end of the page, says what the group lost, when and why.", async () => {
+  await step("Choose the group, then *to the newest*. *History*, at the end of the page, lists what the group lost, when and why.", async () => {
     const frame = page.frameLocator("iframe");
     await frame.locator("main tbody a", { hasText: config.group }).first().click();
     await frame.locator("main h1", { hasText: config.group }).waitFor();
     await frame.getByRole("link", { name: "to the newest" }).click();
-    await frame.getByText("There is no such group in this run").waitFor();
+    await frame.getByText("This run has no such group").waitFor();
     told.story = await frame.locator("ol.story li").allInnerTexts();
     return frame.locator("section:has(ol.story)");
   }, Infinity);

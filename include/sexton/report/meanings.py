@@ -76,7 +76,7 @@ GLOSSARY: Mapping[str, str] = {
         "hold after reading the log up to that instant."
     ),
     "log partition": (
-        "A partition of __consumer_offsets. All offsets of a group are in one of them, chosen by the hash of the group id."
+        "A partition of __consumer_offsets. All offsets of a group are in the one that its group id hashes to."
     ),
     "live offset": ("A committed offset that a client can fetch."),
     "pending offset": (

@@ -64,13 +64,13 @@ class RunParts:
     def shard(self, log_partition: int) -> Shard:
         """The log partition as its coordinator would have loaded it.
 
-        Raises UsageError where a coordinator serves what it had read before the failure its load failed: a run keeps the whole.
+        Raises UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
         """
         part = self.read[log_partition] = self._part(log_partition)
         failed = part.load_failure is not None
         if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
             raise UsageError(
-                f"a coordinator of log partition {log_partition} serves what it had read before the failure its load failed, "
+                f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
                 "which the run does not keep",
                 where=self._folder.root,
                 fix="ask the segments: --segments DIR",

@@ -130,10 +130,10 @@ def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
     told = {"has_topics": True, "sees_all_topics": True}
     text = Html(render_page(summarize(write_run_folder(tmp_path / "odd", tables, **told)))).text
     for words in (
-        "1 offset about nothing that the cluster had",
+        "1 offset whose topic or partition the cluster did not have",
         "the topic has no such partition",
         "1 offset of topics that the active group no longer subscribes to",
-        "1 offset behind the start of the topic's log",
+        "1 offset before the start of the topic's log",
         "They pin 1 committed offset, 0 of which would be due.",
     ):
         assert words in text

@@ -176,7 +176,7 @@ def test_a_load_that_leaves_what_came_before(tmp_path, way):
     assert rows(fetch(opened.coordinator, "later")) == {}
     assert list_groups(opened.coordinator).groups == ()
     run = write_run(tmp_path / "run", segments=segments, profile="offset_manager:0.9.0.1")
-    with pytest.raises(UsageError, match="serves what it had read before the failure its load failed"):
+    with pytest.raises(UsageError, match="serves what it had read before its load failed"):
         fetch(view(run=str(run)).coordinator, "g")
 
 

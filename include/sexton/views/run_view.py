@@ -64,7 +64,7 @@ class RunParts:
     def shard(self, log_partition: int) -> Shard:
         """The log partition as its coordinator would have loaded it.
 
-        Raises UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
+        UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
         """
         part = self.read[log_partition] = self._part(log_partition)
         failed = part.load_failure is not None

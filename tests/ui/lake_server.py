@@ -44,7 +44,7 @@ def _serve(folder: str, port: int) -> None:
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
     lake = replace(open_lake(properties), name="lake")
     app = FastAPI()
-    app.mount(PREFIX, make_app(PublishedTables(lambda: lake), Access(asks=allow, clusters=PLAIN)))
+    app.mount(PREFIX, make_app(PublishedTables(lambda: lake), Access(may_read=allow, clusters=PLAIN)))
     uvicorn.run(app, port=port, log_level="error")
 
 

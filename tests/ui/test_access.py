@@ -19,7 +19,7 @@ PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 
 
 def routes(lake: WrittenLake) -> list[Route]:
-    return list(make_app(PublishedTables(lambda: lake.lake), Access(asks=allow, clusters=PLAIN)).routes)
+    return list(make_app(PublishedTables(lambda: lake.lake), Access(may_read=allow, clusters=PLAIN)).routes)
 
 
 def paths(lake: WrittenLake) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def routes(world: WrittenLake) -> list[tuple[str, str]]:
-    app = make_app(PublishedTables(lambda: world.lake), Access(asks=allow, clusters=PLAIN))
+    app = make_app(PublishedTables(lambda: world.lake), Access(may_read=allow, clusters=PLAIN))
     return [
         (method, route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1]))
         for route in app.routes

@@ -21,7 +21,8 @@ from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.report.summarize import summarize
 from sexton.ui.database import UnreadableFiles
-from sexton.ui.group_queries import GroupQuery, Page, find_groups
+from sexton.ui.group_queries import GroupQuery, find_groups
+from sexton.ui.paging import Page
 from sexton.ui.published_tables import PublishedTables
 from sexton.ui.what_if_process import BadQuestion
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder

@@ -14,8 +14,7 @@ from sexton.lake.branch import RunKey
 from sexton.tables import TABLES
 from sexton.ui import published_tables, run_cache
 from sexton.ui.database import Database, UnreadableFiles
-from sexton.ui.group_index import groups_of
-from sexton.ui.group_queries import GroupQuery, find_groups
+from sexton.ui.group_queries import GroupQuery, find_groups, groups_of
 from sexton.ui.overview import overview
 from sexton.ui.published_tables import PublishedTables, RunGone, at
 from tests.ui.lakes import WrittenLake, as_table, create_table, lake_at, run_row

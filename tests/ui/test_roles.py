@@ -35,7 +35,7 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def routes(world: WrittenLake) -> list[APIRoute]:
     return [
         route
-        for route in make_app(PublishedTables(lambda: world.lake), Access(asks=allow, clusters=PLAIN)).routes
+        for route in make_app(PublishedTables(lambda: world.lake), Access(may_read=allow, clusters=PLAIN)).routes
         if isinstance(route, APIRoute)
     ]
 

@@ -224,7 +224,7 @@ def refuse(status: int) -> Callable[[Request], MayRead]:
 def app_over(lake: WrittenLake, asks: Any = allow, *, clusters: Sequence[Cluster] = PLAIN) -> FastAPI:
     """The dashboard, mounted as Airflow mounts it."""
     root = FastAPI()
-    root.mount(PREFIX, make_app(PublishedTables(lambda: lake.lake), Access(asks=asks, clusters=clusters)))
+    root.mount(PREFIX, make_app(PublishedTables(lambda: lake.lake), Access(may_read=asks, clusters=clusters)))
     return root
 
 

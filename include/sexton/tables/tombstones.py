@@ -17,6 +17,8 @@ from sexton.tables.table import Column, Table
 
 APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
 """What may come of an item of a plan: raced is done, and a newer commit fell into the window before it."""
+RETRYABLE_OUTCOMES = ("refused", "not_done")
+"""Outcomes of items that may be tried again."""
 _POSITION = Column(name="position", type=pa.int64(), doc="place in the plan of its log partition", minimum=0)
 
 

@@ -1,13 +1,14 @@
-"""The dashboard inside Airflow: published runs, groups, verdicts and plans, read from the lake and shown.
+"""The dashboard inside Airflow: published runs, groups, verdicts and plans, read from the lake.
 
-tables.py      published tables through DuckDB (database.py), a run at a time; run_cache.py: what was computed of one
-overview.py, index.py, groups.py, offsets.py, history.py, plans.py, what_if.py
-              what the pages ask: plain dataclasses, no HTML
-metrics.py    numbers of every cluster's newest run, for Prometheus
-access.py     who may see what: Airflow's own login and permissions, in one place
-app.py        the FastAPI application; pages.py, api.py, plan_routes.py and what_if_routes.py are its routes
-texts.py      every word of the pages, in every language
-plugin.py     what Airflow loads, in each of its processes: nothing else of this package is imported by it
+plugin.py             what Airflow loads, in each of its processes; it imports nothing else of this package at first
+app.py, access.py     the FastAPI application, and who may see what
+pages.py, api.py, plan_routes.py, what_if_routes.py, metrics.py
+                      the routes: pages, JSON, Prometheus; parameters.py has what requests share
+group_queries.py, offset_queries.py, overview.py, story_queries.py, plan_queries.py, what_if_process.py
+                      the queries: plain dataclasses, no HTML; paging.py is a page of rows
+published_tables.py   published tables through DuckDB (database.py); run_cache.py: what was computed from a run
+page_view.py, rendering.py, texts.py
+                      the run and the links of a page, templates, texts in every language
 
 Nothing here writes: not to the lake, not to the archive, not to a cluster.
 """

@@ -1,9 +1,9 @@
-"""Who may see what: Airflow's login (cookie or bearer token) and its auth manager's word on two DAGs of each cluster.
+"""Who may see what, by Airflow's login (cookie or bearer token) and its permissions on two DAGs of each cluster.
 
-Reading a cluster's published state takes what reading its DAG that publishes it takes; plans and the ledger take what
-reading its DAG that applies them takes. A FastAPI app of a plugin answers anybody unless it asks: our app asks
-in one dependency of all its routes (app.py), and hands on which clusters there are for whoever asks: the others
-are as if they were not there. Airflow itself is imported when the first request comes.
+Viewers who may read the DAG that publishes a cluster's state may see that state; viewers who may read the DAG that
+applies plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of all routes
+(app.py) checks access and records the clusters that the viewer may see. Other clusters are treated as absent. Airflow
+is imported with the first request.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,22 +19,22 @@ READING_DAG = "offset_retention"
 PLANNING_DAG = "apply_tombstones"
 
 MayRead = Callable[[str], bool]
-"""Whether somebody may read the DAG of that id."""
+"""Whether the viewer may read the DAG with that id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Who asks, as what they may: `clusters` are those whose published state they may read, in the settings' order."""
+    """Who sends a request. `clusters` are those whose published state they may see, in the settings' order."""
 
     may: MayRead
     clusters: tuple[Cluster, ...]
 
     def cluster_of(self, cluster_id: str) -> Cluster | None:
-        """The cluster of an id; None where it is none of theirs, or no setting names it."""
+        """The cluster with an id; None if the viewer may not see it or no setting names it."""
         return next((cluster for cluster in self.clusters if cluster.is_of(cluster_id)), None)
 
     def may_plan(self, cluster: Cluster) -> bool:
-        """Whether plans and the ledger of the cluster are theirs to read, too."""
+        """Whether the viewer may also see plans and the ledger of the cluster."""
         return self.may(cluster.scoped_name(PLANNING_DAG))
 
 
@@ -43,35 +43,35 @@ NO_VIEWER = Viewer(may=lambda _dag_id: False, clusters=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """`asks` is a dependency that answers 401 to whom nobody knows, and else tells what they may; of these clusters."""
+    """`may_read` is a dependency: 401 for an unknown caller, else what they may read. `clusters` are all clusters."""
 
-    asks: Callable[..., MayRead]
+    may_read: Callable[..., MayRead]
     clusters: Sequence[Cluster]
 
     @property
     def reading(self) -> Callable[..., None]:
-        """A dependency that notes the viewer in the request's state; 403 for who may read no cluster."""
+        """A dependency that records the viewer in the request's state; 403 if they may see no cluster."""
 
-        def note_viewer(request: Request, may: Annotated[MayRead, Depends(self.asks)]) -> None:
+        def record_viewer(request: Request, may: Annotated[MayRead, Depends(self.may_read)]) -> None:
             clusters = tuple(cluster for cluster in self.clusters if may(cluster.scoped_name(READING_DAG)))
             if not clusters:
                 raise HTTPException(status_code=403, detail="Forbidden")
             request.state.viewer = Viewer(may=may, clusters=clusters)
 
-        return note_viewer
+        return record_viewer
 
 
 def viewer_of(request: Request) -> Viewer:
-    """The viewer whom the app's own dependency has noted; where none has, nobody, who sees nothing."""
+    """The viewer that `Access.reading` recorded; without one, a viewer who may see nothing."""
     found: Viewer = getattr(request.state, "viewer", NO_VIEWER)
     return found
 
 
 def airflow_access() -> Access:
-    """What Airflow's own API asks of who reads these DAGs."""
+    """Access as Airflow's API checks it for reading these DAGs."""
     from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 
-    def asks(request: Request, user: GetUserDep) -> MayRead:
+    def may_read(request: Request, user: GetUserDep) -> MayRead:
         def may(dag_id: str) -> bool:
             check: Callable[..., Any] = requires_access_dag("GET", param_dag_id=dag_id)
             try:
@@ -84,13 +84,13 @@ def airflow_access() -> Access:
 
         return may
 
-    return Access(asks=asks, clusters=settings().every_cluster)
+    return Access(may_read=may_read, clusters=settings().every_cluster)
 
 
 def same_origin(request: Request) -> None:
     """403 for a request that another site's page makes a browser send with the user's cookie.
 
-    Nothing here changes state by GET. A client with a bearer token is no browser that was talked into something.
+    GET changes no state here, and a client with a bearer token is not such a browser: both are allowed.
     """
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return

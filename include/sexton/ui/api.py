@@ -1,6 +1,6 @@
-"""The pages' data as JSON, for programs: the same numbers from the same functions, described by /api/openapi.json.
+"""The data of the pages as JSON: the same functions return it, and /api/openapi.json describes it.
 
-Instants are epoch milliseconds. Names are as they are in the log: whoever shows them escapes them.
+Instants are epoch milliseconds. Names are as in the log: escape them before showing them.
 """
 
 from typing import Annotated, Any
@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 
 from sexton.lake.read import PublishedRun
-from sexton.ui.group_queries import GroupDetail, Page, find_groups, group_detail
+from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
+from sexton.ui.paging import Page
 from sexton.ui.parameters import (
     MAX_INSTANT_MS,
     AnyView,
@@ -25,7 +26,7 @@ from sexton.ui.story_queries import Series, StoryPage, series, story
 router = APIRouter(prefix="/api", tags=["published state"])
 MOST_TRANSACTIONS = 1_000
 
-GroupId = Annotated[Search, Query(description='the group id, exactly; "" is a legal one')]
+GroupId = Annotated[Search, Query(description='the exact group id; "" is legal')]
 
 
 @router.get("/openapi.json", include_in_schema=False)
@@ -38,7 +39,7 @@ def openapi(request: Request) -> dict[str, Any]:
 @router.get("/runs")
 def get_runs(view: AnyView, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> list[dict[str, Any]]:
     """Published runs of a cluster up to the instant, the newest first."""
-    return [told(run) for run in reversed(view.until_now[-limit:])] if view.run else []
+    return [run_json(run) for run in reversed(view.until_now[-limit:])] if view.run else []
 
 
 @router.get("/overview")
@@ -48,9 +49,9 @@ def get_overview(view: AnyView) -> Overview:
 
 
 @router.get("/groups")
-def get_groups(view: AnyView, asked: GroupQueryParam) -> Page:
-    """A page of groups. `next_expires_at_ms` is the first offset's that is not due yet."""
-    return find_groups(view.tables, view.chosen, asked)
+def get_groups(view: AnyView, query: GroupQueryParam) -> Page:
+    """A page of groups. `next_expires_at_ms` is when the first offset that is not due yet expires."""
+    return find_groups(view.tables, view.chosen, query)
 
 
 @router.get("/group")
@@ -74,7 +75,7 @@ def get_story(
     id: GroupId,  # noqa: A002
     before: Annotated[int | None, Query(ge=0, le=MAX_INSTANT_MS)] = None,
 ) -> StoryPage:
-    """What runs up to the instant saw happen to a group, the newest first; `before` takes a story's before_ms."""
+    """The history of a group up to the instant, the newest first; `before` takes the before_ms of the previous page."""
     return story(view.tables, view.until_now or [view.chosen], id, before_ms=before)
 
 
@@ -85,20 +86,20 @@ def get_series(
     topic: Search | None = None,
     partition: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
 ) -> Series:
-    """Committed offset, log end and lag from run to run; sums, unless a partition is named."""
+    """Committed offset, log end and lag from run to run; sums unless a partition is given."""
     view.chosen  # noqa: B018  # NoCoverage while nothing is published
     return series(view.tables, view.until_now, id, topic=topic, partition=partition)
 
 
 @router.get("/offsets")
-def get_offsets(view: AnyView, asked: OffsetQueryParam) -> Page:
+def get_offsets(view: AnyView, query: OffsetQueryParam) -> Page:
     """A page of committed offsets with their verdicts, across all groups."""
-    return find_offsets(view.tables, view.chosen, asked)
+    return find_offsets(view.tables, view.chosen, query)
 
 
 @router.get("/log")
 def get_log(view: AnyView) -> list[dict[str, Any]]:
-    """Load and bloat of each log partition, those that need a look first."""
+    """Load and bloat of each log partition, those with problems first."""
     return log_partitions(view.tables, view.chosen)
 
 
@@ -114,6 +115,6 @@ def get_checks(view: AnyView) -> list[dict[str, Any]]:
     return checks(view.tables, view.chosen)
 
 
-def told(run: PublishedRun) -> dict[str, Any]:
-    """A run as the API tells it: its row of `runs` but for what only readers of the lake need."""
+def run_json(run: PublishedRun) -> dict[str, Any]:
+    """A run's row of `runs`, without the columns that only readers of the lake need."""
     return {name: value for name, value in run.row.items() if name not in ("snapshots", "checkpoint_sha256")}

@@ -1,8 +1,8 @@
-"""The FastAPI application: routes, who may ask them, what every answer forbids the browser, and errors as answers.
+"""The FastAPI application: routes, access, security headers, and error responses.
 
-Access is a dependency of the application itself, so that no route, present or future, answers without it; nothing is
-mounted, because a mount would answer by itself. FastAPI's own documentation pages load scripts from the internet and
-are off: /api/openapi.json is a route like any other.
+Access is a dependency of the whole application, so no route answers without it. Nothing is mounted, because a mount
+would bypass it. FastAPI's documentation pages load scripts from the internet and are off; /api/openapi.json is a route
+like any other.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,12 +13,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
-from sexton.ui.access import Access, same_origin, viewer_of
-from sexton.ui.page_view import PageView
-from sexton.ui.parameters import NothingPublished, may_plan
+from sexton.ui.access import Access, same_origin
+from sexton.ui.parameters import NothingPublished, bare_view, may_plan
 from sexton.ui.published_tables import PublishedTables, RunGone
 from sexton.ui.rendering import render
-from sexton.ui.texts import COOKIE, choose, texts
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -51,54 +49,42 @@ def make_app(tables: PublishedTables, access: Access) -> FastAPI:
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])
-    app.middleware("http")(_forbid)
-    app.add_exception_handler(SextonError, _tell)
-    app.add_exception_handler(HTTPException, _answer)
-    app.add_exception_handler(NothingPublished, _next_step)
+    app.middleware("http")(_add_headers)
+    app.add_exception_handler(SextonError, _sexton_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(NothingPublished, _nothing_published)
     return app
 
 
-async def _forbid(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await call_next(request)
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
-async def _tell(request: Request, error: Exception) -> Response:
-    """An error of ours: nothing there is 404, something wrong with the question 400, the rest 503 and may pass."""
+async def _sexton_error(request: Request, error: Exception) -> Response:
+    """Sexton's errors: 404 if there is nothing, 400 for an invalid request, 503 for all else, which may pass."""
     status = 404 if isinstance(error, NoCoverage | RunGone) else 400 if isinstance(error, UsageError) else 503
-    return _as_asked(request, status, str(error))
+    return _error_response(request, status, str(error))
 
 
-async def _next_step(_request: Request, error: Exception) -> Response:
-    """Any page while nothing is published: what publishes something, as links."""
+async def _nothing_published(_request: Request, error: Exception) -> Response:
+    """Any page while nothing is published: links to what publishes."""
     assert isinstance(error, NothingPublished)
     return HTMLResponse(render(error.view, "nothing.html", page=error.view.path.strip("/").partition("/")[0]))
 
 
-async def _answer(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code in (401, 403):  # as Airflow answers, to people and programs alike
+    if error.status_code in (401, 403):  # as Airflow answers, for people and programs
         return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
-    return _as_asked(request, error.status_code, str(error.detail))
+    return _error_response(request, error.status_code, str(error.detail))
 
 
-def _as_asked(request: Request, status: int, detail: str) -> Response:
+def _error_response(request: Request, status: int, detail: str) -> Response:
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     if path.startswith("/api/"):
         return JSONResponse({"detail": detail}, status_code=status)
-    language = choose(
-        request.query_params.get("lang"), request.cookies.get(COOKIE), request.headers.get("accept-language")
-    )
-    view = PageView(
-        tables=request.app.state.tables,
-        viewer=viewer_of(request),
-        base=request.scope.get("root_path", ""),
-        texts=texts(language),
-        runs=(),
-        run=None,
-        as_of_ms=None,
-        cluster_id=None,
-    )
-    return HTMLResponse(render(view, "error.html", page="", status=status, detail=detail), status_code=status)
+    page = render(bare_view(request), "error.html", page="", status=status, detail=detail)
+    return HTMLResponse(page, status_code=status)

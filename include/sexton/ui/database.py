@@ -1,7 +1,7 @@
-"""DuckDB as the dashboard uses it: one database in memory, with a limit, that reads the Parquet files it is told of.
+"""DuckDB for the dashboard: one database in memory, with a memory limit, that reads given Parquet files.
 
-Its own ways out are shut: no extension is fetched, no Python object is read, nothing spills to a disk. Files that are
-not on this machine's disk it reads through the file system that pyiceberg would use, with the lake's own properties.
+DuckDB fetches no extension, reads no Python object and spills nothing to disk. It reads remote files through
+pyiceberg's file system, with the lake's properties.
 """
 
 import threading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_MB = 384
-"""What DuckDB may hold; a web process stays below this and some 400 MB of libraries."""
+"""DuckDB's memory limit; a web process needs some 400 MB for libraries besides."""
 THREADS = 2
 _SETTINGS = {
     "threads": str(THREADS),
@@ -32,11 +32,11 @@ Rows = list[dict[str, Any]]
 
 
 class UnreadableFiles(SextonError):
-    """Files that are not there any more, or more than the memory that we may take."""
+    """Files are gone, or a query needs more memory than allowed."""
 
 
 class Database:
-    """For any number of threads; opened when first asked."""
+    """Safe for any number of threads; opened with the first query."""
 
     def __init__(self, *, memory_mb: int = MEMORY_MB) -> None:
         self._memory_mb = memory_mb
@@ -46,7 +46,7 @@ class Database:
         self._made = 0
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
-        """What a query answers, as dicts."""
+        """The rows of a query, as dicts."""
         import duckdb
 
         cursor = self._connection().cursor()
@@ -60,7 +60,7 @@ class Database:
             cursor.close()
 
     def create_table(self, sql: str) -> str:
-        """Keep what a query answers as a table in memory; its name."""
+        """Create a table in memory from a query; returns its name."""
         with self._lock:
             self._made += 1
             name = f"derived_{self._made}"
@@ -71,16 +71,16 @@ class Database:
         self.rows(f"DROP TABLE IF EXISTS {name}")
 
     def reading(self, paths: Sequence[str], properties: Mapping[str, str], *, with_name: bool = False) -> str:
-        """What reads Parquet files in SQL; `properties` are those of the lake's storage.
+        """SQL that reads Parquet files; `properties` are those of the lake's storage.
 
-        A file that was written before a column was declared has NULL there, if another of them has it.
+        A column that some of the files lack is NULL for their rows.
         """
         files = ", ".join(text(escape(self.readable(path, properties))) for path in paths)
         name = ", filename=true" if with_name else ""
         return f"read_parquet([{files}], union_by_name=true, hive_partitioning=false{name})"
 
     def readable(self, path: str, properties: Mapping[str, str]) -> str:
-        """A data file's place in DuckDB's words: a local path, or one of a file system that DuckDB was given."""
+        """A data file's path for DuckDB: local, or in a file system registered with DuckDB."""
         scheme, separator, rest = path.partition("://")
         if not separator:
             return path.removeprefix("file:")
@@ -120,18 +120,18 @@ def text(value: str) -> str:
 
 
 def marks(values: Sequence[Any]) -> str:
-    """As many parameters as there are values, for IN; of none NULL, which nothing is in."""
+    """One placeholder for each value, for IN; NULL without values, which matches nothing."""
     return ", ".join("?" * len(values)) or "NULL"
 
 
 def declared(table: str, there: Collection[str]) -> list[str]:
-    """The columns of a table as it is declared, for SELECT; those that are not `there` are NULL."""
+    """The declared columns of a table, for SELECT; columns not in `there` are NULL."""
     columns = [(column.name, spark_type(column.type)) for column in TABLES[table].all_columns]
     return [_name(column) if column in there else f"{_nothing(kind)} AS {_name(column)}" for column, kind in columns]
 
 
 def no_rows(table: str) -> str:
-    """What stands in SQL for a table without a row."""
+    """SQL for a table without rows."""
     return f"(SELECT {', '.join(declared(table, ()))} WHERE false)"
 
 
@@ -140,7 +140,7 @@ def _name(column: str) -> str:
 
 
 def _nothing(kind: str) -> str:
-    """NULL of a type that is told as Spark SQL tells it."""
+    """NULL of a Spark SQL type."""
     return f"CAST(NULL AS {_type(kind)})"
 
 
@@ -155,7 +155,7 @@ def _type(kind: str) -> str:
 
 
 def _path(where: str) -> str:
-    """A place without its protocol, as pyarrow's file systems take it: bucket and key."""
+    """A path without its protocol, for pyarrow's file systems: bucket and key."""
     return where.partition("://")[2] or where
 
 

@@ -1,4 +1,4 @@
-"""Groups of a run: searched, filtered, sorted and paged on the server; and one of them in full."""
+"""Groups of a run: a list that is searched, filtered, sorted and paged, and one group in full."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import Any, Literal, get_args
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows
-from sexton.ui.group_index import GROUP_FIELDS, groups_of
+from sexton.ui.paging import Page, page_of
 from sexton.ui.published_tables import PublishedTables
 
 Only = Literal["due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "pinned", "pending", "empty"]
 ONLY: tuple[str, ...] = get_args(Only)
-"""Filters of a list: groups with such an offset; `empty` are those without any."""
+"""Filters of the list: groups with such an offset; `empty` are groups without offsets."""
 _CONDITIONS: Mapping[str, str] = {
     **{name: f"{name} > 0" for name in ONLY},
     "pending": "pending_count > 0",
@@ -24,29 +24,24 @@ _DESCENDING = {"offset_count", "member_count", "due", "orphans"}
 
 MOST_MEMBERS = 200
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Rows from `first` on, of `total`."""
-
-    rows: Rows
-    total: int
-    first: int
-    size: int
-
-    @property
-    def number(self) -> int:
-        return self.first // self.size + 1
-
-    @property
-    def count(self) -> int:
-        """Pages in all, at least one."""
-        return max(-(-self.total // self.size), 1)
+_OWN = ("group_id", "group_type", "state", "protocol_type", "member_count", "offset_count", "pending_count")
+_COUNTS: Mapping[str, str] = {
+    "due": "count(*) FILTER (broker_verdict = 'expire')",
+    "policy_due": "count(*) FILTER (policy_verdict = 'expire')",
+    "held": "count(*) FILTER (policy_verdict = 'hold')",
+    "orphans": "count(orphan)",
+    "left_topics": "count(*) FILTER (left_topic)",
+    "behind_log_start": "count(*) FILTER (behind_log_start)",
+    "pinned": "count(pinned_by_producer_id)",
+}
+"""Counts of a group's committed offsets -> SQL over its rows of offset_verdicts."""
+GROUP_FIELDS = (*_OWN, *_COUNTS, "next_expires_at_ms", "log_partition")
+"""Columns of the list. `next_expires_at_ms` is when the first offset that is not due yet expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """What is asked of the list. `text` is looked for anywhere in a group id, whatever its case."""
+    """A query of the list. `text` matches anywhere in a group id, in any case."""
 
     text: str = ""
     group_type: str = ""
@@ -62,39 +57,62 @@ class GroupQuery:
 
     @property
     def params(self) -> dict[str, str]:
-        """The question as a link asks it, without its page."""
+        """The query as parameters of a link, without the page."""
         return {"q": self.text, "type": self.group_type, "state": self.state, "only": self.only, "sort": self.sort}
 
 
-def find_groups(tables: PublishedTables, run: PublishedRun, asked: GroupQuery) -> Page:
-    """A page of groups. Each order is total, so that no page shows a row of another."""
+def groups_of(tables: PublishedTables, run: PublishedRun) -> str:
+    """The SQL name of a table in memory: a row for each group and log partition, with its offsets counted.
+
+    100,000 groups with two million offsets take some 0.3 s and 15 MB once; a page of them then takes 10 ms.
+    """
+
+    def sql() -> str:
+        own = ", ".join(f"g.{column}" for column in ("log_partition", *_OWN))
+        counts = ", ".join(f"{value} AS {name}" for name, value in _COUNTS.items())
+        filled = ", ".join(f"coalesce(v.{name}, 0) AS {name}" for name in _COUNTS)
+        return f"""
+            SELECT {own}, lower(g.group_id) AS lower_id, {filled}, v.next_expires_at_ms
+            FROM {tables.of_run(run, "groups")} g
+            LEFT JOIN (
+                SELECT log_partition, group_id, {counts},
+                    min(broker_expires_at_ms) FILTER (broker_verdict = 'keep') AS next_expires_at_ms
+                FROM {tables.of_run(run, "offset_verdicts")} GROUP BY log_partition, group_id
+            ) v USING (log_partition, group_id)
+        """
+
+    return tables.computed_table(run, "groups", sql)
+
+
+def find_groups(tables: PublishedTables, run: PublishedRun, query: GroupQuery) -> Page:
+    """A page of groups."""
     conditions, values = ["true"], []
-    for column, value in (("group_type", asked.group_type), ("state", asked.state)):
+    for column, value in (("group_type", query.group_type), ("state", query.state)):
         if value:
             conditions.append(f"{column} = ?")
             values.append(value)
-    if asked.text:
+    if query.text:
         conditions.append("contains(lower_id, lower(?))")
-        values.append(asked.text)
-    if asked.only:
-        conditions.append(_CONDITIONS[asked.only])
-    source = f"{groups_of(tables, run)} WHERE {' AND '.join(conditions)}"
-    total = tables.rows(f"SELECT count(*) AS total FROM {source}", *values)[0]["total"]
-    first = min((asked.page - 1) * asked.size, max(total - 1, 0) // asked.size * asked.size)
-    order = f"{asked.sort} {'DESC' if asked.is_descending else 'ASC'} NULLS LAST, group_id, log_partition"
-    assert asked.sort in SORTS, asked.sort
-    rows = tables.rows(
-        f"SELECT {', '.join(GROUP_FIELDS)} FROM {source} ORDER BY {order} LIMIT {asked.size} OFFSET {first}", *values
+        values.append(query.text)
+    if query.only:
+        conditions.append(_CONDITIONS[query.only])
+    assert query.sort in SORTS, query.sort
+    return page_of(
+        tables,
+        ", ".join(GROUP_FIELDS),
+        f"{groups_of(tables, run)} WHERE {' AND '.join(conditions)}",
+        values,
+        order=f"{query.sort} {'DESC' if query.is_descending else 'ASC'} NULLS LAST, group_id, log_partition",
+        page=query.page,
+        size=query.size,
     )
-    return Page(rows=rows, total=total, first=first, size=asked.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDetail:
-    """A group: its row of `groups`, members, and offsets with their verdicts and, where known, lag.
+    """A group: its row of `groups`, members, and offsets with verdicts, by topic and partition.
 
-    `offsets` are ordered by topic and partition. lag is the topic's log end less the committed offset, NULL where no
-    log end was recorded.
+    `lag` is the topic's log end minus the committed offset; NULL if no log end was recorded.
     """
 
     group: Mapping[str, Any]
@@ -108,14 +126,14 @@ class GroupDetail:
 def group_detail(
     tables: PublishedTables, run: PublishedRun, group_id: str, *, topic: str = "", page: int = 1, size: int = 100
 ) -> GroupDetail | None:
-    """One group; None where the run has no such group. `topic` leaves out the offsets of the others."""
+    """One group, with the offsets of one topic or of all; None if the run has no such group."""
     found = tables.rows(f"SELECT * FROM {tables.of_run(run, 'groups')} WHERE group_id = ?", group_id)
     if not found:
         return None
-    # A row group holds one log partition or two: with it in the condition, no other is read.
+    # A row group holds one log partition or two: with the partition in the condition, DuckDB reads no other.
     home = ", ".join(str(row["log_partition"]) for row in found)
     mine = f"group_id = ? AND log_partition IN ({home})"
-    joined = f"""
+    joined = f"""(
         SELECT o.topic, o.partition, o.committed_offset, o.leader_epoch, o.metadata, o.commit_timestamp_ms,
             o.expire_timestamp_ms, o.log_partition, o.log_offset, o.producer_id, v.* EXCLUDE (group_id, topic,
             partition, log_partition, cluster_id, as_of_ms, run_id), t.log_start_offset, t.log_end_offset,
@@ -125,26 +143,21 @@ def group_detail(
             USING (log_partition, topic, partition)
         LEFT JOIN {tables.of_run(run, "topic_partitions")} t ON t.topic = o.topic AND t.partition = o.partition
             AND v.orphan IS NULL
-    """
+    )"""
     own = (group_id, group_id)
-    summed = tables.rows(f"SELECT topic, count(*) AS offsets, sum(lag) AS lag FROM ({joined}) GROUP BY ALL", *own)
-    lags = [int(row["lag"]) for row in summed if row["lag"] is not None]
-    total = sum(row["offsets"] for row in summed if topic in ("", row["topic"]))
-    first = min((page - 1) * size, max(total - 1, 0) // size * size)
-    where, values = ("WHERE topic = ?", (*own, topic)) if topic else ("", own)
-    offsets = tables.rows(
-        f"SELECT * FROM ({joined}) {where} ORDER BY topic, partition LIMIT {size} OFFSET {first}", *values
-    )
+    by_topic = tables.rows(f"SELECT topic, sum(lag) AS lag FROM {joined} GROUP BY ALL", *own)
+    lags = [int(row["lag"]) for row in by_topic if row["lag"] is not None]
+    source, values = (f"{joined} WHERE topic = ?", (*own, topic)) if topic else (joined, own)
+
+    def rows_of(table: str, order: str) -> Rows:
+        source = tables.of_run(run, table)
+        return tables.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MOST_MEMBERS}", group_id)
+
     return GroupDetail(
         group=found[0],
-        offsets=Page(rows=offsets, total=total, first=first, size=size),
-        members=_rows_of(tables, run, "members", mine, group_id, "member_id"),
-        pending=_rows_of(tables, run, "pending_offsets", mine, group_id, "topic, partition"),
+        offsets=page_of(tables, "*", source, values, order="topic, partition", page=page, size=size),
+        members=rows_of("members", "member_id"),
+        pending=rows_of("pending_offsets", "topic, partition"),
         total_lag=sum(lags) if lags else None,
-        topics=sorted(row["topic"] for row in summed),
+        topics=sorted(row["topic"] for row in by_topic),
     )
-
-
-def _rows_of(tables: PublishedTables, run: PublishedRun, table: str, mine: str, group_id: str, order: str) -> Rows:
-    source = tables.of_run(run, table)
-    return tables.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MOST_MEMBERS}", group_id)

@@ -1,8 +1,7 @@
-"""Metrics of each cluster's newest published run, in Prometheus' text format: numbers only, no group's or topic's name.
+"""Metrics of each cluster's newest published run, in Prometheus' text format. No label has a group's or topic's name.
 
-How many time series there are depends on types, states and reasons that Kafka and Sexton name, never on what clients
-do. A run is measured once, with the first scrape that sees it. Ages are not told: a scrape's own clock does that, from
-the timestamps here.
+The number of time series depends on the types, states and reasons that Kafka and Sexton define, never on clients. The
+first scrape after a run measures it. Metrics are timestamps instead of ages: Prometheus subtracts.
 """
 
 import threading
@@ -27,53 +26,56 @@ from sexton.ui.published_tables import PublishedTables
 router = APIRouter()
 
 WITHIN_HOURS = (1, 24, 7 * 24, 30 * 24)
-"""Spans from as_of on in which offsets fall due."""
+"""Spans from as_of in which offsets expire."""
 SEVERITIES = TABLES["dq_results"].column("severity").allowed
 ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
 Value = tuple[str, tuple[str, ...], float]
-"""A metric without its prefix, its labels but for the cluster's, and the value."""
+"""A metric without its prefix, its labels without the cluster's, and the value."""
 _CLUSTER = ("cluster_id",)
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_build_info": ("Always 1.", ("version",)),
-    "sexton_cluster_info": ("Always 1; what the settings call the cluster.", ("cluster_id", "cluster")),
+    "sexton_cluster_info": ("Always 1; the cluster's name in the settings.", ("cluster_id", "cluster")),
     "sexton_published_runs": ("Published runs that are kept.", _CLUSTER),
     "sexton_run_as_of_timestamp_seconds": ("The instant that the newest run describes.", _CLUSTER),
     "sexton_run_log_read_timestamp_seconds": (
-        "When it read the log, which is as far as the archive then went.",
+        "When that run read the log; the archive ended there.",
         _CLUSTER,
     ),
-    "sexton_run_duration_seconds": ("From then until its tables were written.", _CLUSTER),
-    "sexton_run_is_complete": ("1 where every record up to the cut is archived (coverage complete).", _CLUSTER),
-    "sexton_run_warnings": ("What the run found worth saying.", _CLUSTER),
-    "sexton_retention_seconds": ("The retention that it judged by.", _CLUSTER),
+    "sexton_run_duration_seconds": ("Time from reading the log until the tables were written.", _CLUSTER),
+    "sexton_run_is_complete": ("1 if every record up to the cut is archived (coverage complete).", _CLUSTER),
+    "sexton_run_warnings": ("Warnings of the run.", _CLUSTER),
+    "sexton_retention_seconds": ("The retention that the run used.", _CLUSTER),
     "sexton_groups": ("Groups.", ("cluster_id", "type", "state")),
     "sexton_group_members": ("Members of groups.", ("cluster_id", "type")),
     "sexton_offsets": (
-        "Committed offsets by what the broker would do now, and why.",
+        "Committed offsets by the broker's verdict and its reason.",
         ("cluster_id", "verdict", "reason"),
     ),
-    "sexton_offsets_due_within": ("Offsets that are kept now and fall due in so many hours.", ("cluster_id", "hours")),
-    "sexton_offsets_by_policy": ("Committed offsets by what the policy wants.", ("cluster_id", "verdict")),
-    "sexton_offsets_orphaned": ("Committed offsets whose partition is gone.", ("cluster_id", "why")),
+    "sexton_offsets_due_within": (
+        "Offsets that the broker keeps now and expires within so many hours.",
+        ("cluster_id", "hours"),
+    ),
+    "sexton_offsets_by_policy": ("Committed offsets by the policy's verdict.", ("cluster_id", "verdict")),
+    "sexton_offsets_orphaned": ("Committed offsets whose topic or partition is gone.", ("cluster_id", "why")),
     "sexton_offsets_pending": ("Transactional offsets that are still pending.", _CLUSTER),
-    "sexton_planned_tombstones": ("Records of the run's plan.", _CLUSTER),
+    "sexton_planned_tombstones": ("Records in the run's plan.", _CLUSTER),
     "sexton_sweeps": ("Sweeps of the newest run's interval, one for each log partition that lost offsets.", _CLUSTER),
-    "sexton_sweeps_expired_offsets": ("Offsets that they removed, or may have removed.", _CLUSTER),
-    "sexton_commits": ("Offset values written in that interval; at least so many.", _CLUSTER),
-    "sexton_commits_per_second": ("The same by the length of the interval.", _CLUSTER),
+    "sexton_sweeps_expired_offsets": ("Offsets that these sweeps removed or may have removed.", _CLUSTER),
+    "sexton_commits": ("Offset values written in that interval (a lower bound).", _CLUSTER),
+    "sexton_commits_per_second": ("Offset values written in that interval, per second.", _CLUSTER),
     "sexton_open_transactions": ("Producers with pending offsets.", _CLUSTER),
     "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
     "sexton_log_records": ("Records in it.", _CLUSTER),
-    "sexton_log_partitions": ("Log partitions by how a coordinator would load them.", ("cluster_id", "load")),
+    "sexton_log_partitions": ("Log partitions by the outcome of a coordinator's load.", ("cluster_id", "load")),
     "sexton_log_partitions_sweep_failing": (
-        "Log partitions in which nothing expires, for their sweep fails.",
+        "Log partitions whose sweep fails, so nothing expires in them.",
         _CLUSTER,
     ),
-    "sexton_log_slowest_load_seconds": ("The slowest such load, predicted.", _CLUSTER),
-    "sexton_failed_expectations": ("Expectations that the run has not met.", ("cluster_id", "severity")),
+    "sexton_log_slowest_load_seconds": ("Predicted time of the slowest load.", _CLUSTER),
+    "sexton_failed_expectations": ("Expectations that failed.", ("cluster_id", "severity")),
 }
-"""Metric -> what it tells, and its labels."""
+"""Metric -> its help text and its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +92,11 @@ class Metrics:
 
     def __init__(self, tables: PublishedTables) -> None:
         self._tables = tables
-        self._lock = threading.Lock()  # of two scrapes one measures
+        self._lock = threading.Lock()  # one scrape measures at a time
         self._measured: dict[str, tuple[str, list[Sample]]] = {}
 
     def text(self, viewer: Viewer) -> bytes:
-        """What a viewer may know, as Prometheus reads it."""
+        """The metrics that a viewer may see, in Prometheus' text format."""
         runs = [run for run in self._tables.runs() if viewer.cluster_of(run.key.cluster_id) is not None]
         newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
         published = Counter(run.key.cluster_id for run in runs)
@@ -118,13 +120,13 @@ class Metrics:
 
 
 class _Run:
-    """One run, measured."""
+    """Measures one run."""
 
     def __init__(self, tables: PublishedTables, run: PublishedRun) -> None:
         self._tables, self._run = tables, run
 
     def samples(self) -> Iterator[Sample]:
-        """Everything that is told of it."""
+        """Every metric of the run."""
         for name, labels, value in chain(
             self._itself(), self._groups(), self._offsets(), self._log(), self._interval()
         ):
@@ -187,7 +189,7 @@ class _Run:
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _interval(self) -> Iterator[Value]:
-        """What the run counted between its instant and the one before; nothing where it was not asked to."""
+        """What the run counted in its interval; nothing if it has no interval."""
         if self._run.row["changes_since_ms"] is None:
             return
         sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
@@ -199,32 +201,32 @@ class _Run:
         yield "commits_per_second", (), rate
 
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
-        """A number by labels."""
+        """A number for each combination of labels."""
         rows = self._tables.rows(
             f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._tables.of_run(self._run, table)} GROUP BY ALL "
             "ORDER BY ALL"
         )
-        return {tuple(str(told) for name, told in row.items() if name != "value"): row["value"] for row in rows}
+        return {tuple(str(label) for name, label in row.items() if name != "value"): row["value"] for row in rows}
 
     def _count(self, table: str) -> float:
         return self._all(table, "count(*)")[0]
 
     def _all(self, table: str, *values: str) -> list[float]:
-        """Numbers about all of a table, in one look at it."""
-        told = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
-        (row,) = self._tables.rows(f"SELECT {told} FROM {self._tables.of_run(self._run, table)}")
+        """Aggregates of a whole table, in one query."""
+        columns = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
+        (row,) = self._tables.rows(f"SELECT {columns} FROM {self._tables.of_run(self._run, table)}")
         return list(row.values())
 
 
 class _Collected:
-    """Samples, as prometheus_client asks for them."""
+    """Samples as a collector of prometheus_client."""
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        for name, (told, labels) in GAUGES.items():
-            family = GaugeMetricFamily(name, told, labels=labels)
+        for name, (description, labels) in GAUGES.items():
+            family = GaugeMetricFamily(name, description, labels=labels)
             for sample in self._samples:
                 if sample.name == name:
                     family.add_metric(sample.labels, sample.value)
@@ -233,6 +235,6 @@ class _Collected:
 
 @router.get("/metrics", include_in_schema=False)
 def get_metrics(request: Request) -> Response:
-    """Answers by the access that all routes ask; Prometheus sends a bearer token."""
+    """Access is checked as for all routes; Prometheus sends a bearer token."""
     metrics: Metrics = request.app.state.metrics
     return Response(metrics.text(viewer_of(request)), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""Committed offsets of a run across all groups: searched by group, topic, verdict and finding, a page at a time."""
+"""Committed offsets of all groups of a run, searched by group, topic, reason and finding, a page at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks
-from sexton.ui.group_queries import Page
+from sexton.ui.paging import Page, page_of
 from sexton.ui.published_tables import PublishedTables
 
 Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "pinned"]
@@ -28,7 +28,7 @@ _ORDERS: Mapping[str, str] = {
     "broker_expires_at_ms": "broker_expires_at_ms NULLS LAST, group_id, topic, partition",
 }
 MOST_PAGES = 2_000
-"""How far one can leaf: who needs more narrows the search, or reads the table."""
+"""Pages that can be reached; to see more, narrow the search or read the table."""
 
 _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, policy_verdict,
     policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id, log_partition"""
@@ -36,7 +36,7 @@ _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetQuery:
-    """What is asked. `group` and `topic` are looked for anywhere in the names, whatever their case."""
+    """A query of the list. `group` and `topic` match anywhere in the names, in any case."""
 
     group: str = ""
     topic: str = ""
@@ -49,48 +49,51 @@ class OffsetQuery:
 
     @property
     def params(self) -> dict[str, str]:
-        """The question as a link asks it, without its page."""
-        asked = {"group": self.group, "topic": self.topic, "reason": self.reason, "finding": self.finding}
-        return {**asked, "sort": self.sort}
+        """The query as parameters of a link, without the page."""
+        names = ("group", "topic", "reason", "finding", "sort")
+        return {name: getattr(self, name) for name in names}
 
 
-def find_offsets(tables: PublishedTables, run: PublishedRun, asked: OffsetQuery) -> Page:
+def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery) -> Page:
     """A page of offsets with their verdicts and committed offsets."""
     conditions, values = ["true"], []
-    for column, value in (("group_id", asked.group), ("topic", asked.topic)):
+    for column, value in (("group_id", query.group), ("topic", query.topic)):
         if value:
             conditions.append(f"contains(lower({column}), lower(?))")
             values.append(value)
-    if asked.reason:
+    if query.reason:
         conditions.append("broker_reason = ?")
-        values.append(asked.reason)
-    if asked.finding:
-        conditions.append(_CONDITIONS[asked.finding])
-    where = " AND ".join(conditions)
-    verdicts = tables.of_run(run, "offset_verdicts")
-    total = tables.rows(f"SELECT count(*) AS total FROM {verdicts} WHERE {where}", *values)[0]["total"]
-    last = max(min(total, MOST_PAGES * asked.size) - 1, 0) // asked.size * asked.size
-    first = min((asked.page - 1) * asked.size, last)
-    order = f"{_ORDERS[asked.sort]}, log_partition"
-    rows = tables.rows(
-        f"SELECT {_FIELDS} FROM {verdicts} WHERE {where} ORDER BY {order} LIMIT {asked.size} OFFSET {first}", *values
+        values.append(query.reason)
+    if query.finding:
+        conditions.append(_CONDITIONS[query.finding])
+    found = page_of(
+        tables,
+        _FIELDS,
+        f"{tables.of_run(run, 'offset_verdicts')} WHERE {' AND '.join(conditions)}",
+        values,
+        order=f"{_ORDERS[query.sort]}, log_partition",
+        page=query.page,
+        size=query.size,
+        max_pages=MOST_PAGES,
     )
-    _add_commits(tables, run, rows)
-    return Page(rows=rows, total=total, first=first, size=asked.size)
+    _add_commits(tables, run, found.rows)
+    return found
 
 
 def _add_commits(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None:
-    """Look a page's rows up in committed_offsets. Named one by one, so that no row group without them is read."""
+    """Add the commits of a page's rows. The condition names groups and log partitions, so few row groups are read."""
     groups, homes = sorted({row["group_id"] for row in rows}), sorted({row["log_partition"] for row in rows})
-    wanted = f"group_id IN ({marks(groups)}) AND log_partition IN ({marks(homes)})"
-    found = tables.rows(
-        f"""SELECT log_partition, group_id, topic, partition, committed_offset, commit_timestamp_ms
-            FROM {tables.of_run(run, "committed_offsets")} WHERE {wanted}""",
-        *groups,
-        *homes,
-    )
-    commits = {(row["log_partition"], row["group_id"], row["topic"], row["partition"]): row for row in found}
+    key = ("log_partition", "group_id", "topic", "partition")
+    commits = {
+        tuple(row[name] for name in key): row
+        for row in tables.rows(
+            f"""SELECT {", ".join(key)}, committed_offset, commit_timestamp_ms
+                FROM {tables.of_run(run, "committed_offsets")}
+                WHERE group_id IN ({marks(groups)}) AND log_partition IN ({marks(homes)})""",
+            *groups,
+            *homes,
+        )
+    }
     for row in rows:
-        commit = commits.get((row["log_partition"], row["group_id"], row["topic"], row["partition"]), {})
-        row["committed_offset"] = commit.get("committed_offset")
-        row["commit_timestamp_ms"] = commit.get("commit_timestamp_ms")
+        commit = commits.get(tuple(row[name] for name in key), {})
+        row |= {name: commit.get(name) for name in ("committed_offset", "commit_timestamp_ms")}

@@ -1,6 +1,6 @@
-"""A cluster at an as_of, in numbers: groups by type and state, what expires when and why, findings, load and checks.
+"""The figures of the overview: groups by type and state, what expires when and why, findings, load and checks.
 
-Every number is of one published run. Computed once a run, in some 0.3 s for two million offsets.
+All figures are of one published run and computed once, in some 0.3 s for two million offsets.
 """
 
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from sexton.lake.read import PublishedRun
 from sexton.report.figures import DAY_MS, HOUR_MS
 from sexton.ui.database import Rows
-from sexton.ui.group_index import groups_of
+from sexton.ui.group_queries import groups_of
 from sexton.ui.published_tables import PublishedTables
 
 HORIZON_HOURS = (1, 24, 7 * 24, 30 * 24)
 BINS = 48
-"""Bars of the expiry plot: as many as hours in two days, or as span the retention."""
+"""Bars of the expiry plot: one an hour over two days, or wider bars that span the retention."""
 SHOWN = 12
 """Rows of a short list on the overview."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the first page tells; rows are dicts as in the tables, ordered by what needs a look first.
+    """The figures of the first page; rows are dicts as in the tables, those with problems first.
 
-    `horizons` are offsets that fall due within each of HORIZON_HOURS from as_of, and not before; `bins` are offsets by
-    when they fall due, `bin_ms` each from as_of on, `later` those beyond.
+    `horizons` are the offsets that expire within each of HORIZON_HOURS after as_of. `bins` are the offsets that
+    expire in each span of `bin_ms` after as_of, and `later` those after the last one.
     """
 
     group_count: int
@@ -56,7 +56,7 @@ class Overview:
 
 
 def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
-    """The numbers of a run, kept with it."""
+    """The figures of a run, cached."""
     return tables.computed(run, "overview", lambda: _overview(tables, run))
 
 
@@ -72,7 +72,7 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
             coalesce(sum(orphans), 0)::BIGINT AS orphans, count(*) FILTER (due > 0) AS losing FROM {groups}"""
     )[0]
     kinds = _kinds(tables, run)
-    waiting = {
+    hours_left = {
         row["hours"]: row["offsets"]
         for row in tables.rows(
             f"SELECT hours, sum(offsets)::BIGINT AS offsets FROM {kinds} WHERE hours >= 0 GROUP BY ALL"
@@ -87,7 +87,7 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
         offset_count=totals["offsets"],
         due=totals["due"],
         pending=totals["pending"],
-        never=sum(row["offsets"] for row in by_reason if row["broker_verdict"] == "keep") - sum(waiting.values()),
+        never=sum(row["offsets"] for row in by_reason if row["broker_verdict"] == "keep") - sum(hours_left.values()),
         groups_losing=totals["losing"],
         by_state=tables.rows(
             f"""SELECT group_type, state, count(*) AS groups, sum(offset_count)::BIGINT AS offsets,
@@ -98,10 +98,10 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
             f"""SELECT policy_verdict, policy_rule, policy_owner, sum(offsets)::BIGINT AS offsets FROM {kinds}
                 WHERE policy_verdict IS NOT NULL GROUP BY ALL ORDER BY offsets DESC, policy_rule LIMIT {SHOWN}"""
         ),
-        horizons=[sum(n for hours, n in waiting.items() if hours < span) for span in HORIZON_HOURS],
+        horizons=[sum(n for hours, n in hours_left.items() if hours < span) for span in HORIZON_HOURS],
         bin_ms=bin_hours * HOUR_MS,
-        bins=[sum(waiting.get(number * bin_hours + hour, 0) for hour in range(bin_hours)) for number in range(BINS)],
-        later=sum(n for hours, n in waiting.items() if hours >= BINS * bin_hours),
+        bins=[sum(hours_left.get(number * bin_hours + hour, 0) for hour in range(bin_hours)) for number in range(BINS)],
+        later=sum(n for hours, n in hours_left.items() if hours >= BINS * bin_hours),
         orphan_count=totals["orphans"],
         orphans=tables.rows(
             f"""SELECT topic, orphan, count(*) AS offsets, count(DISTINCT group_id) AS groups FROM {verdicts}
@@ -120,19 +120,20 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
                 count(*) FILTER (is_whole_group) AS whole_groups FROM {tables.of_run(run, "expiry_forecast")}
                 GROUP BY ALL ORDER BY horizon_days, "by" """
         ),
-        transactions=tables.rows(
-            f"""SELECT * FROM {tables.of_run(run, "open_transactions")}
-                ORDER BY first_timestamp_ms, log_partition, producer_id LIMIT {SHOWN}"""
-        ),
+        transactions=transactions(tables, run, limit=SHOWN),
         transaction_count=_count(tables, tables.of_run(run, "open_transactions")),
         log_partitions=log_partitions(tables, run)[:SHOWN],
         undecodable=_count(tables, tables.of_run(run, "undecodable_records")),
-        checks=_checks(tables, run),
+        checks=tables.rows(
+            f"""SELECT count(*) AS all, count(*) FILTER (NOT success) AS failed,
+                count(*) FILTER (NOT success AND severity = 'critical') AS critical
+                FROM {tables.of_run(run, "dq_results")}"""
+        )[0],
     )
 
 
 def log_partitions(tables: PublishedTables, run: PublishedRun) -> Rows:
-    """Rows of load_profile, those that need a look first: a load or a sweep that fails, then the slowest loads."""
+    """Rows of load_profile: first a load or a sweep that fails, then the slowest loads."""
     return tables.rows(
         f"""SELECT * FROM {tables.of_run(run, "load_profile")}
             ORDER BY NOT load_would_fail, sweep_blocked_by IS NULL, undecodable = 0, predicted_load_ms DESC NULLS LAST,
@@ -149,7 +150,7 @@ def checks(tables: PublishedTables, run: PublishedRun) -> Rows:
 
 
 def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> Rows:
-    """Open transactions, the oldest first, with how many offsets each pins."""
+    """Open transactions, the oldest first, each with its number of pending offsets."""
     return tables.rows(
         f"""SELECT t.*, coalesce(p.pending, 0) AS pending_offsets FROM {tables.of_run(run, "open_transactions")} t
             LEFT JOIN (SELECT log_partition, producer_id, count(*) AS pending
@@ -158,16 +159,8 @@ def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> R
     )
 
 
-def _checks(tables: PublishedTables, run: PublishedRun) -> Mapping[str, int]:
-    return tables.rows(
-        f"""SELECT count(*) AS all, count(*) FILTER (NOT success) AS failed,
-            count(*) FILTER (NOT success AND severity = 'critical') AS critical
-            FROM {tables.of_run(run, "dq_results")}"""
-    )[0]
-
-
 def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
-    """A table in memory: offsets by verdict, rule and the hours until they are due, -1 where no time is set."""
+    """A table in memory: offsets by verdict, rule and the hours until they expire; -1 without an expiry time."""
     far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.row["retention_ms"])))
     hours = f"least(greatest((broker_expires_at_ms - {run.key.as_of_ms}) // {HOUR_MS}, 0), {far})"
     return tables.computed_table(
@@ -189,5 +182,5 @@ def _count(tables: PublishedTables, source: str) -> int:
 
 
 def _bin_hours(retention_ms: int) -> int:
-    """A bar is an hour, or so many whole hours that the bars span the retention."""
+    """The hours of a bar: one, or as many as it takes for the bars to span the retention."""
     return max(-(-retention_ms // (BINS * HOUR_MS)), 1)

@@ -1,4 +1,4 @@
-"""The pages. Each takes a view, asks one of the query modules, and renders a template; api.py has the same as JSON."""
+"""The pages. Each renders a template with the result of a query module; api.py returns the same as JSON."""
 
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ _ASSET_HEADERS = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 @router.get("/static/{name}")
 def static(name: str) -> Response:
-    """A file of ours, from a fixed list."""
+    """A static file, from a fixed list."""
     if name not in assets():
         raise HTTPException(status_code=404, detail="Not Found")
     data, kind = assets()[name]
@@ -43,33 +43,33 @@ def show_overview(view: PublishedView) -> str:
 
 
 @router.get("/groups")
-def show_groups(request: Request, view: PublishedView, asked: GroupQueryParam) -> str:
-    found = find_groups(view.tables, view.chosen, asked)
+def show_groups(request: Request, view: PublishedView, query: GroupQueryParam) -> str:
+    found = find_groups(view.tables, view.chosen, query)
     by_state = overview(view.tables, view.chosen).by_state
-    return _list(request, view, "groups", asked=asked, found=found, by_state=by_state, filters=ONLY)
+    return _list(request, view, "groups", query=query, found=found, by_state=by_state, filters=ONLY)
 
 
 @router.get("/offsets")
-def show_offsets(request: Request, view: PublishedView, asked: OffsetQueryParam) -> str:
-    found = find_offsets(view.tables, view.chosen, asked)
+def show_offsets(request: Request, view: PublishedView, query: OffsetQueryParam) -> str:
+    found = find_offsets(view.tables, view.chosen, query)
     reasons = sorted({row["broker_reason"] for row in overview(view.tables, view.chosen).by_reason})
-    return _list(request, view, "offsets", asked=asked, found=found, reasons=reasons, filters=FINDINGS)
+    return _list(request, view, "offsets", query=query, found=found, reasons=reasons, filters=FINDINGS)
 
 
 @router.get("/group")
 def show_group(view: PublishedView, id: Search, topic: Search = "", page: PageNumber = 1) -> str:  # noqa: A002
     found = group_detail(view.tables, view.chosen, id, topic=topic, page=page)
-    told = story(view.tables, view.until_now, id)
-    if found is None and not told.events:
+    events = story(view.tables, view.until_now, id)
+    if found is None and not events.events:
         raise HTTPException(status_code=404, detail="no such group in this run")
-    return render(view, "group.html", page="groups", group_id=id, topic=topic, d=found, story=told)
+    return render(view, "group.html", page="groups", group_id=id, topic=topic, d=found, story=events)
 
 
 @router.get("/group/story")
 def show_story(view: PublishedView, id: Search, before: Annotated[int, Query(ge=0, le=MAX_INSTANT_MS)]) -> str:  # noqa: A002
-    """An older page of a group's story, put below the one that is there."""
-    told = story(view.tables, view.until_now or [view.chosen], id, before_ms=before)
-    return render(view, "_story.html", page="groups", group_id=id, story=told)
+    """An older page of a group's history; htmx appends it to the page."""
+    events = story(view.tables, view.until_now or [view.chosen], id, before_ms=before)
+    return render(view, "_story.html", page="groups", group_id=id, story=events)
 
 
 @router.get("/runs")
@@ -97,6 +97,6 @@ def show_log(view: PublishedView) -> str:
 
 
 def _list(request: Request, view: PageView, page: str, **values: Any) -> str:
-    """A list as a page, or its rows alone where a part of a page is asked for."""
+    """A list as a page, or only its rows if htmx replaces a part of the page."""
     is_part = request.headers.get("hx-target") == "results"
     return render(view, f"_{page}.html" if is_part else f"{page}.html", page=page, **values)

@@ -1,5 +1,6 @@
-"""Parameters that requests share, checked once: the view of a page, and what a list is asked for."""
+"""Parameters that requests share, as FastAPI dependencies: the view of a page, and the query of a list."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Query, Request
@@ -8,52 +9,62 @@ from sexton.ui.access import viewer_of
 from sexton.ui.group_queries import ONLY, SORTS, GroupQuery
 from sexton.ui.offset_queries import FINDINGS, MOST_PAGES, ORDERS, OffsetQuery
 from sexton.ui.page_view import PageView
-from sexton.ui.published_tables import PublishedTables
+from sexton.ui.published_tables import at
 from sexton.ui.texts import COOKIE, choose, texts
 
 MOST_ROWS = 200
-"""Rows of one page, whoever asks."""
+"""The largest page of a list."""
 _LONGEST_TEXT = 32_767  # as long as a group id can be
 MAX_INSTANT_MS = 2**63 - 1
 
 AsOf = Annotated[
     int | None,
-    Query(ge=0, le=MAX_INSTANT_MS, description="the newest run at or before this, epoch ms; default: of all"),
+    Query(
+        ge=0, le=MAX_INSTANT_MS, description="the newest run at or before this, epoch ms; default: the newest of all"
+    ),
 ]
 Cluster = Annotated[
-    str | None, Query(max_length=500, description="cluster id; default: the first that there is for who asks")
+    str | None, Query(max_length=500, description="cluster id; default: the first that the caller may read")
 ]
 Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 
 
-def tables_of(request: Request) -> PublishedTables:
-    """The tables that the app was made with."""
-    found: PublishedTables = request.app.state.tables
-    return found
+def bare_view(request: Request, lang: str | None = None) -> PageView:
+    """The view of a request without any run: what an error page needs."""
+    base = request.scope.get("root_path", "")
+    language = choose(
+        lang or request.query_params.get("lang"), request.cookies.get(COOKIE), request.headers.get("accept-language")
+    )
+    return PageView(
+        tables=request.app.state.tables,
+        viewer=viewer_of(request),
+        base=base,
+        texts=texts(language),
+        path=request.url.path.removeprefix(base),
+        query=tuple(request.query_params.multi_items()),
+    )
 
 
 def view_of(
     request: Request, cluster: Cluster = None, as_of: AsOf = None, lang: Annotated[str | None, Query()] = None
 ) -> PageView:
-    """The view of a request. Its language is only a matter of words: nothing is remembered here."""
-    language = choose(lang, request.cookies.get(COOKIE), request.headers.get("accept-language"))
-    base = request.scope.get("root_path", "")
-    return PageView.asked_for(
-        tables_of(request),
-        viewer=viewer_of(request),
-        cluster_id=cluster or None,
-        as_of_ms=as_of,
-        base=base,
-        texts=texts(language),
-        path=request.url.path.removeprefix(base),
-        asked=request.query_params.multi_items(),
-    )
+    """The view of a request; raises NoCoverage if runs are published but none of them matches.
+
+    Runs that the viewer may not see are treated as absent, so a request for them gets the same answer.
+    """
+    view = replace(bare_view(request, lang), cluster_id=cluster or None, as_of_ms=as_of)
+    view = replace(view, runs=[run for run in view.tables.runs() if view.viewer.cluster_of(run.key.cluster_id)])
+    if not view.runs:
+        return view
+    is_named = view.viewer.clusters[0].name is not None
+    wanted = view.cluster_id or (view.clusters[0] if is_named else None)
+    return replace(view, run=at(view.runs, cluster_id=wanted, as_of_ms=as_of))
 
 
 def group_query(
-    q: Annotated[Search, Query(description="anywhere in the group id, whatever its case")] = "",
+    q: Annotated[Search, Query(description="a part of the group id, in any case")] = "",
     type: Annotated[str, Query(max_length=20)] = "",  # noqa: A002  # the word of the URL
     state: Annotated[str, Query(max_length=40)] = "",
     only: Annotated[str, Query(pattern=f"^({'|'.join(ONLY)})?$")] = "",
@@ -65,8 +76,8 @@ def group_query(
 
 
 def offset_query(
-    group: Annotated[Search, Query(description="anywhere in the group id, whatever its case")] = "",
-    topic: Annotated[Search, Query(description="anywhere in the topic's name, whatever its case")] = "",
+    group: Annotated[Search, Query(description="a part of the group id, in any case")] = "",
+    topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = "",
     reason: Annotated[str, Query(max_length=40)] = "",
     finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = "",
     sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "broker_expires_at_ms",
@@ -80,7 +91,7 @@ AnyView = Annotated[PageView, Depends(view_of)]
 
 
 class NothingPublished(Exception):
-    """A page was asked for before any run that its viewer may see: the answer is what to do first."""
+    """No run is published that the viewer may see: the page shows how to publish one."""
 
     def __init__(self, view: PageView) -> None:
         self.view = view
@@ -88,7 +99,7 @@ class NothingPublished(Exception):
 
 
 def published_view(view: AnyView) -> PageView:
-    """The view of a page that shows something of a run; NothingPublished while there is none."""
+    """The view of a page that needs a run; raises NothingPublished while there is none."""
     if view.run is None:
         raise NothingPublished(view)
     return view
@@ -98,7 +109,7 @@ PublishedView = Annotated[PageView, Depends(published_view)]
 
 
 def may_plan(view: AnyView) -> None:
-    """A dependency: 403 for who may not read the DAG that applies plans to the cluster that is asked about."""
+    """A dependency: 403 for viewers who may not read the DAG that applies plans to the cluster."""
     clusters = view.viewer.clusters if view.cluster is None else [view.cluster]
     if not any(view.viewer.may_plan(cluster) for cluster in clusters):
         raise HTTPException(status_code=403, detail="Forbidden")

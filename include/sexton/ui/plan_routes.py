@@ -1,4 +1,4 @@
-"""Routes about plans and the ledger, as pages and as JSON. They take what reading the DAG that applies them takes."""
+"""Routes of plans and the ledger, as pages and as JSON, for viewers who may read the DAG that applies plans."""
 
 from typing import Annotated, Any
 
@@ -6,13 +6,12 @@ from fastapi import APIRouter, HTTPException, Path
 from fastapi.responses import HTMLResponse
 
 from sexton.settings import settings
-from sexton.ui.group_queries import Page
 from sexton.ui.page_view import PageView
+from sexton.ui.paging import Page
 from sexton.ui.parameters import AnyView, PageNumber, PageSize, PublishedView
 from sexton.ui.plan_queries import (
     PLANS_A_PAGE,
     PlanDetail,
-    PlanLine,
     ledger_of,
     ledger_summary,
     plan_detail,
@@ -40,64 +39,42 @@ def show_plan(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> str
 
 @pages.get("/ledger/{plan_id}")
 def show_ledger(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> str:
-    found = ledger_of(view.tables, view.chosen.key.cluster_id, plan_id, page=page, size=ROWS)
-    if not found.total:
-        raise HTTPException(status_code=404, detail="the ledger has nothing of it")
-    return render(view, "ledger.html", page="plans", plan_id=plan_id, found=found)
+    return render(view, "ledger.html", page="plans", plan_id=plan_id, found=_attempts(view, plan_id, page, ROWS))
 
 
 @api.get("/plans")
 def get_plans(view: AnyView) -> list[dict[str, Any]]:
-    """Plans of the newest runs, the newest first: what they would take, and what became of them."""
-    return [told(line) for line in plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])]
+    """Plans of the newest runs, the newest first, with what each would delete and its outcome."""
+    return [line.to_dict() for line in plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])]
 
 
 @api.get("/plans/{plan_id}")
 def get_plan(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> dict[str, Any]:
-    """A plan: its plan.json, a page of its rows, and how it differs from the plan of the run before."""
-    found = _detail(view, plan_id, page, size)
-    return {
-        **told(found.line),
-        "record": found.record,
-        "kept_sha256": found.sha256,
-        "problem": found.problem,
-        "rows": found.rows,
-        "before": found.before and found.before.plan_id,
-        "added": found.added,
-        "removed": found.removed,
-    }
+    """A plan: its plan.json, a page of its rows, and how it differs from the previous run's plan."""
+    return _detail(view, plan_id, page, size).to_dict()
 
 
 @api.get("/ledger")
 def get_ledger(view: AnyView) -> list[dict[str, Any]]:
-    """What was applied and restored: a row for each plan or restore, the newest first."""
+    """A row for each plan or restore that was applied, the newest first."""
     return _ledger(view)
 
 
 @api.get("/ledger/{plan_id}")
 def get_ledger_of(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> Page:
     """Every attempt at every item of a plan or restore."""
-    found = ledger_of(view.tables, view.chosen.key.cluster_id, plan_id, page=page, size=size)
-    if not found.total:
-        raise HTTPException(status_code=404, detail="the ledger has nothing of it")
-    return found
-
-
-def told(line: PlanLine) -> dict[str, Any]:
-    """A plan in a list, as the API tells it."""
-    return {
-        "plan_id": line.plan_id,
-        "plan_sha256": line.plan_sha256,
-        "as_of_ms": line.run.key.as_of_ms,
-        "run_id": line.run.key.run_id,
-        "tombstones": line.tombstones,
-        "status": line.status,
-        "outcomes": dict(line.outcomes),
-    }
+    return _attempts(view, plan_id, page, size)
 
 
 def _ledger(view: PageView) -> list[dict[str, Any]]:
     return ledger_summary(view.tables, view.run.key.cluster_id) if view.run else []
+
+
+def _attempts(view: PageView, plan_id: str, page: int, size: int) -> Page:
+    found = ledger_of(view.tables, view.chosen.key.cluster_id, plan_id, page=page, size=size)
+    if not found.total:
+        raise HTTPException(status_code=404, detail="the ledger has no such plan or restore")
+    return found
 
 
 def _detail(view: PageView, plan_id: str, page: int, size: int) -> PlanDetail:

@@ -1,9 +1,8 @@
-"""What Airflow loads of the dashboard: a menu entry and an application that comes to be with its first request.
+"""The Airflow plugin: a menu entry, the dashboard, which is created with its first request, and field formats.
 
-And the formats of the trigger forms' fields: the API server validates what a form sends, and parses no DAG file.
-
-Airflow imports its plugins in every process, also in each task's. So this module imports next to nothing besides
-Airflow's own plugin class; the application, with FastAPI's routes, DuckDB and pyiceberg, is the API server's only.
+The API server validates the fields of trigger forms and parses no DAG file, so their formats are registered here.
+Airflow imports its plugins in every process, also in each task. So this module imports almost nothing besides Airflow's
+plugin class; only the API server creates the application with FastAPI, DuckDB and pyiceberg.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from airflow.plugins_manager import AirflowPlugin
 from sexton.airflow.formats import RE2, register
 
 PREFIX = "/sexton"
-"""As in view.py, which a plugin would have to import."""
+"""As in page_view.py, which is too heavy to import here."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -24,7 +23,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class LazyApplication:
-    """An ASGI application that is made when it is first asked something."""
+    """An ASGI application that is created with its first request."""
 
     def __init__(self, make: Callable[[], Application]) -> None:
         self._make = make
@@ -54,12 +53,12 @@ def dashboard() -> Application:
     from sexton.ui.app import make_app
     from sexton.ui.published_tables import PublishedTables
 
-    logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it has a line to say for each table that is opened
+    logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it logs a line for each table that is opened
     return make_app(PublishedTables(open_lake), airflow_access())
 
 
 def parse_re2(text: str) -> None:
-    """A ValueError unless `text` is a regular expression that commands take."""
+    """Raise ValueError unless `text` is a valid RE2 regular expression."""
     from sexton.policy.patterns import check_pattern
 
     check_pattern(text)

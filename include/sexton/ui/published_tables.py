@@ -1,11 +1,9 @@
-"""Published tables, a run at a time: its rows at the snapshot that `runs` names, as a piece of SQL for DuckDB.
+"""Published tables as SQL for DuckDB: the rows of a run, at the snapshot that `runs` names.
 
-pyiceberg plans which files hold a run, DuckDB reads of them the columns and row groups that a page needs. Reading
-through pyiceberg or pyarrow takes a second for one group among two million offsets, because both decode every row
-group; DuckDB takes some 30 ms.
+pyiceberg finds the files of a run; DuckDB reads the columns and row groups that a page needs. For one group among two
+million offsets, pyiceberg and pyarrow take a second because they decode every row group; DuckDB takes some 30 ms.
 
-What is published never changes, so what is known of it is kept: the rows of `runs`, the files of a run, and what was
-computed of one. All of it is bounded.
+Published data never changes, so the rows of `runs`, the files of a run and computed values are cached, all bounded.
 """
 
 import threading
@@ -29,16 +27,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FRESH_S = 2.0
-"""How long a list of runs is taken for the newest without asking the catalog."""
+"""How long the list of runs is reused without asking the catalog."""
 _SOURCES_KEPT = 256
 
 
 class RunGone(SextonError):
-    """A run was published, and its rows are no longer there."""
+    """A run was published, but its rows are gone."""
 
 
 class PublishedTables:
-    """Published runs of one lake, for any number of threads. `open_lake` is called when something is first read."""
+    """Published runs of one lake, for any number of threads. The first read calls `open_lake`."""
 
     def __init__(
         self,
@@ -66,7 +64,7 @@ class PublishedTables:
             return self._lake
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
-        """What a query answers, as dicts; UnreadableFiles where files are gone or memory is short: it may pass."""
+        """The rows of a query, as dicts; UnreadableFiles if files are gone or memory is short, which may pass."""
         try:
             return self.database.rows(sql, *parameters)
         except UnreadableFiles:
@@ -75,7 +73,7 @@ class PublishedTables:
             raise
 
     def runs(self) -> tuple[PublishedRun, ...]:
-        """Every published run of every cluster, oldest as_of first; none where nothing was ever published."""
+        """Every published run of every cluster, oldest as_of first."""
         location, runs = self._runs
         if self._clock() - self._looked_at < FRESH_S:
             return runs
@@ -89,34 +87,31 @@ class PublishedTables:
         return runs
 
     def of_run(self, run: PublishedRun, table: str) -> str:
-        """What stands in SQL for a run's rows of a table, in the declared shape.
+        """SQL for a run's rows of a table, with the declared columns.
 
-        RunGone when another run has taken its place, and its snapshot has expired.
+        Raises RunGone when another run has replaced it and its snapshot has expired.
         """
         return self._source(("one", table, *_whole(run.key)), lambda: self._plan(run, table))
 
     def of_runs(self, runs: Sequence[PublishedRun], table: str) -> str:
-        """As `table`, of several runs of one cluster at once, as they are in today's table.
-
-        A run whose rows are no longer there has none here.
-        """
+        """SQL for the rows of several runs of one cluster in the current table; runs whose rows are gone have none."""
         whole = sorted(_whole(run.key) for run in runs)
         return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table))
 
     def current(self, table: str) -> str:
-        """What stands in SQL for all rows of a table that only grows, as it is now, of every cluster."""
+        """SQL for all rows of an append-only table as it is now, of every cluster."""
         from pyiceberg.expressions import AlwaysTrue
 
         found = self._load(table)
         if found is None:
             return no_rows(table)
-        key = ("today", table, found.metadata_location)
+        key = ("current", table, found.metadata_location)
         return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
 
     def between(self, table: str, cluster_id: str, since_ms: int, until_ms: int) -> tuple[str, int]:
-        """What stands in SQL for a cluster's rows of some instants, both ends included, whatever runs are still there.
+        """SQL for a cluster's rows of an append-only table between two instants (inclusive), and the number of files.
 
-        Of a table that only grows, as it is now; and in how many files they lie.
+        Rows of runs that have expired are included.
         """
         from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
@@ -130,7 +125,7 @@ class PublishedTables:
         return self._source(key, lambda: self._scan(found, table, paths, where=where)), len(paths)
 
     def written_at_ms(self, run: PublishedRun) -> int | None:
-        """When the last of a run's tables was written, its checks; None once that snapshot has expired."""
+        """When the last table of a run (dq_results) was written; None once that snapshot has expired."""
         found, snapshot_id = self._load("dq_results"), run.snapshots.get("dq_results")
         if found is None or snapshot_id is None:
             return None
@@ -138,15 +133,15 @@ class PublishedTables:
         return None if snapshot is None else int(snapshot.timestamp_ms)
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
-        """What `make` computes of a run, kept while the run is one of the few that were looked at last."""
+        """The result of `make` for a run, cached for the runs that were read last."""
         return self._cache.value((run.key.cluster_id, run.key.run_id), label, make)
 
     def computed_table(self, run: PublishedRun, label: str, sql: Callable[[], str]) -> str:
-        """The name of a table in memory with what the query `sql` makes of a run; kept as `computed` keeps."""
+        """The name of a table in memory with the result of the query `sql` for a run, cached like `computed`."""
         return self._cache.table((run.key.cluster_id, run.key.run_id), label, sql)
 
     def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
-        """The rows of `runs`; a file that was read before is not read again."""
+        """The rows of `runs`; a file is read once."""
         from pyiceberg.expressions import AlwaysTrue
 
         paths = data_files(table, AlwaysTrue(), None)
@@ -159,10 +154,10 @@ class PublishedTables:
 
     def _read_files(self, table: "IcebergTable", paths: Sequence[str]) -> dict[str, Rows]:
         properties = table.io.properties
-        place = {self.database.readable(path, properties): path for path in paths}
+        path_of = {self.database.readable(path, properties): path for path in paths}
         found: dict[str, Rows] = {path: [] for path in paths}
         for row in self.rows(f"SELECT * FROM {self._scan(table, 'runs', paths, with_name=True)}"):
-            found[place[row.pop("filename")]].append(row)
+            found[path_of[row.pop("filename")]].append(row)
         return found
 
     def _plan(self, run: PublishedRun, table: str) -> str:
@@ -188,7 +183,7 @@ class PublishedTables:
         return self._scan(found, table, data_files(found, where, None), where=f"run_id IN ({listed})")
 
     def _load(self, table: str) -> "IcebergTable | None":
-        """A table as it is now; None where the lake has none: nothing is published yet, or an older release did."""
+        """A table as it is now; None if nothing was published to it yet."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -211,7 +206,7 @@ class PublishedTables:
     def _scan(
         self, found: "IcebergTable", table: str, paths: Sequence[str], *, where: str = "true", with_name: bool = False
     ) -> str:
-        """A subquery over data files in the declared shape: columns declared since they were written are NULL."""
+        """A subquery over data files with the declared columns; columns that the files lack are NULL."""
         if not paths:
             return no_rows(table)
         read = self.database.reading(paths, found.io.properties, with_name=with_name)
@@ -221,9 +216,9 @@ class PublishedTables:
 
 
 def at(runs: Sequence[PublishedRun], *, cluster_id: str | None, as_of_ms: int | None) -> PublishedRun:
-    """The newest of `runs` at or before an instant (None: of all), of a cluster; NoCoverage when there is none.
+    """The newest run of a cluster at or before an instant (None: of all); NoCoverage if there is none.
 
-    Without a cluster it is that of the newest run.
+    Without a cluster, the cluster of the newest run counts.
     """
     if cluster_id is None and runs:
         cluster_id = runs[-1].key.cluster_id
@@ -239,7 +234,7 @@ def of_cluster(runs: Sequence[PublishedRun], cluster_id: str | None) -> list[Pub
 
 
 def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: int | None) -> list[str]:
-    """The data files that may hold rows of `where`, at a snapshot or today."""
+    """The data files that may have rows of `where`, at a snapshot or now."""
     if table.current_snapshot() is None:
         return []
     tasks = list(table.scan(row_filter=where, snapshot_id=snapshot_id).plan_files())
@@ -249,7 +244,7 @@ def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: i
 
 
 def _whole(key: RunKey) -> tuple[str, str, str]:
-    """All of what tells a run from others: schedulers give runs of several clusters the same id."""
+    """What identifies a run: schedulers give runs of several clusters the same run id."""
     return key.cluster_id, str(key.as_of_ms), key.run_id
 
 

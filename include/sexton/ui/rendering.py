@@ -27,7 +27,7 @@ _OWN = ("ui.css", "ui.js", "icon.svg", "icon-dark.svg")
 
 
 def render(view: PageView, template: str, **values: Any) -> str:
-    """A template as HTML text; it finds the view, its words as `t`, and its links as `url`."""
+    """A template as HTML text. It can use the view, its texts as `t`, and its links as `url`."""
     return (
         _environment()
         .get_template(template)
@@ -45,7 +45,7 @@ def render(view: PageView, template: str, **values: Any) -> str:
 
 @lru_cache(maxsize=1)
 def assets() -> Mapping[str, tuple[bytes, str]]:
-    """Every static file by name: its bytes and media type. Nothing else is ever served."""
+    """Every static file by name: its bytes and media type. No other file is served."""
     folder = files(__package__).joinpath("static")
     found = {name: folder.joinpath(name).read_bytes() for name in _OWN}
     found |= {name: folder.joinpath("vendor", name).read_bytes() for name in _VENDOR}
@@ -55,12 +55,12 @@ def assets() -> Mapping[str, tuple[bytes, str]]:
 
 @lru_cache(maxsize=64)
 def asset_version(name: str) -> str:
-    """A static file's content in a few letters, so that browsers may keep what they have."""
+    """A short hash of a static file, so that browsers can cache it."""
     return hashlib.sha256(assets()[name][0]).hexdigest()[:12]
 
 
 def expiry_plot(found: Overview, as_of_ms: int, texts: Texts) -> TimelinePlot:
-    """The report's timeline of what expires when, with the words of a language."""
+    """The report's expiry timeline, with the texts of a language."""
     timeline = Timeline(due=found.due, bin_ms=found.bin_ms, offsets=found.bins, later=found.later)
     plot = timeline_plot(timeline, as_of_ms=as_of_ms)
     titles = [texts("plot.due", offsets=count(found.due))]
@@ -76,7 +76,7 @@ def expiry_plot(found: Overview, as_of_ms: int, texts: Texts) -> TimelinePlot:
 
 
 def iso(at_ms: int | None) -> str:
-    """Epoch milliseconds as the browser reads them; nothing beyond its calendar."""
+    """Epoch milliseconds in ISO 8601 for the browser; empty beyond its calendar."""
     if at_ms is None:
         return ""
     try:
@@ -91,13 +91,13 @@ def second(at_ms: int | None) -> str:
 
 
 def minute(at_ms: int | None) -> str:
-    """The same without seconds where there are none: `2026-11-21 04:00`."""
-    told = second(at_ms)
-    return told.removesuffix(":00") if told.count(":") == 2 else told
+    """As `second`, without seconds if they are zero: `2026-11-21 04:00`."""
+    text = second(at_ms)
+    return text.removesuffix(":00") if text.count(":") == 2 else text
 
 
 def typed(value: str) -> Markup:
-    """What somebody typed, given back into the field they typed it in: escaped, and else as it was."""
+    """User input for the field it came from: escaped, otherwise unchanged."""
     return escape(value)
 
 

@@ -1,4 +1,4 @@
-"""What was computed of published runs, kept for the few that were looked at last: values, and tables in DuckDB."""
+"""A cache of what was computed from published runs, for the last few runs: values, and tables in DuckDB."""
 
 import threading
 from collections import OrderedDict
@@ -12,25 +12,25 @@ Run = tuple[str, str]
 """A run by cluster id and run id."""
 
 RUNS_KEPT = 3
-"""Who looks at a run looks at its neighbours."""
+"""Runs in the cache: a reader of one run also opens its neighbours."""
 GRACE_S = 5.0
-"""How long a table outlives its last use: another thread may have been given its name just now."""
+"""How long a table is kept after its run has left the cache: another thread may still read it."""
 
 
 class RunCache:
-    """For any number of threads. One thing is computed at a time: nothing twice, and memory is that of one."""
+    """Safe for any number of threads. One value is computed at a time, to bound memory and to compute nothing twice."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
         self._lock = threading.Lock()
-        self._computing = threading.RLock()  # what is computed may itself stand on something that is
+        self._computing = threading.RLock()  # reentrant: a computation may need another one
         self._values: OrderedDict[Run, dict[str, Any]] = OrderedDict()
         self._tables: dict[Run, list[str]] = {}
         self._dropped: list[tuple[float, str]] = []
 
     def value(self, run: Run, label: str, make: Callable[[], T]) -> T:
-        """What `make` computes of a run, computed once."""
+        """The result of `make` for a run, computed once."""
         found: T
         if (found := self._found(run, label)) is not None:
             return found
@@ -48,7 +48,7 @@ class RunCache:
             return made
 
     def table(self, run: Run, label: str, sql: Callable[[], str]) -> str:
-        """The name of a table in memory with what the query `sql` makes of a run."""
+        """The name of a table in memory with the result of the query `sql` for a run."""
 
         def make() -> str:
             made = self._database.create_table(sql())
@@ -59,7 +59,7 @@ class RunCache:
         return self.value(run, label, make)
 
     def drop_old(self) -> None:
-        """Drop tables that nobody is given any more, once whoever was has surely read them."""
+        """Drop the tables that left the cache more than GRACE_S ago."""
         with self._lock:
             before = self._clock() - GRACE_S
             due = [table for at_s, table in self._dropped if at_s <= before]
@@ -72,7 +72,7 @@ class RunCache:
 
     def _found(self, run: Run, label: str) -> Any:
         with self._lock:
-            if (kept := self._values.get(run)) is None or label not in kept:
+            if (values := self._values.get(run)) is None or label not in values:
                 return None
             self._values.move_to_end(run)
-            return kept[label]
+            return values[label]

@@ -1,7 +1,7 @@
-"""A group over time, from published runs: what became of it, and its committed offsets and lag from run to run.
+"""A group over time, from published runs: its history, and its committed offsets and lag from run to run.
 
-Runs tell of instants: commits between two of them are not counted, and a state that came and went is not seen. What
-disappeared, and why, is all there (offset_changes), also of instants whose runs have been thinned since.
+Runs describe instants: commits between two of them are not counted, and a state that came and went is not seen. Every
+disappearance and its cause is in offset_changes, also for instants whose runs have expired.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from sexton.ui.database import Rows, marks
 from sexton.ui.published_tables import PublishedTables
 
 POINTS = 24
-"""Points of a plot: each is a run whose files are opened."""
+"""Points of a plot; the files of a run are opened for each."""
 RUNS_A_PAGE = 48
-"""Runs that one page of a story goes back over."""
+"""Runs that one page of a history covers."""
 FILES_READ = 500
-"""Files of `offset_changes` that a page reads at most, where it tells of more than one run: one or more an instant."""
+"""The most files of `offset_changes` that a page of more than one run reads; each instant has one or more."""
 PARTITIONS_SHOWN = 6
-"""Partitions that an event names; more are counted."""
+"""Partitions that an event names; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryEvent:
-    """Something that runs saw happen to a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
+    """An event in the history of a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
 
-    Of changes `offsets` are the first rows of `count`; of a state `group` is its row of `groups`.
+    A change has `count` rows, the first of them in `offsets`; a state has its row of `groups` in `group`.
     """
 
     at_ms: int
@@ -43,9 +43,9 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryPage:
-    """Events from new to old, of `runs` runs and of thinned ones between them; the last page has all older ones, too.
+    """Events from new to old, of `runs` runs and of expired runs between them; the last page has everything older.
 
-    `before_ms` is where an older page begins, None on the last.
+    `before_ms` is where the next, older page starts; None on the last page.
     """
 
     events: list[StoryEvent]
@@ -59,26 +59,27 @@ def story(
 ) -> StoryPage:
     """One page of a group's story: what its last RUNS_A_PAGE runs up to `before_ms` saw (None: up to the newest).
 
-    `runs` are all of one cluster up to the instant that is shown, oldest first, and at least one.
+    `runs` are the cluster's runs up to the instant shown, oldest first, at least one. Expired runs between them
+    count too.
     """
     newest_ms = runs[-1].key.as_of_ms
     until_ms = newest_ms if before_ms is None else min(before_ms, newest_ms)
     known = [run for run in runs if run.key.as_of_ms <= until_ms]
-    told = known[-RUNS_A_PAGE:]
+    shown = known[-RUNS_A_PAGE:]
     while True:
-        is_last_page = len(told) == len(known)
-        since_ms = told[0].key.as_of_ms if told else until_ms
+        is_last_page = len(shown) == len(known)
+        since_ms = shown[0].key.as_of_ms if shown else until_ms
         source, files = tables.between(
             "offset_changes", runs[-1].key.cluster_id, 0 if is_last_page else since_ms, until_ms
         )
-        if files <= FILES_READ or len(told) <= 1:
+        if files <= FILES_READ or len(shown) <= 1:
             break
-        told = told[(len(told) + 1) // 2 :]  # between runs that are days apart the ledger has each hour
-    changes = _ledger(tables, source, told, group_id)
-    events = [*_seen(_states(tables, told, group_id), told, is_last_page=is_last_page), *_changed(changes)]
+        shown = shown[(len(shown) + 1) // 2 :]  # runs may be days apart, but offset_changes has every hour
+    changes = _ledger(tables, source, shown, group_id)
+    events = [*_seen(_states(tables, shown, group_id), shown, is_last_page=is_last_page), *_changed(changes)]
     return StoryPage(
         events=sorted(events, key=lambda event: event.at_ms, reverse=True),
-        runs=len(told),
+        runs=len(shown),
         since_ms=since_ms,
         before_ms=None if is_last_page else since_ms - 1,
     )
@@ -97,10 +98,9 @@ def _states(tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str
 
 
 def _ledger(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str) -> Rows:
-    """A group's rows of `offset_changes` in `source`, which is of the span of a page, the oldest first.
+    """A group's rows of `offset_changes` in the span of a page, the oldest first.
 
-    Of the instants of `runs`, which are all that are published in that span, those of the runs; of the others all that
-    is there: their runs have been thinned, and the ledger outlives them.
+    For the instants of `runs`, the rows of these runs; for other instants, whose runs have expired, all rows.
     """
     ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
     return tables.rows(
@@ -115,7 +115,7 @@ def _ledger(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], 
 
 
 def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_last_page: bool) -> list[StoryEvent]:
-    """An event for each run that saw the group as something else than the run before."""
+    """An event for each run in which the group differs from the run before."""
     events, before = [], None
     for number, run in enumerate(runs):
         at_ms = run.key.as_of_ms
@@ -131,7 +131,7 @@ def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is
 
 
 def _changed(changes: Rows) -> list[StoryEvent]:
-    """An event for what disappeared in one write, and one an interval for what was set."""
+    """An event for each write that removed offsets, and one for each interval with offsets that were set."""
 
     def together(row: dict[str, Any]) -> tuple[Any, ...]:
         if row["kind"] in DISAPPEARANCES:
@@ -157,9 +157,9 @@ def _changed(changes: Rows) -> list[StoryEvent]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A value for each of `at_ms`, None where the run has no such offset, or no log end was recorded.
+    """A value for each of `at_ms`; None if the run has no such offset or recorded no log end.
 
-    Of one partition, or the sum over all of a topic or group. `offset_count` says of how many.
+    The values are those of one partition, or sums over `offset_count` partitions of a topic or group.
     """
 
     at_ms: list[int]
@@ -172,7 +172,7 @@ class Series:
 def series(
     tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str, *, topic: str | None, partition: int | None
 ) -> Series:
-    """Committed offset and lag in at most POINTS of `runs`, evenly chosen, the newest among them."""
+    """Committed offset and lag in at most POINTS of `runs`, evenly spread, including the newest."""
     chosen = _spread(runs)
     asked, values = ["group_id = ?"], [group_id]
     if topic is not None:
@@ -183,7 +183,7 @@ def series(
     homes = tables.rows(
         f"SELECT DISTINCT log_partition FROM {tables.of_runs(chosen, 'groups')} WHERE group_id = ?", group_id
     )
-    # With it in the condition, one row group a run is read, and no other.
+    # With the partition in the condition, DuckDB reads one row group of each run.
     asked.append(f"log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})")
     found = {
         row["as_of_ms"]: row
@@ -218,7 +218,7 @@ def _spread(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
 
 
 def runs_with_checks(tables: PublishedTables, runs: Sequence[PublishedRun]) -> Rows:
-    """Rows of `runs`, the newest first, each with `checked` and `failed` expectations, and `rows` per table."""
+    """Rows of `runs`, the newest first, each with its `checked` and `failed` expectations, and `rows` of each table."""
     if not runs:
         return []
     counted = {

@@ -1,6 +1,6 @@
-"""Every word of the pages: `words/<language>.json`, one flat dictionary a language, with the same keys in each.
+"""All texts of the pages: `words/<language>.json`, one flat dictionary for each language, all with the same keys.
 
-What the codes of the tables mean comes in English from `sexton.report.meanings`, which report.html uses, too.
+The English meanings of codes in the tables come from `sexton.report.meanings`, as in report.html.
 """
 
 import json
@@ -23,36 +23,36 @@ _REPORT: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """The words of one language."""
+    """The texts of one language."""
 
     language: str
     known: Mapping[str, str]
 
     def __call__(self, key: str, **values: object) -> str:
-        """A text with its values filled in; KeyError for a key that no dictionary has."""
+        """A text with its values filled in; KeyError for an unknown key."""
         return self.known[key].format(**values) if values else self.known[key]
 
     def some(self, key: str, number: int, **values: object) -> str:
-        """A text about a number of things, which is `number` in it; of one thing there is a text of its own."""
+        """A text with `number`; for 1, the text of the key with `.one`."""
         return self(f"{key}.one" if number == 1 else key, number=count(number), **values)
 
     def code(self, kind: str, value: str | None) -> str:
-        """What a code of the tables means; the code itself where nobody wrote a word about it."""
+        """The meaning of a code in the tables; the code itself if it has none."""
         return "" if value is None else self.known.get(f"{kind}.{value}", value)
 
 
 @lru_cache(maxsize=len(LANGUAGES))
 def texts(language: str) -> Texts:
-    """The words of one of LANGUAGES."""
+    """The texts of one of LANGUAGES."""
     found = json.loads(files(__package__).joinpath(f"words/{language}.json").read_text(encoding="utf-8"))
     if language == "en":
-        told = {f"{kind}.{code}": meaning for kind, codes in _REPORT.items() for code, meaning in codes.items()}
-        found = {**told, **found}
+        meant = {f"{kind}.{code}": meaning for kind, codes in _REPORT.items() for code, meaning in codes.items()}
+        found = {**meant, **found}
     return Texts(language=language, known=found)
 
 
 def choose(asked: str | None, remembered: str | None, accepted: str | None) -> str:
-    """The language of a page: asked for by a link, remembered by a cookie, or the browser's first that we have."""
+    """The language of a page: from a link, a cookie, or the browser's preferences; English by default."""
     for language in (asked, remembered):
         if language in LANGUAGES:
             return str(language)

@@ -21,17 +21,17 @@ from sexton.settings import environment, settings
 TIMEOUT_S = 120
 LONGEST_POLICY = 256 * 1024
 MOST_MINUTES = 5_256_000_000
-"""Ten thousand years: more is a slip."""
+"""Ten thousand years: more is a mistake."""
 GROUPS_SHOWN = 200
 _one_at_a_time = threading.Semaphore(1)
 
 
 class Busy(SextonError):
-    """Somebody else's question is being answered."""
+    """Another question is being answered."""
 
 
 class BadQuestion(UsageError):
-    """The question is wrong, for these reasons."""
+    """The question is invalid; `mistakes` says why."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(mistakes)
@@ -41,7 +41,7 @@ class BadQuestion(UsageError):
 def ask(
     *, cluster_id: str, as_of_ms: int, retention_minutes: int | None, policy: str, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Any]:
-    """The answer for a published run; BadQuestion with what is wrong with the question, Busy, or SextonError."""
+    """The answer for a published run; raises BadQuestion, Busy, or SextonError."""
     if retention_minutes is None and not policy.strip():
         raise BadQuestion(["nothing to try: give a retention, a policy, or both"])
     if not _one_at_a_time.acquire(blocking=False):
@@ -83,7 +83,7 @@ def _read(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
 
 
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
-    """What `ask` tells, computed here."""
+    """The answer of `ask`, computed in this process."""
     from sexton.analysis.what_if import RetentionRules, published_folder, what_if
     from sexton.lake.catalog import open_lake
     from sexton.lake.read import published_at
@@ -124,11 +124,11 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """One question in, one answer out."""
     try:
-        told = answer(json.load(sys.stdin))
+        result = answer(json.load(sys.stdin))
     except SextonError as error:
         mistakes = [str(one) for one in error.diagnostics] if isinstance(error, PolicyError) else []
-        told = {"error": str(error), "mistakes": mistakes, "is_usage": isinstance(error, UsageError)}
-    sys.stdout.write("\n" + json.dumps(told) + "\n")
+        result = {"error": str(error), "mistakes": mistakes, "is_usage": isinstance(error, UsageError)}
+    sys.stdout.write("\n" + json.dumps(result) + "\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The what-if form and its answer, as a page and as JSON. Asking changes nothing; it is posted because it costs."""
+"""The what-if form and its answer, as a page and as JSON. It changes nothing; it is a POST because it is expensive."""
 
 import re
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ _MINUTES = re.compile("[0-9]{1,20}")
 
 
 class Question(BaseModel):
-    """Rules to try: a retention in minutes, a policy as YAML, or both; what is left out is as in force."""
+    """Rules to try: a retention in minutes, a policy as YAML, or both; what is left out stays as in force."""
 
     retention_minutes: int | None = Field(default=None, ge=1, le=MOST_MINUTES)
     policy: str = Field(default="", max_length=LONGEST_POLICY)
@@ -37,9 +37,9 @@ def show_answer(
     retention_minutes: Annotated[str, Form()] = "",
     policy: Annotated[str, Form()] = "",
 ) -> HTMLResponse:
-    """The answer, or what is wrong: 422 with the mistakes of the question, 503 where it cannot be answered now.
+    """The answer; 422 with the mistakes of the question, or 503 if it cannot be answered at the moment.
 
-    Lengths are looked at here and not by FastAPI, whose 422 is JSON: somebody at a form is to read what is wrong.
+    Lengths are checked here and not by FastAPI, whose 422 is JSON: a form needs a readable message.
     """
     key, minutes, found, status = view.chosen.key, retention_minutes.strip(), None, 200
     mistakes: tuple[str, ...] = ()

@@ -354,9 +354,9 @@ const incident = async () => {
     await frame.locator("main h1", { hasText: "Groups" }).waitFor();
     told.listed = [await isListed(frame)];
     while (!told.listed.at(-1) && told.listed.length < 9) {
-      const instant = await frame.locator("#as-of-told").innerText();
+      const instant = await frame.locator("#as-of-shown").innerText();
       await frame.locator("#before").click();
-      await until(page, async () => (await frame.locator("#as-of-told").innerText()) !== instant, 100);
+      await until(page, async () => (await frame.locator("#as-of-shown").innerText()) !== instant, 100);
       await frame.locator("main h1", { hasText: "Groups" }).waitFor();
       told.listed.push(await isListed(frame));
     }

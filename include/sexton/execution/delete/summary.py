@@ -9,6 +9,7 @@ from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
 from sexton.ledger.entries import Item, ItemId, Result
 from sexton.plans.plan import Plan
+from sexton.tables.tombstones import RETRYABLE_OUTCOMES
 
 Sink = Literal["plan", "coordinator", "log"]
 SHOWN_ITEMS = 1_000
@@ -61,7 +62,7 @@ class ApplySummary:
     @property
     def left(self) -> int:
         """Items that may be tried again."""
-        return sum(self.counts.get(outcome, 0) for outcome in ("refused", "not_done", "unknown", "left"))
+        return sum(self.counts.get(outcome, 0) for outcome in (*RETRYABLE_OUTCOMES, "unknown", "left"))
 
     @property
     def exit_code(self) -> int:

@@ -39,7 +39,7 @@
     return url.href;
   };
 
-  const told = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
+  const minuteText = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
 
   const tools = () => {
     const theme = document.getElementById("theme");
@@ -72,9 +72,9 @@
     const range = document.getElementById("as-of");
     if (!range) return;
     const instants = range.dataset.instants.split(",").map(Number);
-    const output = document.getElementById("as-of-told");
+    const output = document.getElementById("as-of-shown");
     range.addEventListener("input", () => {
-      const text = `${told(instants[range.value])} UTC`;
+      const text = `${minuteText(instants[range.value])} UTC`;
       output.textContent = text;
       range.setAttribute("aria-valuetext", text);
     });
@@ -157,12 +157,12 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { drag: { x: false, y: false } },
       axes: [
-        { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => told(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
+        { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => minuteText(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
         // Digits as fine as the steps are: two ticks never read the same.
         { ...axis, size: (_, labels) => 16 + 7.4 * Math.max(6, ...(labels ?? []).map((each) => String(each).length)), values: (_, ticks, __, ___, step) => ticks.map((value) => (step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
       ],
       series: [
-        { label: labels.time, value: (_, at) => (at === null ? "-" : told(at * 1000)) },
+        { label: labels.time, value: (_, at) => (at === null ? "-" : minuteText(at * 1000)) },
         ...lines.map((line) => ({
           label: line.label, stroke: resolved(line.colour), width: 1.6, spanGaps: false, fill: line.fill ? resolved("--track") : undefined,
           dash: line.dash, points: { size: 5 }, value: (_, value) => plain(value),
@@ -179,7 +179,7 @@
     body.replaceChildren();
     found.at_ms.forEach((ms, number) => {
       const row = body.insertRow(0);
-      row.insertCell().textContent = told(ms);
+      row.insertCell().textContent = minuteText(ms);
       for (const values of [found.committed_offset, found.log_end_offset, found.lag]) {
         const cell = row.insertCell();
         cell.className = "n";

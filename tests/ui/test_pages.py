@@ -170,7 +170,7 @@ def test_a_group_in_full(client: TestClient) -> None:
     assert found["total_lag"] == 190
     assert [row["producer_id"] for row in found["pending"]] == [77]
     told = text(client, "/group", id=LIVING)
-    assert "kept as long as that lasts" in told
+    assert "kept while that lasts" in told
     assert "pinned by producer 77" in told
 
 
@@ -193,7 +193,7 @@ def test_the_story_of_a_group_that_is_gone(client: TestClient) -> None:
 
 
 def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sexton.ui.story_queries.RUNS_TOLD", 1)
+    monkeypatch.setattr("sexton.ui.story_queries.RUNS_A_PAGE", 1)
     found = data(client, "/group/story", id=LIVING)
     assert (found["since_ms"], found["before_ms"]) == (PUBLISHED, PUBLISHED - 1)
     older = data(client, "/group/story", id=LIVING, before=found["before_ms"])
@@ -268,7 +268,7 @@ def test_a_story_outlives_its_runs(thinned: WrittenLake) -> None:
         assert expired(other["events"]) == [107, 106, 105, 104, 103, 102, 101, 100]
 
 
-@pytest.mark.parametrize("bound", ["RUNS_TOLD", "FILES_READ"])
+@pytest.mark.parametrize("bound", ["RUNS_A_PAGE", "FILES_READ"])
 def test_pages_of_a_story_leave_nothing_out(thinned: WrittenLake, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """Each thinned instant is on one page: on that of the run before it, and the oldest on the last."""
     monkeypatch.setattr(f"sexton.ui.story_queries.{bound}", 1)

@@ -1,7 +1,7 @@
 """Who may see what, by Airflow's login (cookie or bearer token) and its permissions on two DAGs of each cluster.
 
-Viewers who may read the DAG that publishes a cluster's state may see that state; viewers who may read the DAG that
-applies plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of all routes
+A viewer who may read the DAG that publishes a cluster's state may see that state; one who may read the DAG that applies
+plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of all routes
 (app.py) checks access and records the clusters that the viewer may see. Other clusters are treated as absent. Airflow
 is imported with the first request.
 """

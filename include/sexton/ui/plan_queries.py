@@ -2,7 +2,7 @@
 
 A plan's description comes from its plan.json in the archive, its rows from the published table `tombstones`. A page
 only says whether plan.json is the one that its run published; whoever applies a plan verifies every file
-(`plans.files.read_plan`).
+(`plans.read_plan`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,12 +4,12 @@
 Deletes what a plan of `offset_retention` names, after a person has approved it: *preview* the plan, *approve* it,
 *apply* it, *notify* of the outcome. Runs by hand only; no schedule and no backfill can delete.
 
-**By default it deletes nothing**: with the sink `plan` a run shows the plan, says what would be done now, and ends.
+**By default it deletes nothing**: with the sink `dry_run` a run shows the plan, says what would be done now, and ends.
 
 | parameter | meaning | default |
 |---|---|---|
 | `plan_id` | the plan, 64 digits: from its page, or `plan_id` in the table `runs` | none, it must be given |
-| `sink` | `plan`: write nothing; `coordinator`: by the group coordinators; `log`: into the topic itself | `plan` |
+| `sink` | `dry_run`: write nothing; `coordinator`: by the group coordinators; `log`: into the topic | `dry_run` |
 | `allow_log_sink` | the sink `log` is meant | no |
 
 Example: `{"plan_id": "3f9c...", "sink": "coordinator"}`

@@ -211,9 +211,9 @@ def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
     skipped = []
     monkeypatch.setattr(task, "skip", lambda **told: skipped.append(told["tasks"]), raising=False)
     monkeypatch.setattr(task, "get_flat_relatives", lambda **_: ["approve", "apply", "notify"], raising=False)
-    world.run(task, sink="plan")
+    world.run(task, sink="dry_run")
     assert skipped == [["approve", "apply", "notify"]]
-    assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=plan"]
+    assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=dry_run"]
     assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
     assert approval.read_request(world.home / "var/runs/apply_tombstones") is None
 
@@ -249,7 +249,7 @@ def test_a_what_if_is_not_even_asked_for(world) -> None:
         world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     with pytest.raises(AirflowFailException, match="nothing to approve"):
         world.answer()
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), sink="plan")  # looking is allowed
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), sink="dry_run")  # looking is allowed
 
 
 def test_the_first_line_that_is_read_says_by_how_much_it_goes_beyond_the_broker(world) -> None:

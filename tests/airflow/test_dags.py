@@ -136,7 +136,7 @@ def test_no_answer_is_no_approval(bag, name) -> None:
 
 def test_applying_writes_nothing_by_default(bag) -> None:
     params = bag.dags["apply_tombstones"].params
-    assert params["sink"] == "plan"
+    assert params["sink"] == "dry_run"
     assert params["allow_log_sink"] is False
 
 
@@ -186,7 +186,7 @@ def test_the_forms_of_what_changes_a_cluster_take(bag, name, conf) -> None:
 def test_a_plan_has_to_be_named() -> None:
     dag = DagBag(dag_folder=str(DAGS / "apply_tombstones.py")).dags["apply_tombstones"]  # tests above fill the form
     with pytest.raises((ParamValidationError, ValueError), match="plan_id"):
-        DagSerialization.from_dict(DagSerialization.to_dict(dag)).params.deep_merge({"sink": "plan"}).validate()
+        DagSerialization.from_dict(DagSerialization.to_dict(dag)).params.deep_merge({"sink": "dry_run"}).validate()
 
 
 def test_pools(dag, maintenance) -> None:

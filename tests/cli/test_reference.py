@@ -70,7 +70,7 @@ def test_every_error_has_a_code_that_is_told() -> None:
     [
         ("ar", {"archive"}),
         ("archive ", {"ls", "verify", "import"}),
-        ("apply x --sink ", {"plan", "coordinator", "log"}),
+        ("apply x --sink ", {"dry_run", "coordinator", "log"}),
         ("audit --profile g", {"group_coordinator", "group_metadata_manager"}),
         ("plan --ret", {"--retention-minutes"}),
     ],

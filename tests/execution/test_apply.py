@@ -373,14 +373,14 @@ def test_the_broker_has_the_last_word_on_its_retention(
     world = made(tmp_path)
     world.cluster.retention_ms = live_ms
     assert told in refused(world, sink=sink)
-    summary = world.apply(sink="plan")
+    summary = world.apply(sink="dry_run")
     assert (summary.counts, told in " ".join(summary.warnings)) == ({"would_be_done": 3}, True)
 
 
 def test_where_the_broker_does_not_say_it_the_snapshots_record_will_do(tmp_path: Path) -> None:
     world = made(tmp_path)
     world.cluster.retention_ms = None
-    assert world.apply(sink="plan", recorded_retention_ms=HOUR_MS).warnings == ()
+    assert world.apply(sink="dry_run", recorded_retention_ms=HOUR_MS).warnings == ()
     assert world.apply(sink="coordinator", recorded_retention_ms=HOUR_MS).counts == {"done": 3}
 
 
@@ -461,11 +461,11 @@ def test_a_log_that_was_cut_off_is_not_the_plans(tmp_path: Path, monkeypatch: py
 
 def test_a_look_makes_no_call_and_no_ledger(tmp_path: Path) -> None:
     world = made(tmp_path)
-    summary = world.apply(sink="plan")
+    summary = world.apply(sink="dry_run")
     assert (summary.counts, summary.exit_code) == ({"would_be_done": 3}, 0)
     assert not Path(world.ledger.folder).exists()
     change(world, "commit")
-    assert world.apply(sink="plan").counts == {"changed_since": 3}
+    assert world.apply(sink="dry_run").counts == {"changed_since": 3}
 
 
 def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:

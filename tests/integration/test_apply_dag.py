@@ -191,7 +191,7 @@ def plan_of_now(config: Settings, clients: ClientConfig, out: Path) -> RunRecord
 
 
 def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
-    run = world.trigger(sink="plan")
+    run = world.trigger(sink="dry_run")
     assert run.end() == "success", run.log()
     assert run.states() == {"preview": "success", "approve": "skipped", "apply": "skipped", "notify": "skipped"}
     assert "it would be now: " in run.log()

@@ -32,8 +32,8 @@ from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"
 """The task whose answer acting asks for."""
-PLAN_SINK, LOG_SINK = "plan", "log"
-SINKS = (PLAN_SINK, "coordinator", LOG_SINK)
+DRY_RUN_SINK, LOG_SINK = "dry_run", "log"
+SINKS = (DRY_RUN_SINK, "coordinator", LOG_SINK)
 """Where tombstones go: nowhere, through the group coordinators, or into the log itself."""
 AS_IT_SHOULD_BE = frozenset({"done", "gone"})
 """Outcomes that nobody has to hear of: what was asked for is so."""
@@ -103,7 +103,7 @@ class CommandTask(BaseOperator):
 
 
 class PreviewPlan(CommandTask, SkipMixin):
-    """Shows a plan. With the sink `plan` that is all: nobody is asked, and nothing that follows runs."""
+    """Shows a plan. With the sink `dry_run` that is all: nobody is asked, and nothing that follows runs."""
 
     inherits_from_skipmixin = True
 
@@ -113,7 +113,7 @@ class PreviewPlan(CommandTask, SkipMixin):
         _require_log_sink_allowed(options)
         told = self.shown("plan", options["plan_id"])
         _tell_log(self.log, told["body"])
-        if sink == PLAN_SINK:
+        if sink == DRY_RUN_SINK:
             arguments = ("apply", options["plan_id"], f"--sink={sink}")
             now = self.sexton(*arguments, conn_id=self.cluster.kafka_conn_id).require_success("apply")
             self.log.info("nothing is written; it would be now: %s", counted(now) or "nothing")

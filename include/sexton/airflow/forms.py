@@ -6,7 +6,7 @@ still takes an empty text, which is what the form gave until it allowed null; wh
 
 from airflow.sdk import Param
 
-from sexton.airflow.change_tasks import PLAN_SINK, SINKS
+from sexton.airflow.change_tasks import DRY_RUN_SINK, SINKS
 from sexton.airflow.formats import INSTANT, ISO_OR_MS, RE2
 
 SHA256 = r"^[0-9a-f]{64}$"
@@ -26,11 +26,11 @@ def applying_params() -> dict[str, Param]:
             section="What to apply",
         ),
         "sink": Param(
-            PLAN_SINK,
+            DRY_RUN_SINK,
             type="string",
             enum=list(SINKS),
             title="Sink",
-            description="plan: only say what would be done, ask nobody. coordinator: delete through the group "
+            description="dry_run: only say what would be done, ask nobody. coordinator: delete through the group "
             "coordinators. log: write offset tombstones into the offsets topic itself, for what coordinators refuse.",
             section="What to apply",
         ),

@@ -47,7 +47,7 @@ SIGTERM ends it after the group that it is in.
 0 nothing is left to do (also where offsets have changed since: those are left alone, and told), 1 something was not
 done and may be tried again, 2 usage, 6 refused as a whole: nothing was touched
 """
-Sink = Literal["plan", "coordinator", "log"]
+Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN = 20
 _COLUMNS = ("OUTCOME", "GROUP", "TOPIC", "PARTITION", "WHY")
 _HOW = "How"
@@ -56,8 +56,8 @@ SinkOption = Annotated[
     Sink,
     typer.Option(
         rich_help_panel=_HOW,
-        help="plan: only look. coordinator: delete through the group coordinators. log: also write tombstones into the "
-        "log itself, for what they refuse because its topic is gone; dangerous, see docs/apply.md.",
+        help="dry_run: only look. coordinator: delete through the group coordinators. log: also write tombstones into "
+        "the log itself, for what they refuse because its topic is gone; dangerous, see docs/apply.md.",
     ),
 ]
 ApprovedBy = Annotated[
@@ -93,7 +93,7 @@ def apply(
         str | None, typer.Option(metavar="URI", help="A folder or s3://, gs://, ... Default: var/archive.")
     ] = None,
     cluster_id: ClusterId = None,
-    sink: SinkOption = "plan",
+    sink: SinkOption = "dry_run",
     approved_by: ApprovedBy = None,
     plan_sha256: PlanSha256 = None,
     allow_log_sink: AllowLogSink = False,
@@ -108,7 +108,7 @@ def apply(
     Right before each call the group is compared with the log's tail, its committed offsets and its state; afterwards
     both are read again. Without --sink it only looks.
     """
-    if sink != "plan" and not (approved_by or "").strip():
+    if sink != "dry_run" and not (approved_by or "").strip():
         raise UsageError("who approved it?", where=f"--sink {sink}", fix="--approved-by NAME")
     if sink == "log" and not allow_log_sink:
         raise UsageError(
@@ -135,7 +135,7 @@ def apply(
     )
     client = client_of(bootstrap_servers, client_config_file)
     summary = _applied(plan, ledger, rules, sink=sink, client=client, json=json)
-    published, trouble = (None, None) if sink == "plan" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
+    published, trouble = (None, None) if sink == "dry_run" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
     code = summary.exit_code or (1 if trouble else 0)
     if json:
         told = {
@@ -222,7 +222,7 @@ def _tell(summary: "ApplySummary", folder: str, published: int | None) -> None:
         )
         if len(summary.told) > SHOWN:
             tell_line(f"and {count(len(summary.told) - SHOWN)} more: --json has them")
-    if summary.sink == "plan":
+    if summary.sink == "dry_run":
         tell_line("nothing was written: --sink coordinator --approved-by NAME does it")
     else:
         tell_line(f"ledger  {folder}" + ("" if published is None else f", {some(published, 'row')} in apply_ledger"))

@@ -42,7 +42,7 @@ def apply_plan(
     clocks: Clocks,
     progress: Progress | None = None,
 ) -> ApplySummary:
-    """Apply a plan that was read and checked, and return what became of it. The sink `plan` is a dry run.
+    """Apply a plan that was read and checked, and return what became of it. The sink `dry_run` only compares.
 
     Refused when a precondition does not hold, before anything is changed, or when another attempt has taken over.
     BrokerError when the cluster cannot be read any more: the attempt stays open, because an unanswered call may still
@@ -59,7 +59,7 @@ def apply_plan(
     check_cluster(plan, work, identity)
     time = client.broker_time()
     refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
-    if refusal is not None and (sink == "plan" or not status.is_unsettled):
+    if refusal is not None and (sink == "dry_run" or not status.is_unsettled):
         raise refusal
     context = DeleteContext(
         client=client,
@@ -71,7 +71,7 @@ def apply_plan(
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
         status=status,
     )
-    if sink == "plan":
+    if sink == "dry_run":
         return dry_run(context, warnings=_what_if_warnings(plan, rules, identity), progress=progress)
     failpoint("apply.checked")
 
@@ -117,7 +117,7 @@ def _refusal(
     try:
         check_plan(plan, rules, now_ms=now_ms)
         check_clock(plan, rules, time, now_ms=now_ms)
-        if sink != "plan":
+        if sink != "dry_run":
             check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:
             raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")

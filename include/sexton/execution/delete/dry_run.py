@@ -36,7 +36,7 @@ def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progre
         shown += [ItemOutcome.of(items[result.item_id], result) for result in found.results]
     return ApplySummary(
         plan_id=context.plan.record.plan_id,
-        sink="plan",
+        sink="dry_run",
         attempt=0,
         items=context.plan.tombstones.num_rows,
         counts=dict(sorted((+counts).items())),

@@ -11,7 +11,7 @@ from sexton.ledger.entries import Item, ItemId, Result
 from sexton.plans.plan import Plan
 from sexton.tables.tombstones import RETRYABLE_OUTCOMES
 
-Sink = Literal["plan", "coordinator", "log"]
+Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN_ITEMS = 1_000
 """The most items that a summary lists; the ledger has them all."""
 
@@ -67,7 +67,7 @@ class ApplySummary:
     @property
     def exit_code(self) -> int:
         """0 when nothing is left to try, also where items had changed; else 1."""
-        return 1 if self.left and self.sink != "plan" else 0
+        return 1 if self.left and self.sink != "dry_run" else 0
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "left": self.left, "exit_code": self.exit_code}

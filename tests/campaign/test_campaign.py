@@ -16,7 +16,7 @@ from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import fold
 from sexton.kernels import partial as partial_fold
 from sexton.kernels.merge import absorb_state
-from sexton.kernels.rules import new_state_of
+from sexton.kernels.profile_flags import new_state_of
 from sexton.verdicts.expiry import judge, plan
 from tests.campaign import __main__ as command
 from tests.campaign import checks, closed_form, narrow

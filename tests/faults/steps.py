@@ -117,7 +117,7 @@ def uncompile() -> None:
     memory.prefetch, memory.copy_bytes, memory.folded = (lambda *_: None), _copy, _folded
     from sexton.log import crc
 
-    crc.crc32c_behind, crc.crc32_behind = _crc32c, _crc32
+    crc.crc32c_of, crc.crc32_of = _crc32c, _crc32
 
 
 def counted(work: Any) -> int:

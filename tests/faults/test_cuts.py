@@ -14,9 +14,8 @@ import pytest
 
 from sexton.coordinator.decoding import TORN_SEGMENT
 from sexton.coordinator.loading import load
+from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, merge_all
-from sexton.kernels.layout import ARENAS, ROW_TABLES, TEXT_AT, TEXT_SIZE
-from sexton.kernels.scan import READ_TORN
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_segments, fold_slices, loaded
@@ -54,17 +53,17 @@ def is_same(left: PartialFold, right: PartialFold) -> bool:
         np.array_equal(left.batch_counters, right.batch_counters)
         and left.undecodable == right.undecodable
         and np.array_equal(left.state.counts, right.state.counts)
-        and all(np.array_equal(used(left, name), used(right, name)) for name in ROW_TABLES | ARENAS)
+        and all(np.array_equal(used(left, name), used(right, name)) for name in L.ROW_TABLES | L.ARENAS)
     )
     return is_alike or left.to_bytes() == right.to_bytes()
 
 
 def used(fold: PartialFold, name: str) -> np.ndarray:
     """What is used of an array; the place of a text is any number where there is no text."""
-    filled = getattr(fold.state, name)[: fold.state.counts[(ROW_TABLES | ARENAS)[name]]]
+    filled = getattr(fold.state, name)[: fold.state.counts[(L.ROW_TABLES | L.ARENAS)[name]]]
     if name in ("keys", "pending"):
         filled = filled.copy()
-        filled[filled[:, TEXT_SIZE] == 0, TEXT_AT] = 0
+        filled[filled[:, L.TEXT_SIZE] == 0, L.TEXT_AT] = 0
     return filled
 
 
@@ -79,8 +78,8 @@ def check_cuts(log: bytes, cuts: Iterable[int], *, replayed: frozenset[int] = fr
         tail = list(read_batches(part, start=start, floor_offset=expected.offsets[whole]))
         assert tail == ([TornTail(position=start, size_bytes=cut - start)] if cut > start else []), cut
         fold = fold_bytes(part)
-        assert fold.batch_counters[READ_TORN] == (cut - start if any(part[start:]) else 0), cut
-        fold.batch_counters[READ_TORN] = 0
+        assert fold.batch_counters[L.READ_TORN] == (cut - start if any(part[start:]) else 0), cut
+        fold.batch_counters[L.READ_TORN] = 0
         assert is_same(fold, expected.fold(whole)), cut
         if cut in replayed:
             assert_equal(merge_all(fold_slices(log[:cut], [cut // 3, cut - 1])), loaded(log[:cut]), partition_count=3)

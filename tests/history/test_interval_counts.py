@@ -10,7 +10,7 @@ import pytest
 
 from sexton.coordinator.profiles import profile_of
 from sexton.history.interval_counts import COMMITS, SWEEP_GAP_MS, SWEEPS, commits_between, sweeps_of
-from sexton.kernels.commits import read_commits
+from sexton.kernels.checkpoint.commits import read_commits
 from sexton.runs.engine import Engine
 from sexton.tables import TABLES
 from tests.archived import Archive

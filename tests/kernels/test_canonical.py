@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.kernels import checkpoint as store
 from sexton.kernels import fold as fold_module
 from sexton.kernels.canonical import canonical
-from sexton.kernels.checkpoint import pack, unpack
+from sexton.kernels.checkpoint.files import pack, read_parquet, unpack
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.log.segment import FoldTask
 from tests.campaign.histories import history
@@ -130,7 +129,7 @@ def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
     ]
     fold = fold_slices(encode_log(log), [])[0]
     stored(fold, tmp_path)
-    read = store.read_parquet(tmp_path)
+    read = read_parquet(tmp_path)
     assert read["keys"]["topic"].to_pylist() == ["b", "a", "t"]
     assert read["keys"]["log_offset"].to_pylist() == [1, 2, None]
     assert read["keys"]["last_tombstone_log_offset"].null_count == 3
@@ -147,7 +146,7 @@ def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Pa
     data = bad + good
     whole = stored(fold_slices(data, [])[0], tmp_path / "whole")
     assert stored(merge_all(fold_slices(data, [len(bad)])), tmp_path / "pieces") == whole
-    keys = store.read_parquet(tmp_path / "whole")["keys"]
+    keys = read_parquet(tmp_path / "whole")["keys"]
     assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
         ("d", 0), ("a", 1), ("c", 1), ("b", 2)
     ]  # fmt: skip

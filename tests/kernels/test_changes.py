@@ -14,7 +14,7 @@ from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.kernels.changes import changes_between
+from sexton.kernels.changes.replay import changes_between
 from sexton.kernels.fold import PartialFold, fold_task
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
-from sexton.kernels.checkpoint import key_columns
+from sexton.kernels import layout as L
+from sexton.kernels.columns import key_columns
 from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
-from sexton.kernels.layout import TEXT_BYTES, TEXT_LIVE, compact_texts
+from sexton.kernels.growth import compact_texts
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message_set
@@ -230,12 +231,14 @@ def test_damaged_records(data: bytes) -> None:
 
 @FEW
 @given(histories(max_size=6), st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), max_size=4), st.floats(0, 1))
-def test_flipped_and_truncated_bytes(history: list[BatchSpec], flips: list[tuple[float, int]], keep: float) -> None:
+def test_flipped_and_truncated_bytes(
+    history: list[BatchSpec], flips: list[tuple[float, int]], keep_undecodable: float
+) -> None:
     data = bytearray(encode_log(history))
     for place, mask in flips:
         if data:
             data[int(place * (len(data) - 1))] ^= mask
-    data = data[: round(len(data) * max(keep, 0.5))]
+    data = data[: round(len(data) * max(keep_undecodable, 0.5))]
     assert_equal(fold_bytes(bytes(data)), loaded(bytes(data)))
     borders = [len(data) // 3, len(data) // 2]
     assert_equal(merge_all(fold_slices(bytes(data), borders)), loaded(bytes(data)))
@@ -389,9 +392,9 @@ def test_metadata_that_no_row_holds_is_dropped() -> None:
     ]
     data = encode_log(history)
     fold = fold_bytes(data)
-    used = int(fold.state.counts[TEXT_BYTES])
+    used = int(fold.state.counts[L.TEXT_BYTES])
     compact = replace(fold, state=compact_texts(fold.state, slack_bytes=0))
-    assert compact.state.counts[TEXT_BYTES] == compact.state.counts[TEXT_LIVE] < used
+    assert compact.state.counts[L.TEXT_BYTES] == compact.state.counts[L.TEXT_LIVE] < used
     assert_equal(compact, loaded(data))
     assert_equal(merge(compact, fold_bytes(b"")), loaded(data))
 

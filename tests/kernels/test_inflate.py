@@ -18,18 +18,8 @@ from hypothesis import strategies as st
 
 from sexton.errors import LogError
 from sexton.kernels import inflate as module
+from sexton.kernels import layout as L
 from sexton.kernels.codecs import zstd
-from sexton.kernels.decode import (
-    ATTRIBUTES,
-    BATCH_COLUMNS,
-    BODY,
-    BODY_END,
-    BY_READER,
-    COUNT,
-    IN_ARENA,
-    IN_PLACE,
-    SOURCE,
-)
 from sexton.kernels.inflate import inflate_blocks
 from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, deflate, inflate
 
@@ -47,18 +37,18 @@ Batch = tuple[int, bytes]
 
 def inflated(batches: Sequence[Batch], *, cap_bytes: int = CAP_BYTES) -> list[bytes | None]:
     """The records of each batch where the rows say that they lie, None where they are left to the reader."""
-    rows = np.zeros((len(batches), BATCH_COLUMNS), np.int64)
+    rows = np.zeros((len(batches), L.BATCH_COLUMNS), np.int64)
     at = 1  # not aligned
     for row, (codec, body) in zip(rows, batches, strict=True):
-        row[[SOURCE, ATTRIBUTES, COUNT, BODY, BODY_END]] = IN_PLACE, codec, 1, at, at + len(body)
+        row[[L.B_SOURCE, L.B_ATTRIBUTES, L.B_COUNT, L.B_BODY, L.B_BODY_END]] = L.IN_PLACE, codec, 1, at, at + len(body)
         at += len(body)
     data = np.frombuffer(b"x" + b"".join(body for _, body in batches), np.uint8)
     found: list[bytes | None] = []
     for run, arena in inflate_blocks(data, rows, cap_bytes=cap_bytes):
         for row in run:
-            where = {IN_PLACE: data, IN_ARENA: arena}.get(int(row[SOURCE]))
-            found.append(None if where is None else where[row[BODY] : row[BODY_END]].tobytes())
-            assert where is not None or row[SOURCE] == BY_READER
+            where = {L.IN_PLACE: data, L.IN_ARENA: arena}.get(int(row[L.B_SOURCE]))
+            found.append(None if where is None else where[row[L.B_BODY] : row[L.B_BODY_END]].tobytes())
+            assert where is not None or row[L.B_SOURCE] == L.BY_READER
     return found
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sexton.coordinator.partitioner import partition_of
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer
-from sexton.kernels import columns
+from sexton.kernels import columns, text
 from sexton.kernels.layout import Bytes
-from sexton.kernels.text import group_hash, log_partition_of
+from sexton.kernels.text import group_hash
 from sexton.records import decode_utf8, kafka_uuid
 
 LEADS = st.sampled_from([bytes([lead]) for lead in b"\xc0\xc2\xe0\xe2\xed\xf0\xf4\xf5\x80\xa0\xbfa"])
@@ -20,7 +20,7 @@ RAGGED = st.one_of(st.binary(max_size=12), st.lists(LEADS, max_size=8).map(b"".j
 
 @compiled
 def _home(data: Bytes, partition_count: int) -> int:
-    return log_partition_of(pointer(data), 0, len(data), partition_count)
+    return text.partition_of(pointer(data), 0, len(data), partition_count)
 
 
 @settings(max_examples=500, deadline=None)

@@ -11,9 +11,8 @@ import numba
 import pytest
 
 from sexton.jit import compiled, memory
-from sexton.kernels import apply, columns, decode, inflate, merge, replay, scan, text
-from sexton.kernels import checkpoint as store
-from sexton.kernels import layout as table
+from sexton.kernels import columns, decoding, growth, index, inflate, layout, loading, merge, offsets, scan, text
+from sexton.kernels.checkpoint import restore
 from sexton.kernels.codecs import lz4, snappy, zstd
 from sexton.kernels.warm_up import warm_up
 
@@ -24,16 +23,16 @@ ENTRIES = [
     inflate._inflate_rows,
     merge._absorb,
     merge.count_live_keys,
-    replay.fold_batches,
+    loading.fold_batches,
     scan.open_batches,
-    store._restore_groups,
-    store._restore_keys,
-    store._restore_producers,
-    store._restore_pending,
-    table.fill_group_slots,
-    table.fill_key_slots,
-    table.fill_producer_slots,
-    table.move_texts,
+    restore._restore_groups,
+    restore._restore_keys,
+    restore._restore_producers,
+    restore._restore_pending,
+    growth.fill_group_slots,
+    growth.fill_key_slots,
+    growth.fill_producer_slots,
+    growth.move_texts,
     zstd._join,
     zstd._split,
 ]
@@ -42,17 +41,34 @@ ENTRIES = [
 def test_every_entry_is_compiled_for_one_kind_of_arrays() -> None:
     """In a process of its own: other tests call these with what no log gives them."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        assert pool.submit(_compiled_otherwise).result() == []
+        assert pool.submit(_compiled_for_several_kinds).result() == []
 
 
-def _compiled_otherwise() -> list[str]:
+def _compiled_for_several_kinds() -> list[str]:
     warm_up()
     return [entry.__name__ for entry in ENTRIES if len(entry.nopython_signatures) != 1]
 
 
 def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:
     names = {path.name for path in compiled._SOURCES}
-    for module in (apply, columns, decode, inflate, lz4, memory, merge, replay, scan, snappy, store, table, text, zstd):
+    for module in (
+        offsets,
+        columns,
+        decoding,
+        growth,
+        index,
+        inflate,
+        lz4,
+        memory,
+        merge,
+        loading,
+        scan,
+        snappy,
+        restore,
+        layout,
+        text,
+        zstd,
+    ):
         assert Path(str(module.__file__)).name in names
         for found in vars(module).values():
             if hasattr(found, "py_func") and found.__module__ == module.__name__:

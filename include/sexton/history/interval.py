@@ -21,7 +21,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of
 from sexton.history.offset_changes import TABLE, changes_of, known_of
-from sexton.kernels.commits import read_commits
+from sexton.kernels.checkpoint.commits import read_commits
 from sexton.ledger.recorded_steps import acts_of
 from sexton.log.segment import Segment
 from sexton.runs import checkpoint

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.kernels.commits import Commits
+from sexton.kernels.checkpoint.commits import Commits
 from sexton.tables import TABLES
 
 SWEEPS, COMMITS = "expiry_sweeps", "commit_counts"

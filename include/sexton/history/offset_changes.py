@@ -13,7 +13,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
-from sexton.kernels.changes import changes_between
+from sexton.kernels.changes.replay import changes_between
 from sexton.kernels.partial import PartialFold
 from sexton.log.segment import Segment, plan_fold_tasks, slice_bytes
 from sexton.settings import settings

@@ -9,64 +9,43 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.kernels.checkpoint import key_columns
-from sexton.kernels.columns import places
-from sexton.kernels.layout import (
-    KEYS,
-    LAST_TOMBSTONE,
-    LOG_OFFSET,
-    NONE,
-    P_CANCELLED,
-    P_FIRST,
-    P_ID,
-    P_MARKER,
-    P_MARKER_AT,
-    PENDING,
-    PENDING_KEY,
-    PENDING_LOG_OFFSET,
-    PENDING_PRODUCER,
-    PENDING_VALUES,
-    PRODUCER_ID,
-    PRODUCERS,
-    VALUE,
-    VALUE_END,
-    Int64s,
-    State,
-)
+from sexton.kernels import layout as L
+from sexton.kernels.columns import key_columns, places
+from sexton.kernels.layout import Int64s, State
 
 
 def canonical(state: State) -> State:
-    """The state of a prefix of its log partition in canonical form, to be written (`store.to_tables`), not folded on.
+    """The state of a prefix of its log partition in canonical form, to be written (`checkpoint.tables`), not folded on.
 
     keys are those with a stored or a pending value, by the log_offset of the newest; pending values by log_offset;
     producers those with something open, by id. Groups stand in the order in which they came, as they always do.
     """
     counts = state.counts.copy()
-    keys, producers = state.keys[: counts[KEYS]], state.producers[: counts[PRODUCERS]]
-    pending = state.pending[: counts[PENDING]]
-    pending = pending[pending[:, PENDING_VALUES] != 0]
-    newest = keys[:, LOG_OFFSET].copy()
-    np.maximum.at(newest, pending[:, PENDING_KEY], pending[:, PENDING_LOG_OFFSET])
+    keys, producers = state.keys[: counts[L.KEYS]], state.producers[: counts[L.PRODUCERS]]
+    pending = state.pending[: counts[L.PENDING]]
+    pending = pending[pending[:, L.PENDING_VALUES] != 0]
+    newest = keys[:, L.LOG_OFFSET].copy()
+    np.maximum.at(newest, pending[:, L.PENDING_KEY], pending[:, L.PENDING_LOG_OFFSET])
     order = _by_newest(state, newest)
     rank = places(order, len(keys))
     by_id, open_count = _open_first(producers)
-    pending[:, PENDING_KEY] = rank[pending[:, PENDING_KEY]]
-    pending[:, PENDING_PRODUCER] = places(by_id, len(producers))[pending[:, PENDING_PRODUCER]]
+    pending[:, L.PENDING_KEY] = rank[pending[:, L.PENDING_KEY]]
+    pending[:, L.PENDING_PRODUCER] = places(by_id, len(producers))[pending[:, L.PENDING_PRODUCER]]
     producers = producers[by_id]
-    producers[:, P_MARKER], producers[:, P_MARKER_AT] = -1, NONE
-    ids = producers[pending[:, PENDING_PRODUCER], P_ID]
-    counts[[KEYS, PENDING, PRODUCERS]] = len(order), len(pending), open_count
+    producers[:, L.P_MARKER], producers[:, L.P_MARKER_AT] = -1, L.NONE
+    ids = producers[pending[:, L.PENDING_PRODUCER], L.P_ID]
+    counts[[L.KEYS, L.PENDING, L.PRODUCERS]] = len(order), len(pending), open_count
     return state._replace(
         counts=counts,
         keys=_settled(keys.take(order, axis=0)),
-        pending=pending[np.lexsort((pending[:, PENDING_KEY], ids, pending[:, PENDING_LOG_OFFSET]))],
+        pending=pending[np.lexsort((pending[:, L.PENDING_KEY], ids, pending[:, L.PENDING_LOG_OFFSET]))],
         producers=producers,
     )
 
 
 def _by_newest(state: State, newest: Int64s) -> Int64s:
     """Rows of the keys that something is left of. No two records share a log_offset, except in a damaged log."""
-    live = np.flatnonzero(newest != NONE)
+    live = np.flatnonzero(newest != L.NONE)
     order: Int64s = live[np.argsort(newest[live], kind="stable")]
     if np.any(np.diff(newest[order]) == 0):
         by_name = pa.table({"newest": newest[live], **key_columns(state, live)})
@@ -77,10 +56,10 @@ def _by_newest(state: State, newest: Int64s) -> Int64s:
 
 def _settled(keys: Int64s) -> Int64s:
     """Rows of keys without their last tombstones, and with nothing left of a value that is not there any more."""
-    keys[:, LAST_TOMBSTONE] = NONE
-    gone = keys[:, LOG_OFFSET] == NONE
-    keys[gone, PRODUCER_ID] = -1
-    keys[gone, VALUE:VALUE_END] = 0
+    keys[:, L.LAST_TOMBSTONE] = L.NONE
+    gone = keys[:, L.LOG_OFFSET] == L.NONE
+    keys[gone, L.PRODUCER_ID] = -1
+    keys[gone, L.VALUE : L.VALUE_END] = 0
     return keys
 
 
@@ -89,6 +68,6 @@ def _open_first(producers: Int64s) -> tuple[Int64s, int]:
 
     The others are not written, but what Kafka 4.0.0 takes for open after their marker still refers to them.
     """
-    is_open = (producers[:, P_FIRST] != NONE) | (producers[:, P_CANCELLED] != 0)
-    order: Int64s = np.lexsort((producers[:, P_ID], ~is_open))
+    is_open = (producers[:, L.P_FIRST] != L.NONE) | (producers[:, L.P_CANCELLED] != 0)
+    order: Int64s = np.lexsort((producers[:, L.P_ID], ~is_open))
     return order, int(is_open.sum())

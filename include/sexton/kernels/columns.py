@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import copy_bytes, pointer
-from sexton.kernels.layout import NONE, Bytes, Int64s
+from sexton.jit.memory import be32, copy_bytes, pointer
+from sexton.kernels import layout as L
+from sexton.kernels.layout import Bytes, Int64s, State
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
@@ -153,4 +154,27 @@ def _split(table: Any, columns: Any, can_be_null: Any, null_values: Any, out: An
 
 def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
     """As `numbers`, NULL where no log_offset stands."""
-    return numbers(table, columns, absent=dict.fromkeys(columns, NONE))
+    return numbers(table, columns, absent=dict.fromkeys(columns, L.NONE))
+
+
+def key_columns(state: State, rows: Int64s | None = None) -> dict[str, pa.Array]:
+    """group_id, topic and partition of all keys, or of some rows of `keys`."""
+    chosen = slice(state.counts[L.KEYS]) if rows is None else rows
+    at, sizes = state.keys[chosen, L.KEY_AT], state.keys[chosen, L.KEY_SIZES]
+    group_size, size = sizes >> 32, sizes & 0xFFFFFFFF
+    end = at + size - 4
+    topic_at = at + 4 + group_size
+    partitions = np.empty(len(at), np.int32)
+    _read_partitions(state.key_bytes, end, partitions)
+    return {
+        "group_id": strings(state.key_bytes, at + 2, group_size),
+        "topic": strings(state.key_bytes, topic_at, end - topic_at),
+        "partition": pa.array(partitions),
+    }
+
+
+@compiled
+def _read_partitions(arena: Any, at: Any, out: Any) -> None:
+    data = pointer(arena)
+    for row in range(len(at)):
+        out[row] = be32(data, at[row])

@@ -17,14 +17,16 @@ from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.kernels import decode, scan
+from sexton.kernels import layout as L
+from sexton.kernels import scan
+from sexton.kernels.growth import compact_texts, grow
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
-from sexton.kernels.layout import KEYS, NEED, SEEN_CONTROL, SEEN_RECORDS, Bytes, Int64s, State, compact_texts, grow
+from sexton.kernels.layout import Bytes, Int64s, State
+from sexton.kernels.loading import fold_batches, new_queue
 from sexton.kernels.merge import absorb_state, prune_dead
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.replay import fold_batches, new_queue
-from sexton.kernels.rules import group_types_of
-from sexton.kernels.slow_path import UNKNOWN_ORDER, Found, keep, log_order_before, read_slowly
+from sexton.kernels.profile_flags import group_types_of
+from sexton.kernels.slow_path import UNKNOWN_ORDER, UndecodableRows, keep_undecodable, log_order_before, read_slowly
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
 from sexton.log.batch import Batch, Damage, TornTail, read_frame
@@ -98,18 +100,18 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
-    start = log_order_before(int(left.batch_counters[scan.READ_REACHED]))  # of damage at which the right begins
-    if left.batch_counters[scan.READ_TORN] and (
-        right.batch_counters[scan.READ_BATCHES] or right.undecodable or right.cut is not None
+    start = log_order_before(int(left.batch_counters[L.READ_REACHED]))  # of damage at which the right begins
+    if left.batch_counters[L.READ_TORN] and (
+        right.batch_counters[L.READ_BATCHES] or right.undecodable or right.cut is not None
     ):
-        tell(
+        add_undecodable(
             left.undecodable,
             left.batch_counters,
-            [(start, decoding.torn_segment(int(left.batch_counters[scan.READ_TORN])))],
+            [(start, decoding.torn_segment(int(left.batch_counters[L.READ_TORN])))],
         )
-        left.batch_counters[scan.READ_TORN] = 0
+        left.batch_counters[L.READ_TORN] = 0
     after = [(start if place == UNKNOWN_ORDER else place, row) for place, row in right.undecodable]
-    tell(left.undecodable, left.batch_counters, after)
+    add_undecodable(left.undecodable, left.batch_counters, after)
     scan.add_batch_counters(left.batch_counters, right.batch_counters)
     return PartialFold(
         state=state,
@@ -121,17 +123,17 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     )
 
 
-def tell(found: Found, counters: Int64s, more: Found) -> None:
+def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableRows) -> None:
     """Add what could not be decoded behind what was found before; what is too much is counted."""
     for place, row in more:
-        if not keep(found, place, row):
-            counters[scan.READ_LEFT_OUT] += 1
-            counters[scan.READ_LEFT_OUT_VALUES] += row.is_offset_value
+        if not keep_undecodable(found, place, row):
+            counters[L.READ_LEFT_OUT] += 1
+            counters[L.READ_LEFT_OUT_VALUES] += row.is_offset_value
 
 
 def _pruned(state: State) -> State:
     """A prefix of the log without keys that nothing is left of, once these are most of a large table."""
-    return prune_dead(state) if state.counts[KEYS] >= PRUNED_FROM_KEYS else state
+    return prune_dead(state) if state.counts[L.KEYS] >= PRUNED_FROM_KEYS else state
 
 
 def read_only(data: Bytes | bytes) -> Bytes:
@@ -152,13 +154,13 @@ class Folder:
     is_prefix: bool
     state: State
     batch_counters: Int64s = field(default_factory=scan.new_batch_counters)
-    undecodable: Found = field(default_factory=list)
+    undecodable: UndecodableRows = field(default_factory=list)
     cut: int | None = None
-    _cursor: Int64s = field(default_factory=lambda: np.zeros(decode.CURSOR_COLUMNS, np.int64))
+    _cursor: Int64s = field(default_factory=lambda: np.zeros(L.CURSOR_COLUMNS, np.int64))
     _queue: Int64s = field(default_factory=new_queue)
     _group_types: Bytes = field(init=False)
     _frames: Int64s = field(default_factory=lambda: np.empty((_FRAMES, 4), np.int64))
-    _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, decode.BATCH_COLUMNS), np.int64))
+    _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, L.BATCH_COLUMNS), np.int64))
 
     def __post_init__(self) -> None:
         self._group_types = group_types_of(self.profile)
@@ -182,7 +184,7 @@ class Folder:
         if span.taken_at_ms is not None:
             self.taken_at_ms = span.taken_at_ms
         for frames in frames_of(data, span, self._frames):
-            self._tell_torn(frames)
+            self._add_torn_segment(frames)
             if self.profile.newest_format < _COMPILED_FORMAT:
                 if not all(self.fold_frame(data, frame.tolist()) for frame in frames):
                     return False
@@ -200,23 +202,23 @@ class Folder:
                     self._batches,
                 )
                 self._fold_batches(data, self._batches[:filled])
-                if status == scan.ALL_READ:
+                if status == L.ALL_READ:
                     break
                 if not self.fold_frame(data, frames[row].tolist()):
                     return False
                 row += 1
         return True
 
-    def _tell_torn(self, frames: Int64s) -> None:
+    def _add_torn_segment(self, frames: Int64s) -> None:
         """Half a batch is told once more comes behind it."""
-        torn = int(self.batch_counters[scan.READ_TORN])
+        torn = int(self.batch_counters[L.READ_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
             row = decoding.torn_segment(torn)
-            self._tell(int(self.batch_counters[scan.READ_REACHED]), row)
-            self.batch_counters[scan.READ_TORN] = 0
+            self._add_damage(int(self.batch_counters[L.READ_REACHED]), row)
+            self.batch_counters[L.READ_TORN] = 0
 
-    def _tell(self, log_offset: int, row: Undecodable) -> None:
-        tell(self.undecodable, self.batch_counters, [(log_order_before(log_offset), row)])
+    def _add_damage(self, log_offset: int, row: Undecodable) -> None:
+        add_undecodable(self.undecodable, self.batch_counters, [(log_order_before(log_offset), row)])
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
@@ -231,20 +233,20 @@ class Folder:
             status = fold_batches(
                 self.state, data, arena, batches, len(batches), cursor, self._queue, self._group_types
             )
-            if status == decode.FINISHED:
+            if status == L.FINISHED:
                 return
-            if status == decode.FULL:
+            if status == L.FULL:
                 self._grow()
                 continue
-            at, folded = int(cursor[decode.C_BATCH]), int(cursor[decode.C_DONE])
-            batch = read_frame(data.data, [framing.GOOD, *batches[at, [decode.POSITION, decode.SIZE]].tolist(), 0])
+            at, folded = int(cursor[L.C_BATCH]), int(cursor[L.C_DONE])
+            batch = read_frame(data.data, [framing.GOOD, *batches[at, [L.B_POSITION, L.B_SIZE]].tolist(), 0])
             assert isinstance(batch, Batch), "the scan took it for a batch"
             self.fold_slowly(batch, folded=folded)
             cursor[:] = _AT_THE_FIRST
-            cursor[decode.C_BATCH] = at + 1
+            cursor[L.C_BATCH] = at + 1
 
     def _grow(self) -> None:
-        need = GROWTH * int(self.state.counts[NEED]) + 64
+        need = GROWTH * int(self.state.counts[L.NEED]) + 64
         if self.is_prefix:
             self.state = _pruned(self.state)
         self.state = grow(self.state, need)
@@ -253,11 +255,11 @@ class Folder:
         """Fold what is left of an odd batch by way of the plain reader."""
         for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
             if not batch.crc_ok:  # nothing else tells where it ends
-                self.batch_counters[scan.READ_REACHED] = max(self.batch_counters[scan.READ_REACHED], found.reached)
-            self.state.counts[SEEN_CONTROL if batch.is_control else SEEN_RECORDS] += found.unfolded_records
+                self.batch_counters[L.READ_REACHED] = max(self.batch_counters[L.READ_REACHED], found.reached)
+            self.state.counts[L.SEEN_CONTROL if batch.is_control else L.SEEN_RECORDS] += found.unfolded_records
             for number in found.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            tell(self.undecodable, self.batch_counters, found.undecodable)
+            add_undecodable(self.undecodable, self.batch_counters, found.undecodable)
             rows, arena = found.rows()
             self._loop_again(rows, arena)
 
@@ -266,9 +268,9 @@ class Folder:
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
             status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._group_types)
-            if status == decode.FINISHED:
+            if status == L.FINISHED:
                 return
-            assert status == decode.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
+            assert status == L.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
             self._grow()
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
@@ -277,10 +279,10 @@ class Folder:
         if isinstance(found, TornTail):
             is_zeros = not data[found.position : found.position + found.size_bytes].any()
             torn = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros)
-            self.batch_counters[scan.READ_TORN] = torn or self.batch_counters[scan.READ_TORN]
+            self.batch_counters[L.READ_TORN] = torn or self.batch_counters[L.READ_TORN]
             return True
         if isinstance(found, Damage):
-            self._tell(int(self.batch_counters[scan.READ_REACHED]), decoding.damage(found))
+            self._add_damage(int(self.batch_counters[L.READ_REACHED]), decoding.damage(found))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
@@ -295,12 +297,12 @@ class Folder:
             self.future_ms,
         )
         if not found.crc_ok:
-            self.batch_counters[scan.READ_REACHED] = found.base_offset + 1
-            self._tell(found.base_offset, decoding.bad_crc(found))
+            self.batch_counters[L.READ_REACHED] = found.base_offset + 1
+            self._add_damage(found.base_offset, decoding.bad_crc(found))
         if found.magic < _COMPILED_FORMAT:
-            self.batch_counters[scan.READ_MAGIC_1 if found.magic else scan.READ_MAGIC_0] += 1
+            self.batch_counters[L.READ_MAGIC_1 if found.magic else L.READ_MAGIC_0] += 1
         if found.magic > self.profile.newest_format:
-            self._tell(found.base_offset, decoding.unread_format(found))
+            self._add_damage(found.base_offset, decoding.unread_format(found))
             return True
         self.fold_slowly(found, folded=0)
         return True

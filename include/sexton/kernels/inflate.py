@@ -14,12 +14,12 @@ import numpy as np
 
 from sexton.errors import LogError
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import pointer, rows
+from sexton.jit.memory import pointer
+from sexton.kernels import layout as L
 from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, inflate_frame
 from sexton.kernels.codecs.snappy import inflate_xerial
 from sexton.kernels.codecs.zstd import SEAL_BYTES, inflate_together
-from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, COUNT, IN_ARENA, SOURCE
-from sexton.kernels.layout import Bytes, Int64s
+from sexton.kernels.layout import Bytes, Int64s, batches_of
 from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
@@ -41,7 +41,7 @@ def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[
     Batches that are not compressed stay where they are. One that cannot be inflated is left to `log.batch`, which will
     say why. An arena is good until the next run is asked for.
     """
-    packed = np.flatnonzero((batches[:, ATTRIBUTES] & CODEC_MASK != codec.NONE) & (batches[:, COUNT] > 0))
+    packed = np.flatnonzero((batches[:, L.B_ATTRIBUTES] & CODEC_MASK != codec.NONE) & (batches[:, L.B_COUNT] > 0))
     if len(packed) == 0:
         yield batches, _EMPTY
         return
@@ -93,7 +93,7 @@ class _Inflater:
         if len(self.arena) < self._cap_bytes:
             self.arena = np.empty(min(self._cap_bytes, len(self.arena) * 8), np.uint8)
         else:
-            self._batches[self._packed[self.done], SOURCE] = BY_READER
+            self._batches[self._packed[self.done], L.B_SOURCE] = L.BY_READER
             self.done += 1
 
     def _by_library(self) -> int:
@@ -104,7 +104,7 @@ class _Inflater:
             most = self._packed[self.done : self.done + self._together]
             count = inflate_together(self._data, self._batches, most, self.arena, cap_bytes=self._cap_bytes)
             if count:
-                self.used = int(self._batches[most[count - 1], BODY_END]) + SEAL_BYTES
+                self.used = int(self._batches[most[count - 1], L.B_BODY_END]) + SEAL_BYTES
                 self.done += count
                 self._together = min(2 * self._together, _MOST_TOGETHER)
                 return INFLATED
@@ -120,24 +120,24 @@ class _Inflater:
         """The codec of the next batch, NONE behind the last."""
         if self.done == len(self._packed):
             return codec.NONE
-        return int(self._batches[self._packed[self.done], ATTRIBUTES]) & CODEC_MASK
+        return int(self._batches[self._packed[self.done], L.B_ATTRIBUTES]) & CODEC_MASK
 
     def _one_by_library(self) -> int:
         batch = self._batches[self._packed[self.done]]
-        _, start, end, *_ = batch[: BODY_END + 1].tolist()
+        _, start, end, *_ = batch[: L.B_BODY_END + 1].tolist()
         try:
             body = codec.inflate(
                 self._codec_of_next(), self._data.data[start:end], magic=_MAGIC, cap_bytes=self._cap_bytes
             )
         except LogError:
-            batch[SOURCE] = BY_READER
+            batch[L.B_SOURCE] = L.BY_READER
             self.done += 1
             return INFLATED
         end = self.used + len(body)
         if end > len(self.arena):
             return NO_ROOM
         self.arena[self.used : end] = np.frombuffer(body, np.uint8)
-        batch[SOURCE], batch[BODY], batch[BODY_END] = IN_ARENA, self.used, end
+        batch[L.B_SOURCE], batch[L.B_BODY], batch[L.B_BODY_END] = L.IN_ARENA, self.used, end
         self.used = end
         self.done += 1
         return INFLATED
@@ -148,11 +148,11 @@ def _inflate_rows(
     source: Any, batch_rows: Any, packed: Any, done: int, arena_bytes: Any, used: int, cap_bytes: int
 ) -> tuple[int, int, int]:
     """Inflate lz4 and snappy batches from packed[done] on; returns (done, used, why it stopped)."""
-    data, batches, arena = pointer(source), rows(batch_rows, BATCH_COLUMNS), pointer(arena_bytes)
+    data, batches, arena = pointer(source), batches_of(batch_rows), pointer(arena_bytes)
     while done < len(packed):
         row = packed[done]
-        number = batches[row, ATTRIBUTES] & CODEC_MASK
-        start, end = batches[row, BODY], batches[row, BODY_END]
+        number = batches[row, L.B_ATTRIBUTES] & CODEC_MASK
+        start, end = batches[row, L.B_BODY], batches[row, L.B_BODY_END]
         limit = used + min(len(arena_bytes) - used, cap_bytes)
         if number == _LZ4:
             at = inflate_frame(data, start, end, arena, used, limit)
@@ -162,9 +162,9 @@ def _inflate_rows(
             at = np.int64(FALLBACK)
         if at < 0:
             return done, used, at
-        batches[row, SOURCE] = IN_ARENA
-        batches[row, BODY] = used
-        batches[row, BODY_END] = at
+        batches[row, L.B_SOURCE] = L.IN_ARENA
+        batches[row, L.B_BODY] = used
+        batches[row, L.B_BODY_END] = at
         used = at
         done += 1
     return done, used, INFLATED

@@ -1,29 +1,22 @@
-"""The growing state of a fold: flat arrays that compiled code can read, and the four hash tables over them.
+"""The columns of everything that compiled code reads and writes: one row layout a concept, and the arrays of a fold.
 
-Rows are int64 columns side by side, because a record touches most fields of one row and few rows. Strings lie in
-arenas: `key_bytes` only grows, `text_bytes` (metadata) is compacted when most of it is garbage. A hash slot holds the
-upper half of the hash and the row number plus one; 0 is empty. Nothing here knows what a record means: `apply` does.
+`State` is the state of a fold: int64 rows with one row for each key, pending value, group, producer and group record,
+and byte arenas for their strings. `key_bytes` only grows; `text_bytes` (metadata) is compacted when most of it is
+garbage (`growth`). A hash slot holds the upper half of the hash and the row number plus one; 0 is empty (`index`).
 
-Names and producer ids come from whoever may commit offsets, so the hash has a key that is drawn anew in every process:
-nobody can choose names that share a slot. No order of rows depends on it, and it is never written.
-
-A key's identity is the canonical form of its bytes behind the record type: group, topic, partition as
-OffsetCommitKey writes them. Bytes that are found in the table are canonical, so only a miss has to look at UTF-8.
+Import it as `from sexton.kernels import layout as L`. Nothing here knows what a record means: `offsets` does.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
-import secrets
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sexton.jit.compiled import compiled, inlined
-from sexton.jit.memory import copy_bytes, hash_bytes, hash_pair, pointer, rows, same_bytes
-from sexton.kernels.text import GROWTH, canonicalise, is_canonical
+from sexton.jit.memory import pointer, rows
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -119,8 +112,101 @@ ROW_TABLES = {"keys": KEYS, "groups": GROUPS, "producers": PRODUCERS, "pending":
 ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECORD_BYTES}
 """Where `counts` keeps how much of each is used."""
 
+# columns of a batch of the block. B_BODY and B_BODY_END lie in the source or in the arena of inflated batches.
+# B_ORIGIN_OFFSET is the base offset of the batch that a record was written in, even if the slow path split it
+(
+    B_SOURCE,
+    B_BODY,
+    B_BODY_END,
+    B_BASE_OFFSET,
+    B_ATTRIBUTES,
+    B_BASE_MS,
+    B_MAX_MS,
+    B_PRODUCER,
+    B_EPOCH,
+    B_COUNT,
+    B_LAST_DELTA,
+    B_ORIGIN_OFFSET,
+    B_POSITION,
+    B_SIZE,
+) = range(14)
+BATCH_COLUMNS = 14
+IN_PLACE, IN_ARENA, BY_READER = 0, 1, 2
+"""Where a batch's records lie; BY_READER: `log.batch` has to read the whole batch."""
 
-_HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
+APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
+
+# cursor: where the reading stands (C_AT is -1 before a batch's first record), and how much of the queue is taken
+C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
+CURSOR_COLUMNS = 6
+FINISHED, FULL, FALLBACK = range(3)
+
+# columns of a queued record; positions are those in its batch's bytes
+(
+    Q_KIND,
+    Q_BATCH,
+    Q_LOG_OFFSET,
+    Q_TIMESTAMP,
+    Q_KEY,
+    Q_KEY_SIZE,
+    Q_VALUE,
+    Q_VALUE_SIZE,
+    Q_GROUP_SIZE,
+    Q_TOPIC_SIZE,
+    Q_HASH,
+    Q_LEADER_EPOCH,
+    Q_TEXT_AT,
+    Q_TEXT_SIZE,
+    Q_COMMIT_MS,
+    Q_EXPIRE_MS,
+    Q_TOPIC_ID,
+    Q_ROW,
+) = range(18)
+QUEUE_COLUMNS = 18
+QUEUE_ROWS = 64
+"""Enough to wait for memory of many records at once, and few enough to stay in the first cache."""
+KIND_OFFSET, KIND_TOMBSTONE, KIND_MARKER, KIND_GROUP_RECORD, KIND_UNKNOWN = range(5)
+"""Kinds of queued records. Q_VALUE is the marker of a KIND_MARKER, and the type of an KIND_UNKNOWN."""
+
+GROUP_TYPES = 64
+"""Record types below this are looked up in the flags of what the coordinator reads."""
+MAX_STRING_BYTES = 0x7FFF
+
+# batch counters: what batch headers alone say of a log partition
+# READ_NEXT is the log_offset after the last batch by its header, READ_REACHED as far as it can be believed. READ_TORN
+# counts the bytes of half a batch at the end, READ_LEFT_OUT the undecodable records that have no row, and
+# READ_LEFT_OUT_VALUES the offset values among these
+(
+    READ_BYTES,
+    READ_BATCHES,
+    READ_LARGEST,
+    READ_FIRST,
+    READ_NEXT,
+    READ_REACHED,
+    READ_TORN,
+    READ_MAX_MS,
+    READ_FUTURE,
+    READ_MAGIC_0,
+    READ_MAGIC_1,
+    READ_LEFT_OUT,
+    READ_LEFT_OUT_VALUES,
+    READ_COUNTERS,
+) = range(14)
+
+READ_COUNTS = [
+    READ_BYTES,
+    READ_BATCHES,
+    READ_LARGEST,
+    READ_TORN,
+    READ_FUTURE,
+    READ_MAGIC_0,
+    READ_MAGIC_1,
+    READ_LEFT_OUT,
+    READ_LEFT_OUT_VALUES,
+]
+"""What is never below 0."""
+
+ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
 
 
 class State(NamedTuple):
@@ -183,424 +269,13 @@ def view_of(state: State) -> View:
     )
 
 
-def new_state(*, keys: int = 1024) -> State:
-    """An empty state with room for about `keys` keys before it first grows."""
-    state = State(
-        counts=np.zeros(COUNTS, np.int64),
-        key_slots=np.zeros(_slots_for(keys), np.int64),
-        keys=_aligned(keys, KEY_COLUMNS),
-        key_bytes=np.empty(64 * keys, np.uint8),
-        text_bytes=np.empty(16 * keys, np.uint8),
-        group_slots=np.zeros(_slots_for(256), np.int64),
-        groups=np.empty((256, GROUP_COLUMNS), np.int64),
-        producer_slots=np.zeros(_slots_for(64), np.int64),
-        producers=np.empty((64, PRODUCER_COLUMNS), np.int64),
-        pending_slots=np.zeros(_slots_for(64), np.int64),
-        pending=np.empty((64, PENDING_COLUMNS), np.int64),
-        records=np.empty((64, RECORD_COLUMNS), np.int64),
-        record_bytes=np.empty(4096, np.uint8),
-        unknown_types=np.zeros(1 << 16, np.int64),
-    )
-    state.counts[FREE_PENDING] = -1
-    state.counts[MAX_COMMIT_MS] = NONE
-    state.counts[[FIRST_HASH_KEY, SECOND_HASH_KEY]] = _HASH_KEYS
-    _note_limits(state)
-    return state
-
-
-def copy_state(state: State) -> State:
-    """A state of its own with the same contents."""
-    arrays: dict[str, Any] = {name: array.copy() for name, array in state._asdict().items()}
-    return State(**arrays)
-
-
-def grow(state: State, need: int) -> State:
-    """Room for at least one more row of everything and `need` more bytes in every arena."""
-    return reserve(state, rows=dict.fromkeys(ROW_TABLES, 1), sizes=dict.fromkeys(ARENAS, need))
-
-
-def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
-    """What `reserve` has to be asked for before everything of `state` is joined to another one: rows and bytes."""
-    sizes = {name: int(state.counts[used]) for name, used in ARENAS.items()}
-    sizes["key_bytes"] += int(state.groups[: state.counts[GROUPS], GROUP_LENGTH].sum())  # once by itself, once in keys
-    return {name: int(state.counts[used]) for name, used in ROW_TABLES.items()}, sizes
-
-
-def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
-    """Room for that many more rows of each table and bytes of each arena; the state itself where it has them all."""
-    used = state.counts
-    bigger: dict[str, npt.NDArray[Any]] = {}
-    for name, more in rows.items():
-        table, filled = getattr(state, name), int(used[ROW_TABLES[name]])
-        if filled + more > len(table):
-            bigger[name] = _resized(table, max(2 * len(table), filled + more), filled)
-    for name, more in sizes.items():
-        arena, filled = getattr(state, name), int(used[ARENAS[name]])
-        if filled + more > len(arena):
-            bigger[name] = _resized(arena, max(2 * len(arena), filled + more), filled)
-    state = state._replace(**bigger)
-    for name, (slots, fill) in _SLOTS.items():
-        if name in bigger:
-            state = state._replace(**{slots: _no_slots(bigger[name])})
-            fill(state)
-    _note_limits(state)
-    return state
-
-
-def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
-    """Drop metadata that no row holds any more, once it is most of the arena."""
-    used, live = int(state.counts[TEXT_BYTES]), int(state.counts[TEXT_LIVE])
-    if used <= 2 * live + slack_bytes:
-        return state
-    fresh = np.empty(2 * live + slack_bytes, np.uint8)
-    state.counts[TEXT_BYTES] = move_texts(state, fresh)
-    state.counts[TEXT_BYTES_LIMIT] = len(fresh)
-    return state._replace(text_bytes=fresh)
-
-
-def _note_limits(state: State) -> None:
-    state.counts[KEY_LIMIT : PENDING_MASK + 1] = [
-        len(state.keys),
-        len(state.key_bytes),
-        len(state.text_bytes),
-        len(state.groups),
-        len(state.producers),
-        len(state.pending),
-        len(state.records),
-        len(state.record_bytes),
-        len(state.key_slots) - 1,
-        len(state.group_slots) - 1,
-        len(state.producer_slots) - 1,
-        len(state.pending_slots) - 1,
-    ]
-
-
-def _no_slots(table: npt.NDArray[Any]) -> Any:
-    return np.zeros(_slots_for(len(table)), np.int64)
-
-
-def _slots_for(rows: int) -> int:
-    """Four times the rows, as a power of two: most probes find their row, or none, in the first slot."""
-    return 1 << (4 * rows - 1).bit_length()
-
-
-def _resized(array: npt.NDArray[Any], length: int, used: int) -> npt.NDArray[Any]:
-    if array.shape[1:] == (KEY_COLUMNS,):
-        fresh: npt.NDArray[Any] = _aligned(length, KEY_COLUMNS)
-    else:
-        fresh = np.empty((length, *array.shape[1:]), array.dtype)
-    fresh[:used] = array[:used]
-    return fresh
-
-
-def _aligned(length: int, columns: int) -> Int64s:
-    """Rows that begin where cache lines do."""
-    room = np.empty(length * columns + 8, np.int64)
-    start = -room.ctypes.data % 64 // 8
-    return room[start : start + length * columns].reshape(length, columns)
-
-
-@compiled
-def fill_key_slots(arrays: State) -> None:
-    state = view_of(arrays)
-    mask = len(arrays.key_slots) - 1
-    for row in range(state.counts[KEYS]):
-        hashed = hash_span(state, state.key_bytes, state.keys[row, KEY_AT], key_size(state, row))
-        _put(state.key_slots, mask, hashed, row)
-
-
-@compiled
-def fill_group_slots(arrays: State) -> None:
-    state = view_of(arrays)
-    mask = len(arrays.group_slots) - 1
-    for row in range(state.counts[GROUPS]):
-        hashed = hash_span(state, state.key_bytes, state.groups[row, GROUP_AT], state.groups[row, GROUP_LENGTH])
-        _put(state.group_slots, mask, hashed, row)
-
-
-@compiled
-def fill_producer_slots(arrays: State) -> None:
-    state = view_of(arrays)
-    mask = len(arrays.producer_slots) - 1
-    for row in range(state.counts[PRODUCERS]):
-        _put(state.producer_slots, mask, hash_numbers(state, state.producers[row, P_ID], 0), row)
-
-
-@compiled
-def fill_pending_slots(arrays: State) -> None:
-    state = view_of(arrays)
-    mask, pending = len(arrays.pending_slots) - 1, state.pending
-    for row in range(state.counts[PENDING]):
-        if pending[row, PENDING_VALUES] != 0:
-            place = pending_hash(state, row) & mask
-            pending[row, NEXT_OF_SLOT] = state.pending_slots[place] - 1
-            state.pending_slots[place] = row + 1
-
-
-_SLOTS = {
-    "keys": ("key_slots", fill_key_slots),
-    "groups": ("group_slots", fill_group_slots),
-    "producers": ("producer_slots", fill_producer_slots),
-    "pending": ("pending_slots", fill_pending_slots),
-}
+@inlined
+def batches_of(array: Any) -> Any:
+    """Pointer to rows of batches."""
+    return rows(array, BATCH_COLUMNS)
 
 
 @inlined
-def hash_span(state: View, data: Any, start: int, size: int) -> int:
-    """The hash of a span of bytes under the keys of this state."""
-    return hash_bytes(state.counts[FIRST_HASH_KEY], state.counts[SECOND_HASH_KEY], data, start, size)
-
-
-@inlined
-def hash_numbers(state: View, left: int, right: int) -> int:
-    """The hash of two integers under the keys of this state."""
-    return hash_pair(state.counts[FIRST_HASH_KEY], state.counts[SECOND_HASH_KEY], left, right)
-
-
-@compiled
-def pending_hash(state: View, row: int) -> int:
-    """The hash by which a row of `pending` is found: of producer and key, or group where it is LEAKED."""
-    key, producer = state.pending[row, PENDING_KEY], state.pending[row, PENDING_PRODUCER]
-    if state.pending[row, PENDING_VALUES] == LEAKED:
-        return hash_numbers(state, -1 - state.keys[key, KEY_GROUP], producer)
-    return hash_numbers(state, key, producer)
-
-
-@compiled
-def find_pending(state: View, key: int, producer: int) -> int:
-    """Row of the pending value of a producer and key, or -1."""
-    pending = state.pending
-    row = state.pending_slots[hash_numbers(state, key, producer) & state.counts[PENDING_MASK]] - 1
-    while row >= 0:
-        if (
-            pending[row, PENDING_KEY] == key
-            and pending[row, PENDING_PRODUCER] == producer
-            and pending[row, PENDING_VALUES] != LEAKED
-        ):
-            return row
-        row = pending[row, NEXT_OF_SLOT]
-    return -1
-
-
-@compiled
-def find_leak(state: View, group: int, producer: int) -> int:
-    """Row of the transaction that a producer has leaked for a group, or -1."""
-    pending = state.pending
-    row = state.pending_slots[hash_numbers(state, -1 - group, producer) & state.counts[PENDING_MASK]] - 1
-    while row >= 0:
-        is_leak = pending[row, PENDING_VALUES] == LEAKED and pending[row, PENDING_PRODUCER] == producer
-        if is_leak and state.keys[pending[row, PENDING_KEY], KEY_GROUP] == group:
-            return row
-        row = pending[row, NEXT_OF_SLOT]
-    return -1
-
-
-@compiled
-def _put(slots: Any, mask: int, hashed: int, row: int) -> None:
-    at = hashed & mask
-    while slots[at] != 0:
-        at = (at + 1) & mask
-    slots[at] = (hashed & -(1 << 32)) | (row + 1)
-
-
-@compiled
-def move_texts(arrays: State, fresh_array: Any) -> int:
-    """Copy the metadata that rows still hold to `fresh_array` and point the rows there; return the bytes used."""
-    state, fresh = view_of(arrays), pointer(fresh_array)
-    to = np.int64(0)
-    for row in range(state.counts[KEYS]):
-        if state.keys[row, LOG_OFFSET] != NONE:
-            to = _move_text(state.keys, row, state.text_bytes, fresh, to)
-        else:
-            state.keys[row, TEXT_SIZE] = 0
-    for row in range(state.counts[PENDING]):
-        if state.pending[row, PENDING_VALUES] > 0:
-            to = _move_text(state.pending, row, state.text_bytes, fresh, to)
-    return to
-
-
-@compiled
-def _move_text(table: Any, row: int, old: Any, fresh: Any, to: int) -> int:
-    at, size = table[row, TEXT_AT], table[row, TEXT_SIZE]
-    copy_bytes(fresh, to, old, at, size)
-    table[row, TEXT_AT] = to
-    return to + size
-
-
-@compiled
-def key_size(state: View, row: int) -> int:
-    """Bytes of a key in `key_bytes`."""
-    return state.keys[row, KEY_SIZES] & 0xFFFFFFFF
-
-
-@compiled
-def key_group_size(state: View, row: int) -> int:
-    """Bytes of the group id of a key, which lies behind two bytes of length."""
-    return state.keys[row, KEY_SIZES] >> 32
-
-
-@inlined
-def is_key(state: View, row: int, data: Any, start: int, size: int, group_size: int) -> bool:
-    """Whether `row`, any number, is that of the key whose canonical bytes are the span."""
-    return (
-        0 <= row < state.counts[KEYS]
-        and state.keys[row, KEY_SIZES] == group_size << 32 | size
-        and same_bytes(state.key_bytes, state.keys[row, KEY_AT], data, start, size)
-    )
-
-
-@compiled
-def find_key(state: View, hashed: int, data: Any, start: int, size: int, group_size: int) -> int:
-    """Row of the key whose canonical bytes are the span, or -1."""
-    slots, keys, mask = state.key_slots, state.keys, state.counts[KEY_MASK]
-    sizes = group_size << 32 | size
-    at = hashed & mask
-    while True:
-        slot = slots[at]
-        if slot == 0:
-            return -1
-        if (slot ^ hashed) >> 32 == 0:
-            row = (slot & 0xFFFFFFFF) - 1
-            if keys[row, KEY_SIZES] == sizes and same_bytes(state.key_bytes, keys[row, KEY_AT], data, start, size):
-                return row
-        at = (at + 1) & mask
-
-
-@compiled
-def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int) -> int:
-    """Row of the key at `start`, which was not found by its raw bytes: canonicalise, look again, else append it."""
-    counts, out = state.counts, state.key_bytes
-    at = counts[KEY_BYTES]
-    size = group_size + topic_size + 8
-    topic_at = start + 4 + group_size
-    if is_canonical(data, start + 2, group_size) and is_canonical(data, topic_at, topic_size):
-        copy_bytes(out, at, data, start, size)
-        group_bytes = group_size
-    else:
-        group_bytes = canonicalise(data, start + 2, group_size, out, at + 2)
-        _put_size(out, at, group_bytes)
-        topic_bytes = canonicalise(data, topic_at, topic_size, out, at + 4 + group_bytes)
-        _put_size(out, at + 2 + group_bytes, topic_bytes)
-        end = at + 4 + group_bytes + topic_bytes
-        copy_bytes(out, end, data, start + size - 4, 4)
-        size = end + 4 - at
-        hashed = hash_span(state, out, at, size)
-        row = find_key(state, hashed, out, at, size, group_bytes)
-        if row >= 0:
-            return row
-    row = counts[KEYS]
-    counts[KEYS] += 1
-    counts[KEY_BYTES] = at + size
-    _put(state.key_slots, counts[KEY_MASK], hash_span(state, out, at, size), row)
-    state.keys[row, KEY_AT] = at
-    state.keys[row, KEY_SIZES] = group_bytes << 32 | size
-    state.keys[row, KEY_GROUP] = group_row(state, at + 2, group_bytes)
-    state.keys[row, KEY_PENDING] = -1
-    state.keys[row, LAST_TOMBSTONE] = NONE
-    state.keys[row, SINCE] = 0
-    state.keys[row, LOG_OFFSET] = NONE
-    state.keys[row, PRODUCER_ID] = -1
-    for column in range(VALUE, KEY_COLUMNS):
-        state.keys[row, column] = 0
-    return row
-
-
-@compiled
-def _put_size(out: Any, at: int, size: int) -> None:
-    """A length of two bytes; beyond 32767 it only has to be the same for the same string."""
-    out[at] = (size >> 8) & 0xFF
-    out[at + 1] = size & 0xFF
-
-
-@compiled
-def group_row(state: View, at: int, size: int) -> int:
-    """Row of the group whose canonical id is the span of `key_bytes`, appended when it is new."""
-    hashed = hash_span(state, state.key_bytes, at, size)
-    slots, groups, mask = state.group_slots, state.groups, state.counts[GROUP_MASK]
-    place = hashed & mask
-    while slots[place] != 0:
-        if (slots[place] ^ hashed) >> 32 == 0:
-            row = (slots[place] & 0xFFFFFFFF) - 1
-            if groups[row, GROUP_LENGTH] == size and same_bytes(
-                state.key_bytes, groups[row, GROUP_AT], state.key_bytes, at, size
-            ):
-                return row
-        place = (place + 1) & mask
-    row = state.counts[GROUPS]
-    state.counts[GROUPS] += 1
-    slots[place] = (hashed & -(1 << 32)) | (row + 1)
-    groups[row, GROUP_AT] = at
-    groups[row, GROUP_LENGTH] = size
-    groups[row, LAST_VALUE] = NONE
-    groups[row, COMMITS] = 0
-    return row
-
-
-@compiled
-def add_group(state: View, data: Any, start: int, size: int) -> int:
-    """Row of the group whose raw id is the span of `data`; its canonical id is kept in `key_bytes` when it is new."""
-    at = state.counts[KEY_BYTES]
-    if is_canonical(data, start, size):
-        copy_bytes(state.key_bytes, at, data, start, size)
-        length = size
-    else:
-        length = canonicalise(data, start, size, state.key_bytes, at)
-    known = state.counts[GROUPS]
-    row = group_row(state, at, length)
-    if row == known:
-        state.counts[KEY_BYTES] = at + length
-    return row
-
-
-@compiled
-def find_producer(state: View, producer_id: int) -> int:
-    """Row of a producer, or -1."""
-    slots, producers, mask = state.producer_slots, state.producers, state.counts[PRODUCER_MASK]
-    place = hash_numbers(state, producer_id, 0) & mask
-    while slots[place] != 0:
-        row = (slots[place] & 0xFFFFFFFF) - 1
-        if producers[row, P_ID] == producer_id:
-            return row
-        place = (place + 1) & mask
-    return -1
-
-
-@compiled
-def producer_row(state: View, producer_id: int) -> int:
-    """Row of a producer, appended when it is new."""
-    hashed = hash_numbers(state, producer_id, 0)
-    slots, producers, mask = state.producer_slots, state.producers, state.counts[PRODUCER_MASK]
-    place = hashed & mask
-    while slots[place] != 0:
-        row = (slots[place] & 0xFFFFFFFF) - 1
-        if producers[row, P_ID] == producer_id:
-            return row
-        place = (place + 1) & mask
-    row = state.counts[PRODUCERS]
-    state.counts[PRODUCERS] += 1
-    slots[place] = (hashed & -(1 << 32)) | (row + 1)
-    producers[row, P_ID] = producer_id
-    producers[row, P_EPOCH] = -1
-    producers[row, P_FIRST] = NONE
-    producers[row, P_LAST] = NONE
-    producers[row, P_FIRST_MS] = NONE
-    producers[row, P_CANCELLED] = 0
-    producers[row, P_PENDING] = -1
-    producers[row, P_MARKER] = -1
-    producers[row, P_MARKER_AT] = NONE
-    return row
-
-
-@inlined
-def is_full(counts: Any, need: int) -> bool:
-    """Whether one more record whose key and value take `need` bytes may not fit. Reads `counts` alone: it is hot."""
-    return (
-        counts[KEYS] >= counts[KEY_LIMIT]
-        or counts[KEY_BYTES] + GROWTH * need > counts[KEY_BYTES_LIMIT]
-        or counts[TEXT_BYTES] + need > counts[TEXT_BYTES_LIMIT]
-        or counts[GROUPS] >= counts[GROUP_LIMIT]
-        or counts[PRODUCERS] >= counts[PRODUCER_LIMIT]
-        or counts[PENDING] >= counts[PENDING_LIMIT]
-        or counts[RECORDS] >= counts[RECORD_LIMIT]
-        or counts[RECORD_BYTES] + need > counts[RECORD_BYTES_LIMIT]
-    )
+def queue_of(array: Any) -> Any:
+    """Pointer to rows of queued records."""
+    return rows(array, QUEUE_COLUMNS)

@@ -14,27 +14,14 @@ from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS, LOADED
 from sexton.coordinator.offsets import FATES
 from sexton.kernels import columns as cols
-from sexton.kernels import scan
+from sexton.kernels import layout as L
 from sexton.kernels.group_records import GroupRecords
-from sexton.kernels.layout import (
-    COMMITS,
-    GROUP_AT,
-    GROUP_LENGTH,
-    GROUPS,
-    KEYS,
-    NONE,
-    P_CANCELLED,
-    P_FIRST,
-    PENDING_VALUES,
-    PRODUCERS,
-    SINCE,
-    State,
-)
+from sexton.kernels.layout import State
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
 
-_BEHIND_ALL = 1 << 80
+_AFTER_ALL = 1 << 80
 """Behind every place of the log."""
 
 
@@ -51,7 +38,7 @@ def load_profile(
 
     `endless` is the first batch that an older coordinator's buffer cannot take: a failure before it ends the load.
     """
-    at_the_end = [(_BEHIND_ALL, reason) for reason in replay.groups.loading_failures()]
+    at_the_end = [(_AFTER_ALL, reason) for reason in replay.groups.loading_failures()]
     failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
     failure = min(failures, key=lambda failure: failure[0], default=None)
     if endless is not None and failure is not None and failure[0] < log_order_before(endless.log_offset):
@@ -79,7 +66,7 @@ def load_profile(
         "unknown_types": sum(fold.unknown_types.values()),
         "future_batches": counters["future_batches"],
         "undecodable_records": len(fold.undecodable)
-        + int(fold.batch_counters[scan.READ_LEFT_OUT])
+        + int(fold.batch_counters[L.READ_LEFT_OUT])
         + replay.undecodable_count,
         **_hot_groups(fold.state),
         "first_unstable_log_offset": _first_unstable(fold.state),
@@ -109,19 +96,19 @@ def load_profile(
 def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:
     """How many offset values ended in each fate (`coordinator.offsets.FATES`); they add up to all that were read."""
     state = fold.state
-    keys, counted = state.keys[: state.counts[KEYS]], fold.counters
+    keys, counted = state.keys[: state.counts[L.KEYS]], fold.counters
     stored, pending = len(found.committed) + len(found.unreachable), len(found.pending)
     fates = Counter(
         live=len(found.committed),
         unreachable=len(found.unreachable),
         pending=pending,
-        superseded=int(keys[:, SINCE].sum())
+        superseded=int(keys[:, L.SINCE].sum())
         - stored
-        + int(state.pending[found.pending, PENDING_VALUES].sum())
+        + int(state.pending[found.pending, L.PENDING_VALUES].sum())
         - pending,
         tombstoned=counted["tombstoned"],
         aborted=counted["aborted"],
-        cancelled=int(state.producers[: state.counts[PRODUCERS], P_CANCELLED].sum()),
+        cancelled=int(state.producers[: state.counts[L.PRODUCERS], L.P_CANCELLED].sum()),
         undecodable=undecodable,
     )
     return {fate: fates[fate] for fate in FATES}
@@ -129,15 +116,15 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
 
 def _hot_groups(state: State) -> dict[str, Any]:
     """The groups with most commits, the hottest first, and the share of all commits that is the hottest one's."""
-    groups = state.groups[: state.counts[GROUPS]]
-    groups = groups[groups[:, COMMITS] > 0]
-    total = int(groups[:, COMMITS].sum())
+    groups = state.groups[: state.counts[L.GROUPS]]
+    groups = groups[groups[:, L.COMMITS] > 0]
+    total = int(groups[:, L.COMMITS].sum())
     if not total:
         return {"hot_groups": [], "hottest_group_share": None}
-    fifth = np.sort(groups[:, COMMITS])[-min(HOT_GROUPS, len(groups))]
-    groups = groups[groups[:, COMMITS] >= fifth]
-    names = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
-    hot = pa.table({"name": names, "commits": groups[:, COMMITS]})
+    fifth = np.sort(groups[:, L.COMMITS])[-min(HOT_GROUPS, len(groups))]
+    groups = groups[groups[:, L.COMMITS] >= fifth]
+    names = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
+    hot = pa.table({"name": names, "commits": groups[:, L.COMMITS]})
     order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
     hot = hot.take(order)
     return {"hot_groups": hot["name"].to_pylist(), "hottest_group_share": hot["commits"][0].as_py() / total}
@@ -145,6 +132,6 @@ def _hot_groups(state: State) -> dict[str, Any]:
 
 def _first_unstable(state: State) -> int | None:
     """Where the oldest open transaction begins: the log cleaner does not go beyond it."""
-    first = state.producers[: state.counts[PRODUCERS], P_FIRST]
-    open_ones = first[first != NONE]
+    first = state.producers[: state.counts[L.PRODUCERS], L.P_FIRST]
+    open_ones = first[first != L.NONE]
     return int(open_ones.min()) if len(open_ones) else None

@@ -10,34 +10,16 @@ from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import DamagedFold
-from sexton.kernels import checkpoint as store
 from sexton.kernels import columns as cols
+from sexton.kernels import layout as L
 from sexton.kernels import scan
 from sexton.kernels.canonical import canonical
-from sexton.kernels.layout import (
-    ABORTED,
-    GROUP_AT,
-    GROUP_LENGTH,
-    GROUPS,
-    LAST_VALUE,
-    MAX_COMMIT_MS,
-    NONE,
-    R_AT,
-    R_GROUP,
-    R_VALUE_SIZE,
-    RECORDS,
-    SEEN_CONTROL,
-    SEEN_LEGACY,
-    SEEN_RECORDS,
-    SEEN_TOMBSTONES,
-    SEEN_V4,
-    SEEN_VALUES,
-    TOMBSTONED,
-    Int64s,
-    State,
-    copy_state,
-)
-from sexton.kernels.rules import new_state_of
+from sexton.kernels.checkpoint import files
+from sexton.kernels.checkpoint.restore import from_tables
+from sexton.kernels.checkpoint.tables import Tables, to_tables
+from sexton.kernels.growth import copy_state
+from sexton.kernels.layout import Int64s, State
+from sexton.kernels.profile_flags import new_state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +63,13 @@ class PartialFold:
     @property
     def first_log_offset(self) -> int | None:
         """Base offset of the first batch; None when none was read."""
-        first = int(self.batch_counters[scan.READ_FIRST])
+        first = int(self.batch_counters[L.READ_FIRST])
         return None if first < 0 else first
 
     @property
     def next_log_offset(self) -> int:
         """The log_offset after the last batch that was read; 0 when none was."""
-        return max(int(self.batch_counters[scan.READ_NEXT]), 0)
+        return max(int(self.batch_counters[L.READ_NEXT]), 0)
 
     @property
     def end(self) -> int:
@@ -97,49 +79,49 @@ class PartialFold:
     @property
     def max_timestamp_ms(self) -> int:
         """The largest batch timestamp that is not in the future; -1 when no batch had one."""
-        return int(self.batch_counters[scan.READ_MAX_MS])
+        return int(self.batch_counters[L.READ_MAX_MS])
 
     @property
     def max_commit_timestamp_ms(self) -> int:
         """The largest commit timestamp of all offset values; -1 when there was none."""
-        newest = int(self.state.counts[MAX_COMMIT_MS])
-        return -1 if newest == NONE else newest
+        newest = int(self.state.counts[L.MAX_COMMIT_MS])
+        return -1 if newest == L.NONE else newest
 
     @property
     def counters(self) -> Mapping[str, int]:
         """What was read, in the words of `group_coordinator.Loaded.counters`; of tombstones those of offsets alone."""
         counts, batch_counters = self.state.counts, self.batch_counters
         return {
-            "bytes": int(batch_counters[scan.READ_BYTES]),
-            "batches": int(batch_counters[scan.READ_BATCHES]),
-            "largest_batch_bytes": int(batch_counters[scan.READ_LARGEST]),
-            "future_batches": int(batch_counters[scan.READ_FUTURE]),
-            "records": int(counts[SEEN_RECORDS] + counts[SEEN_CONTROL]),
-            "control_records": int(counts[SEEN_CONTROL]),
-            "offset_values": int(counts[SEEN_VALUES]) + self.undecodable_values,
-            "offset_tombstones": int(counts[SEEN_TOMBSTONES]),
-            "legacy_records": int(counts[SEEN_LEGACY]),
-            "values_of_version_4": int(counts[SEEN_V4]),
-            "tombstoned": int(counts[TOMBSTONED]),
-            "aborted": int(counts[ABORTED]),
+            "bytes": int(batch_counters[L.READ_BYTES]),
+            "batches": int(batch_counters[L.READ_BATCHES]),
+            "largest_batch_bytes": int(batch_counters[L.READ_LARGEST]),
+            "future_batches": int(batch_counters[L.READ_FUTURE]),
+            "records": int(counts[L.SEEN_RECORDS] + counts[L.SEEN_CONTROL]),
+            "control_records": int(counts[L.SEEN_CONTROL]),
+            "offset_values": int(counts[L.SEEN_VALUES]) + self.undecodable_values,
+            "offset_tombstones": int(counts[L.SEEN_TOMBSTONES]),
+            "legacy_records": int(counts[L.SEEN_LEGACY]),
+            "values_of_version_4": int(counts[L.SEEN_V4]),
+            "tombstoned": int(counts[L.TOMBSTONED]),
+            "aborted": int(counts[L.ABORTED]),
         }
 
     @property
     def undecodable_values(self) -> int:
         """Offset values that could not be decoded."""
-        left_out = int(self.batch_counters[scan.READ_LEFT_OUT_VALUES])
+        left_out = int(self.batch_counters[L.READ_LEFT_OUT_VALUES])
         return left_out + sum(row.is_offset_value for _, row in self.undecodable)
 
     @property
     def format_batches(self) -> tuple[int, int]:
         """How many batches were of record format 0, and how many of format 1."""
-        return int(self.batch_counters[scan.READ_MAGIC_0]), int(self.batch_counters[scan.READ_MAGIC_1])
+        return int(self.batch_counters[L.READ_MAGIC_0]), int(self.batch_counters[L.READ_MAGIC_1])
 
     @property
     def group_record_types(self) -> frozenset[int]:
         """The record types, of those that tell of groups, that were seen."""
-        records, data = self.state.records[: self.state.counts[RECORDS]], self.state.record_bytes
-        types = data[records[:, R_AT]].astype(np.int64) << 8 | data[records[:, R_AT] + 1]
+        records, data = self.state.records[: self.state.counts[L.RECORDS]], self.state.record_bytes
+        types = data[records[:, L.R_AT]].astype(np.int64) << 8 | data[records[:, L.R_AT] + 1]
         return frozenset(np.unique(types).tolist())
 
     @property
@@ -153,29 +135,31 @@ class PartialFold:
 
         In the order in which records first named them.
         """
-        groups = self.state.groups[: self.state.counts[GROUPS]]
-        records = self.state.records[: self.state.counts[RECORDS]]
-        is_made = groups[:, LAST_VALUE] != NONE
-        is_made[records[records[:, R_VALUE_SIZE] >= 0, R_GROUP]] = True
+        groups = self.state.groups[: self.state.counts[L.GROUPS]]
+        records = self.state.records[: self.state.counts[L.RECORDS]]
+        is_made = groups[:, L.LAST_VALUE] != L.NONE
+        is_made[records[records[:, L.R_VALUE_SIZE] >= 0, L.R_GROUP]] = True
         found = groups[is_made][:limit]
-        names: list[str] = cols.strings(self.state.key_bytes, found[:, GROUP_AT], found[:, GROUP_LENGTH]).to_pylist()
+        names: list[str] = cols.strings(
+            self.state.key_bytes, found[:, L.GROUP_AT], found[:, L.GROUP_LENGTH]
+        ).to_pylist()
         return names
 
     def to_bytes(self) -> bytes:
         """The fold as Arrow IPC, for `from_bytes` in another process."""
-        return store.pack(self._tables(self.state))
+        return files.pack(self._tables(self.state))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PartialFold":
         """What `to_bytes` made; DamagedFold when it is nothing that `to_bytes` makes."""
-        return cls._restored(store.unpack(data))
+        return cls._restored(files.unpack(data))
 
     def write_parquet(self, folder: Path) -> None:
         """Write the fold as a checkpoint: one Parquet file per part that has rows, which any tool can read.
 
         A prefix of the log is written in its canonical form: the same log gives the same bytes, however it was cut.
         """
-        store.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
+        files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
     def read_parquet(cls, folder: Path, *, room_for: "PartialFold | None" = None) -> "PartialFold":
@@ -183,16 +167,16 @@ class PartialFold:
 
         DamagedFold, with the name of the file, when it is nothing that `write_parquet` writes.
         """
-        return cls._restored(store.read_parquet(folder), room_for)
+        return cls._restored(files.read_parquet(folder), room_for)
 
-    def _tables(self, state: State) -> store.Tables:
+    def _tables(self, state: State) -> Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
-        return store.to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
+        return to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
 
     @classmethod
-    def _restored(cls, tables: store.Tables, room_for: "PartialFold | None" = None) -> "PartialFold":
+    def _restored(cls, tables: Tables, room_for: "PartialFold | None" = None) -> "PartialFold":
         room = None if room_for is None else room_for.state
-        state, batch_counters, profile, undecodable, marks = store.from_tables(tables, room_for=room)
+        state, batch_counters, profile, undecodable, marks = from_tables(tables, room_for=room)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
             raise DamagedFold(f"marks that no fold has: {marks}", where="counters")
         return cls(

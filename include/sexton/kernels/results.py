@@ -19,37 +19,13 @@ from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
-from sexton.kernels.checkpoint import key_columns
+from sexton.kernels import layout as L
+from sexton.kernels.columns import key_columns
 from sexton.kernels.group_records import GroupRecords, replay_group_records
-from sexton.kernels.layout import (
-    COMMIT_MS,
-    COMMITTED,
-    EXPIRE_MS,
-    GROUP_AT,
-    GROUP_LENGTH,
-    LEADER_EPOCH,
-    LOG_OFFSET,
-    NONE,
-    P_EPOCH,
-    P_FIRST,
-    P_FIRST_MS,
-    P_ID,
-    P_LAST,
-    PENDING_KEY,
-    PENDING_LOG_OFFSET,
-    PENDING_PRODUCER,
-    PRODUCER_ID,
-    PRODUCERS,
-    TEXT_AT,
-    TEXT_SIZE,
-    TOPIC_ID_HIGH,
-    TOPIC_ID_LOW,
-    Int64s,
-    State,
-)
+from sexton.kernels.layout import Int64s, State
 from sexton.kernels.load_stats import load_profile
 from sexton.kernels.partial import PartialFold
-from sexton.kernels.slow_path import Found, keep
+from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
 
 _OFFSET_SCHEMA = pa.schema(
@@ -149,7 +125,7 @@ def finish(
 
     Without `partition_count` no group is known to be stray. Where stray groups are served (Profile.one_cache), those
     `held_elsewhere` are not: another log partition's copy is. `endless` is where an older coordinator's load stays
-    (kernels.oversized.endless_of). Besides the published tables there is `group_tombstones`:
+    (kernels.endless.endless_of). Besides the published tables there is `group_tombstones`:
     for every group that is not classic the records that delete it, in their order, and `unexpected_unloads`: the groups
     over which an older coordinator's load logs an error.
     """
@@ -162,9 +138,9 @@ def finish(
         partition_count=partition_count,
         held_elsewhere=held_elsewhere,
     )
-    undecodable: Found = []
+    undecodable: UndecodableRows = []
     for place, row in sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0]):
-        keep(undecodable, place, row)
+        keep_undecodable(undecodable, place, row)
     tables = {
         "committed_offsets": _offsets_table(state, found.committed),
         "unreachable_offsets": _offsets_table(state, found.unreachable).append_column("reason", _reasons(found)),
@@ -231,7 +207,7 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
 def _offsets_table(state: State, rows: Int64s) -> pa.Table:
     """Committed offsets of some rows of `keys`."""
     values = state.keys.take(rows, axis=0)
-    return _offset_rows(state, rows, values, log_offset=LOG_OFFSET, producer_ids=values[:, PRODUCER_ID])
+    return _offset_rows(state, rows, values, log_offset=L.LOG_OFFSET, producer_ids=values[:, L.PRODUCER_ID])
 
 
 def _reasons(found: SortedRows) -> pa.Array:
@@ -243,8 +219,10 @@ def _reasons(found: SortedRows) -> pa.Array:
 def _pending_table(state: State, rows: Int64s) -> pa.Table:
     """Pending offsets of some rows of `pending`."""
     values = state.pending.take(rows, axis=0)
-    producer_ids = state.producers[values[:, PENDING_PRODUCER], P_ID]
-    return _offset_rows(state, values[:, PENDING_KEY], values, log_offset=PENDING_LOG_OFFSET, producer_ids=producer_ids)
+    producer_ids = state.producers[values[:, L.PENDING_PRODUCER], L.P_ID]
+    return _offset_rows(
+        state, values[:, L.PENDING_KEY], values, log_offset=L.PENDING_LOG_OFFSET, producer_ids=producer_ids
+    )
 
 
 def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
@@ -252,17 +230,17 @@ def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int,
     if not len(keys):
         return _OFFSET_SCHEMA.empty_table()
     numbers = {
-        "committed_offset": COMMITTED,
-        "leader_epoch": LEADER_EPOCH,
-        "commit_timestamp_ms": COMMIT_MS,
-        "expire_timestamp_ms": EXPIRE_MS,
+        "committed_offset": L.COMMITTED,
+        "leader_epoch": L.LEADER_EPOCH,
+        "commit_timestamp_ms": L.COMMIT_MS,
+        "expire_timestamp_ms": L.EXPIRE_MS,
         "log_offset": log_offset,
     }
     columns = {
         **_named(state, keys),
-        **cols.numbers(values, numbers, absent={"leader_epoch": -1, "expire_timestamp_ms": NONE}),
-        "metadata": cols.strings(state.text_bytes, values[:, TEXT_AT], values[:, TEXT_SIZE]).cast(pa.string()),
-        "topic_id": cols.topic_ids(values[:, TOPIC_ID_HIGH], values[:, TOPIC_ID_LOW]).cast(pa.string()),
+        **cols.numbers(values, numbers, absent={"leader_epoch": -1, "expire_timestamp_ms": L.NONE}),
+        "metadata": cols.strings(state.text_bytes, values[:, L.TEXT_AT], values[:, L.TEXT_SIZE]).cast(pa.string()),
+        "topic_id": cols.topic_ids(values[:, L.TOPIC_ID_HIGH], values[:, L.TOPIC_ID_LOW]).cast(pa.string()),
         "producer_id": pa.array(producer_ids),
     }
     return pa.table(columns, schema=_OFFSET_SCHEMA)
@@ -297,37 +275,39 @@ def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
     alike = {
         column.name: pa.repeat(pa.scalar(template[column.name], column.type), len(groups)) for column in _GROUP_SCHEMA
     }
-    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH]).cast(pa.string())
+    group_ids = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
     return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
 
 
 def _open_transactions(state: State, rows: Int64s) -> pa.Table:
-    producers = state.producers[: state.counts[PRODUCERS]]
-    producers = producers[producers[:, P_FIRST] != NONE]
+    producers = state.producers[: state.counts[L.PRODUCERS]]
+    producers = producers[producers[:, L.P_FIRST] != L.NONE]
     if not len(producers):
         return _TRANSACTION_SCHEMA.empty_table()
-    producers = producers[np.argsort(producers[:, P_ID])]
+    producers = producers[np.argsort(producers[:, L.P_ID])]
     pending = state.pending[rows]
     holders = pa.table(
         {
-            "producer_id": pa.array(state.producers[pending[:, PENDING_PRODUCER], P_ID]),
-            "group_id": _named(state, pending[:, PENDING_KEY])["group_id"],
+            "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
+            "group_id": _named(state, pending[:, L.PENDING_KEY])["group_id"],
         }
     )
     held: dict[int, list[str]] = {}
     for row in holders.group_by(["producer_id", "group_id"]).aggregate([]).sort_by("group_id").to_pylist():
         held.setdefault(row["producer_id"], []).append(row["group_id"])
     columns = {
-        "producer_id": P_ID,
-        "producer_epoch": P_EPOCH,
-        "first_log_offset": P_FIRST,
-        "last_log_offset": P_LAST,
-        "first_timestamp_ms": P_FIRST_MS,
+        "producer_id": L.P_ID,
+        "producer_epoch": L.P_EPOCH,
+        "first_log_offset": L.P_FIRST,
+        "last_log_offset": L.P_LAST,
+        "first_timestamp_ms": L.P_FIRST_MS,
     }
     return pa.table(
         {
             **cols.numbers(producers, columns),
-            "group_ids": pa.array([held.get(producer, []) for producer in producers[:, P_ID].tolist()], cols.TEXT_LIST),
+            "group_ids": pa.array(
+                [held.get(producer, []) for producer in producers[:, L.P_ID].tolist()], cols.TEXT_LIST
+            ),
         },
         schema=_TRANSACTION_SCHEMA,
     )

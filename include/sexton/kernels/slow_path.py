@@ -14,7 +14,7 @@ from sexton.coordinator import decoding
 from sexton.coordinator.decoding import Undecodable, UnknownType
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
-from sexton.kernels import decode
+from sexton.kernels import layout as L
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_records
 from sexton.log.entry import CONTROL_BIT, MOST_BAD_RECORDS
@@ -27,11 +27,11 @@ MOST_RECORDS = 4096
 """So many good records are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_ORDER = -1
 NOWHERE = -1
-Found = list[tuple[int, Undecodable]]
+UndecodableRows = list[tuple[int, Undecodable]]
 """What could not be decoded, each with its place in the log, as `log_order` counts."""
 
 
-def keep(found: Found, where: int, row: Undecodable) -> bool:
+def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bool:
     """Add a row behind those found before it; False where it is one too many, and only counted."""
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
@@ -54,7 +54,7 @@ class SlowPart:
     """What a reader made of the rest of a batch, or of a part of it."""
 
     profile: Profile
-    undecodable: Found = field(default_factory=list)
+    undecodable: UndecodableRows = field(default_factory=list)
     unknown_types: list[int] = field(default_factory=list)
     unfolded_records: int = 0
     """Records that count as read and that the loop will not see."""
@@ -65,7 +65,7 @@ class SlowPart:
 
     def rows(self) -> tuple[Int64s, Bytes]:
         """The good records as batches for the loop, and the arena where they lie."""
-        shape = (len(self.batches), decode.BATCH_COLUMNS)
+        shape = (len(self.batches), L.BATCH_COLUMNS)
         arena = np.frombuffer(bytes(self.body), np.uint8)
         return np.array(self.batches, np.int64).reshape(shape), arena
 
@@ -74,19 +74,19 @@ class SlowPart:
         body = b"\0\0\0" + write_varint(len(key)) + key
         body += write_varint(-1) if record.value is None else write_varint(len(record.value)) + record.value
         body += b"\0"
-        row = [0] * decode.BATCH_COLUMNS
-        row[decode.SOURCE] = decode.IN_ARENA
-        row[decode.BODY] = len(self.body)
+        row = [0] * L.BATCH_COLUMNS
+        row[L.B_SOURCE] = L.IN_ARENA
+        row[L.B_BODY] = len(self.body)
         self.body += write_varint(len(body)) + body
-        row[decode.BODY_END] = len(self.body)
-        row[decode.BASE_OFFSET] = record.log_offset
-        row[decode.ATTRIBUTES] = CONTROL_BIT if batch.is_control else 0
-        row[decode.ATTRIBUTES] |= decode.TRANSACTIONAL if batch.is_transactional else 0
-        row[decode.BASE_MS] = row[decode.MAX_MS] = record.timestamp_ms
-        row[decode.PRODUCER] = batch.producer_id
-        row[decode.EPOCH] = batch.producer_epoch
-        row[decode.COUNT] = 1
-        row[decode.ORIGIN_OFFSET] = batch.base_offset
+        row[L.B_BODY_END] = len(self.body)
+        row[L.B_BASE_OFFSET] = record.log_offset
+        row[L.B_ATTRIBUTES] = CONTROL_BIT if batch.is_control else 0
+        row[L.B_ATTRIBUTES] |= L.TRANSACTIONAL if batch.is_transactional else 0
+        row[L.B_BASE_MS] = row[L.B_MAX_MS] = record.timestamp_ms
+        row[L.B_PRODUCER] = batch.producer_id
+        row[L.B_EPOCH] = batch.producer_epoch
+        row[L.B_COUNT] = 1
+        row[L.B_ORIGIN_OFFSET] = batch.base_offset
         self.batches.append(row)
 
 
@@ -113,16 +113,16 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
         elif folded > 0:
             folded -= 1
         elif batch.is_control:
-            bad += _judge_marker(found, batch, record, is_first=index == 0)
+            bad += _replay_marker(found, batch, record, is_first=index == 0)
         else:
-            bad += _judge(found, batch, record)
+            bad += _replay_record(found, batch, record)
         if len(found.batches) == MOST_RECORDS:
             yield found
             found = SlowPart(profile)
     yield found
 
 
-def _judge_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bool) -> bool:
+def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bool) -> bool:
     """Take a control record or tell of it; whether it is bad."""
     if not (is_first or found.profile.pending_rule is PendingRule.WITH_PRODUCER_ID):
         found.unfolded_records += 1
@@ -143,7 +143,7 @@ def _judge_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bo
     return False
 
 
-def _judge(found: SlowPart, batch: Batch, record: Record) -> bool:
+def _replay_record(found: SlowPart, batch: Batch, record: Record) -> bool:
     """Take a record or tell of it; whether it is a bad one that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):

@@ -16,28 +16,11 @@ from sexton.coordinator.profile import Profile
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer
 from sexton.kernels import columns as cols
-from sexton.kernels.checkpoint import key_columns
-from sexton.kernels.columns import Mask
+from sexton.kernels import layout as L
+from sexton.kernels.columns import Mask, key_columns
 from sexton.kernels.group_records import GroupNames, GroupRecords
-from sexton.kernels.layout import (
-    GROUP_AT,
-    GROUP_LENGTH,
-    GROUPS,
-    KEY_GROUP,
-    KEYS,
-    LAST_VALUE,
-    LEAKED,
-    LOG_OFFSET,
-    NONE,
-    P_ID,
-    PENDING,
-    PENDING_KEY,
-    PENDING_PRODUCER,
-    PENDING_VALUES,
-    Int64s,
-    State,
-)
-from sexton.kernels.text import log_partition_of
+from sexton.kernels.layout import Int64s, State
+from sexton.kernels.text import partition_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +55,16 @@ def sort_rows(
 
     Where offsets alone hold a group (Profile.offsets_hold_groups), `replay` is told which groups have any.
     """
-    groups, keys = state.groups[: state.counts[GROUPS]], state.keys[: state.counts[KEYS]]
-    stored = np.flatnonzero(keys[:, LOG_OFFSET] != NONE)
-    of_group = keys[stored, KEY_GROUP]
-    pending = state.pending[: state.counts[PENDING]]
-    pending_rows = np.flatnonzero(pending[:, PENDING_VALUES] > 0)
-    of_pending = keys[pending[pending_rows, PENDING_KEY], KEY_GROUP]
+    groups, keys = state.groups[: state.counts[L.GROUPS]], state.keys[: state.counts[L.KEYS]]
+    stored = np.flatnonzero(keys[:, L.LOG_OFFSET] != L.NONE)
+    of_group = keys[stored, L.KEY_GROUP]
+    pending = state.pending[: state.counts[L.PENDING]]
+    pending_rows = np.flatnonzero(pending[:, L.PENDING_VALUES] > 0)
+    of_pending = keys[pending[pending_rows, L.PENDING_KEY], L.KEY_GROUP]
     has_transaction = np.zeros(len(groups), bool)
     has_transaction[of_pending] = True
-    has_transaction[keys[pending[pending[:, PENDING_VALUES] == LEAKED, PENDING_KEY], KEY_GROUP]] = True
-    exists = groups[:, LAST_VALUE] != NONE
+    has_transaction[keys[pending[pending[:, L.PENDING_VALUES] == L.LEAKED, L.PENDING_KEY], L.KEY_GROUP]] = True
+    exists = groups[:, L.LAST_VALUE] != L.NONE
     if replay.profile.offsets_hold_groups:
         exists[:] = False
         exists[of_group] = exists[of_pending] = True
@@ -100,8 +83,8 @@ def sort_rows(
     return SortedRows(
         committed=_by_key(state, stored[~lost]),
         unreachable=unreachable,
-        is_removed=~exists[keys[unreachable, KEY_GROUP]],
-        is_shared=is_share_group[keys[unreachable, KEY_GROUP]],
+        is_removed=~exists[keys[unreachable, L.KEY_GROUP]],
+        is_shared=is_share_group[keys[unreachable, L.KEY_GROUP]],
         pending=pending_rows[_pending_order(state, pending_rows)],
         group_exists=exists,
         group_is_stray=is_stray,
@@ -134,7 +117,7 @@ def _place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
     """The log partition of each group."""
     data = pointer(arena)
     for row in range(len(groups)):
-        homes[row] = log_partition_of(data, groups[row, GROUP_AT], groups[row, GROUP_LENGTH], partition_count)
+        homes[row] = partition_of(data, groups[row, L.GROUP_AT], groups[row, L.GROUP_LENGTH], partition_count)
 
 
 def _by_key(state: State, rows: Int64s) -> Int64s:
@@ -142,13 +125,13 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
     if not len(rows):
         return rows
     # Names come again and again: each is sorted once, and then numbers, which takes half of the time.
-    groups = state.groups[: state.counts[GROUPS]]
-    group_ids = cols.strings(state.key_bytes, groups[:, GROUP_AT], groups[:, GROUP_LENGTH])
+    groups = state.groups[: state.counts[L.GROUPS]]
+    group_ids = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
     named = key_columns(state, rows)
     topics = named["topic"].dictionary_encode()
     ranks = pa.table(
         {
-            "group_id": _ranks(group_ids)[state.keys[rows, KEY_GROUP]],
+            "group_id": _ranks(group_ids)[state.keys[rows, L.KEY_GROUP]],
             "topic": _ranks(topics.dictionary)[np.asarray(topics.indices)],
             "partition": named["partition"],
         }
@@ -170,8 +153,8 @@ def _pending_order(state: State, rows: Int64s) -> Int64s:
     pending = state.pending[rows]
     named = pa.table(
         {
-            "producer_id": pa.array(state.producers[pending[:, PENDING_PRODUCER], P_ID]),
-            **key_columns(state, pending[:, PENDING_KEY]),
+            "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
+            **key_columns(state, pending[:, L.PENDING_KEY]),
         }
     )
     order: Int64s = np.asarray(pc.sort_indices(named, [(name, "ascending") for name in named.column_names]))

@@ -117,7 +117,7 @@ def java_hash(data: Any, start: int, size: int) -> int:
 
 
 @compiled
-def log_partition_of(data: Any, start: int, size: int, partition_count: int) -> int:
+def partition_of(data: Any, start: int, size: int, partition_count: int) -> int:
     """The log partition of the group whose canonical id is the span."""
     hashed = java_hash(data, start, size)
     return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count

@@ -5,8 +5,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge
-from sexton.kernels.layout import ROW_TABLES, move_texts, reserve
+from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
@@ -43,6 +44,6 @@ def warm_up() -> None:
         left = PartialFold.read_parquet(Path(folder))
     fold = merge(left, PartialFold.from_bytes(right.to_bytes()))
     state = prune_dead(merge(PartialFold.empty(), fold).state)
-    state = reserve(state, rows=dict.fromkeys(ROW_TABLES, 1 << 12), sizes={})
+    state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})
     move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)

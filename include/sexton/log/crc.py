@@ -89,13 +89,13 @@ _crc32c_state = _crc32c_by_instruction if CRC32C_INSTRUCTION else _crc32c_by_tab
 
 
 @compiled
-def crc32c_behind(data, start, end):
+def crc32c_of(data, start, end):
     """CRC-32C of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
     return _crc32c_state(_ONES, data, start, end) ^ _ONES
 
 
 @compiled
-def crc32_behind(data, start, end):
+def crc32_of(data, start, end):
     """CRC-32 of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
     return _by_tables(_IEEE, _ONES, data, start, end) ^ _ONES
 
@@ -103,7 +103,7 @@ def crc32_behind(data, start, end):
 @compiled
 def crc32c_range(data, start, end):
     """CRC-32C of `data[start:end]`, a contiguous array of uint8; the bounds are not checked."""
-    return crc32c_behind(pointer(data), start, end)
+    return crc32c_of(pointer(data), start, end)
 
 
 @compiled

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, be64, pointer
-from sexton.log.crc import U8Array, crc32_behind, crc32c_behind
+from sexton.log.crc import U8Array, crc32_of, crc32c_of
 
 FrameRows: TypeAlias = npt.NDArray[np.int64]
 
@@ -81,8 +81,8 @@ def _is_shaped(data, at, size):
 @compiled
 def _is_crc_good(data, at, size):
     if data[at + 16] == 2:
-        return (be32(data, at + 17) & np.int64(0xFFFFFFFF)) == np.int64(crc32c_behind(data, at + 21, at + size))
-    return (be32(data, at + 12) & np.int64(0xFFFFFFFF)) == np.int64(crc32_behind(data, at + 16, at + size))
+        return (be32(data, at + 17) & np.int64(0xFFFFFFFF)) == np.int64(crc32c_of(data, at + 21, at + size))
+    return (be32(data, at + 12) & np.int64(0xFFFFFFFF)) == np.int64(crc32_of(data, at + 16, at + size))
 
 
 @compiled

@@ -6,7 +6,7 @@
 A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
 partition, a cut that does not lie behind the one wanted, the profile, the form of a fold, the cap on inflated batches,
 and the SHA-256 of every file. Who may write to the archive can make these agree, so the fold itself is checked when it
-is read (kernels.fold_checks). Any other checkpoint is passed over, with a warning, for the next one before it, and in
+is read (kernels). Any other checkpoint is passed over, with a warning, for the next one before it, and in
 the end for a full replay: the result is the same.
 """
 
@@ -29,7 +29,7 @@ from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
 from sexton.errors import DamagedFold, SextonError, UsageError
 from sexton.failpoints import failpoint
-from sexton.kernels.checkpoint import unpack
+from sexton.kernels.checkpoint.files import unpack
 from sexton.kernels.fold import PartialFold
 from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
 from sexton.runs.source import LogSource, filesystem

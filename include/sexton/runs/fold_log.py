@@ -17,8 +17,8 @@ from sexton.archive.manifest import Manifest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, UsageError
+from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
-from sexton.kernels.scan import READ_TORN
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.choose_profile import Evidence
@@ -212,7 +212,7 @@ def _start(work: _MergeWork, room_for: PartialFold | None = None) -> PartialFold
 
 
 def _damage(fold: PartialFold) -> str | None:
-    torn = int(fold.batch_counters[READ_TORN])
+    torn = int(fold.batch_counters[L.READ_TORN])
     if not fold.undecodable:
         return f"{torn} bytes of half a batch" if torn else None
     first = min(fold.undecodable, key=lambda item: item[0])[1]

@@ -50,7 +50,7 @@ def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
 @compiled
 def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
     """Decompress the raw block in [pos, end)."""
-    size, pos = _told_size(data, pos, end)
+    size, pos = _inflated_size(data, pos, end)
     if size < 1:
         return FALLBACK
     if size > limit - at:
@@ -86,7 +86,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
 
 
 @compiled
-def _told_size(data: Any, pos: int, end: int) -> tuple[int, int]:
+def _inflated_size(data: Any, pos: int, end: int) -> tuple[int, int]:
     """The size that a block says it has once inflated, and the position behind; 0 when it is not plainly one."""
     size = shift = 0
     while pos < end and shift < 35:

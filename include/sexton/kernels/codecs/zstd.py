@@ -18,9 +18,9 @@ import cramjam
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import copy_bytes, pointer, rows, word64
-from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, IN_ARENA, SOURCE
-from sexton.kernels.layout import Bytes, Int64s
+from sexton.jit.memory import copy_bytes, pointer, word64
+from sexton.kernels import layout as L
+from sexton.kernels.layout import Bytes, Int64s, batches_of
 from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
@@ -73,14 +73,14 @@ def _join(source: Any, batch_rows: Any, packed: Any, joined_bytes: Any, sealed_f
 
     Returns (batches, bytes).
     """
-    data, batches = pointer(source), rows(batch_rows, BATCH_COLUMNS)
+    data, batches = pointer(source), batches_of(batch_rows)
     joined, sealed = pointer(joined_bytes), pointer(sealed_frame)
     used = 0
     for number in range(len(packed)):
         row = packed[number]
-        start, end = batches[row, BODY], batches[row, BODY_END]
+        start, end = batches[row, L.B_BODY], batches[row, L.B_BODY_END]
         size = end - start
-        if size + len(sealed_frame) > len(joined_bytes) - used or batches[row, ATTRIBUTES] & CODEC_MASK != _ZSTD:
+        if size + len(sealed_frame) > len(joined_bytes) - used or batches[row, L.B_ATTRIBUTES] & CODEC_MASK != _ZSTD:
             return number, used
         if not _is_one_frame(data, start, end):
             return number, used
@@ -138,7 +138,7 @@ def _little(data: Any, pos: int, size: int) -> int:
 @compiled
 def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: int) -> bool:
     """Let the rows tell where their records are in `contents`; False, with no row changed, when that is not certain."""
-    data, batches = pointer(contents), rows(batch_rows, BATCH_COLUMNS)
+    data, batches = pointer(contents), batches_of(batch_rows)
     seal = pointer(_SEAL)
     low, high = word64(seal, 0), word64(seal, 8)
     ends = np.empty(len(packed), np.int64)
@@ -158,8 +158,8 @@ def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: in
     start = 0
     for number in range(len(packed)):
         row = packed[number]
-        batches[row, SOURCE] = IN_ARENA
-        batches[row, BODY] = start
-        batches[row, BODY_END] = ends[number]
+        batches[row, L.B_SOURCE] = L.IN_ARENA
+        batches[row, L.B_BODY] = start
+        batches[row, L.B_BODY_END] = ends[number]
         start = ends[number] + SEAL_BYTES
     return True

@@ -14,7 +14,7 @@ from sexton.log.segment import SegmentSlice
 _FRAMES = 4096
 
 
-def stays_somewhere(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
+def has_too_large_batch(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
     """Whether any batch of the fold is too large, so that it is worth the search for the first one."""
     return is_too_large(fold.counters["largest_batch_bytes"], buffer_bytes=buffer_bytes, profile=fold.profile)
 

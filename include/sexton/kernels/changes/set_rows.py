@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from sexton.coordinator.changes.model import ChangeEvidence, action_at
 from sexton.kernels import columns as cols
-from sexton.kernels.checkpoint import key_columns
-from sexton.kernels.layout import COMMIT_MS, COMMITTED, KEYS, LOG_OFFSET, NONE, State
+from sexton.kernels import layout as L
+from sexton.kernels.columns import key_columns
+from sexton.kernels.layout import State
 from sexton.tables.change_kinds import ChangeKind
 
 SCHEMA = pa.schema(
@@ -34,16 +35,16 @@ SCHEMA = pa.schema(
 
 def set_rows(start: State | None, end: State, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
     """The rows of offsets that end the interval with another value than they began with."""
-    count = int(end.counts[KEYS])
-    old = np.full(count, NONE, np.int64)
+    count = int(end.counts[L.KEYS])
+    old = np.full(count, L.NONE, np.int64)
     was_there = np.zeros(count, bool)
     if start is not None:
-        kept = start.keys[: start.counts[KEYS]]
-        was_there[: len(kept)] = kept[:, LOG_OFFSET] != NONE
-        old[: len(kept)] = np.where(was_there[: len(kept)], kept[:, COMMITTED], NONE)
+        kept = start.keys[: start.counts[L.KEYS]]
+        was_there[: len(kept)] = kept[:, L.LOG_OFFSET] != L.NONE
+        old[: len(kept)] = np.where(was_there[: len(kept)], kept[:, L.COMMITTED], L.NONE)
     was_there[gone] = False
     keys = end.keys[:count]
-    found = np.flatnonzero((keys[:, LOG_OFFSET] != NONE) & (~was_there | (keys[:, COMMITTED] != old)))
+    found = np.flatnonzero((keys[:, L.LOG_OFFSET] != L.NONE) & (~was_there | (keys[:, L.COMMITTED] != old)))
     was_there, keys = was_there[found], keys[found]
 
     def of_start(column: int) -> pa.Array:
@@ -53,20 +54,22 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
         return pa.array(values, pa.int64(), mask=~was_there)
 
     names = key_columns(end, found)
-    told = cols.numbers(keys, {"committed_offset": COMMITTED, "log_offset": LOG_OFFSET, "timestamp_ms": COMMIT_MS})
+    told = cols.numbers(
+        keys, {"committed_offset": L.COMMITTED, "log_offset": L.LOG_OFFSET, "timestamp_ms": L.COMMIT_MS}
+    )
     rows_of = {name: column.cast(SCHEMA.field(name).type) for name, column in names.items()}
     table = pa.table(
         {
             **rows_of,
-            "old_committed_offset": of_start(COMMITTED),
+            "old_committed_offset": of_start(L.COMMITTED),
             "new_committed_offset": told["committed_offset"],
             "kind": pa.repeat(pa.scalar(ChangeKind.SET.value), len(found)),
             "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
             "by_plan_id": pa.nulls(len(found), pa.string()),
             "log_offset": told["log_offset"],
             "timestamp_ms": told["timestamp_ms"],
-            "old_log_offset": of_start(LOG_OFFSET),
-            "old_commit_timestamp_ms": of_start(COMMIT_MS),
+            "old_log_offset": of_start(L.LOG_OFFSET),
+            "old_commit_timestamp_ms": of_start(L.COMMIT_MS),
             "due_at_ms": pa.nulls(len(found), pa.int64()),
             "evidence": pa.nulls(len(found), pa.string()),
         },

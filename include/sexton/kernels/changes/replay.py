@@ -16,14 +16,14 @@ from sexton.coordinator.changes.model import Change, ChangeEvidence, TombstoneRe
 from sexton.coordinator.changes.replay import removal_of, takes_pending_alone
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
+from sexton.kernels import layout as L
 from sexton.kernels import scan
-from sexton.kernels.changes_marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
-from sexton.kernels.changes_set import SCHEMA, set_rows
-from sexton.kernels.changes_view import StateView
-from sexton.kernels.decode import BASE_OFFSET, COUNT, LAST_DELTA, POSITION, SIZE
-from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, frames_of, read_only, tell
-from sexton.kernels.layout import SEEN_RECORDS, Bytes, Int64s
-from sexton.kernels.rules import new_state_of
+from sexton.kernels.changes.marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
+from sexton.kernels.changes.set_rows import SCHEMA, set_rows
+from sexton.kernels.changes.state_view import StateView
+from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, add_undecodable, frames_of, read_only
+from sexton.kernels.layout import Bytes, Int64s
+from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import read_slowly
 from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
@@ -165,9 +165,9 @@ class _Changer(Folder):
 
     def _density(self, batches: Int64s) -> cols.Mask:
         """For each batch whether no log_offset is missing up to its end."""
-        after = batches[:, BASE_OFFSET] + batches[:, LAST_DELTA] + 1
+        after = batches[:, L.B_BASE_OFFSET] + batches[:, L.B_LAST_DELTA] + 1
         before = np.concatenate([[self.next_offset], after[:-1]])
-        is_good = (batches[:, BASE_OFFSET] == before) & (batches[:, COUNT] == batches[:, LAST_DELTA] + 1)
+        is_good = (batches[:, L.B_BASE_OFFSET] == before) & (batches[:, L.B_COUNT] == batches[:, L.B_LAST_DELTA] + 1)
         self.next_offset = int(after[-1])
         dense: cols.Mask = np.logical_and.accumulate(is_good) & self.is_dense
         return dense
@@ -182,10 +182,10 @@ class _Changer(Folder):
         parts = list(read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
         is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)
         for part in parts:
-            self.state.counts[SEEN_RECORDS] += part.unfolded_records
+            self.state.counts[L.SEEN_RECORDS] += part.unfolded_records
             for number in part.unknown_types:
                 self.state.unknown_types[number & 0xFFFF] += 1
-            tell(self.undecodable, self.batch_counters, part.undecodable)
+            add_undecodable(self.undecodable, self.batch_counters, part.undecodable)
             table, arena = part.rows()
             self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
 
@@ -199,7 +199,7 @@ class _Changer(Folder):
         is_transactional: bool,
     ) -> None:
         """Fold records, each a row of its own, but for those of a write that may go on."""
-        log_offsets = table[:, BASE_OFFSET].tolist()
+        log_offsets = table[:, L.B_BASE_OFFSET].tolist()
         at = 0
         while at < len(log_offsets):
             removal = removals.get(log_offsets[at])
@@ -260,6 +260,6 @@ def _joined(runs: list[tuple[Int64s, Bytes]]) -> Iterable[tuple[Int64s, Bytes]]:
 
 
 def _batch_of(data: Bytes, row: Int64s) -> Batch:
-    batch = read_frame(data.data, [framing.GOOD, *row[[POSITION, SIZE]].tolist(), 0])
+    batch = read_frame(data.data, [framing.GOOD, *row[[L.B_POSITION, L.B_SIZE]].tolist(), 0])
     assert isinstance(batch, Batch), "the scan took it for a batch"
     return batch

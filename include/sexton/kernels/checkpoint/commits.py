@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sexton.kernels import scan
+from sexton.kernels import layout as L
 
 _RECORDS = ("data_records", "control_records")
 _NONE = pa.table({"group_id": pa.array([], pa.string()), "commits": pa.array([], pa.int64())})
@@ -38,5 +38,5 @@ def read_commits(folder: Path | None) -> Commits:
     return Commits(
         by_group=by_group,
         records=sum(number[name] for name in _RECORDS),
-        end=max(number[f"batch_counter_{scan.READ_NEXT}"], 0) if cut is None else cut,
+        end=max(number[f"batch_counter_{L.READ_NEXT}"], 0) if cut is None else cut,
     )

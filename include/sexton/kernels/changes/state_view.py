@@ -24,43 +24,9 @@ from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer, same_bytes
-from sexton.kernels.layout import (
-    COMMIT_MS,
-    COMMITTED,
-    EXPIRE_MS,
-    GROUP_AT,
-    GROUP_LENGTH,
-    GROUP_MASK,
-    KEY_AT,
-    KEY_GROUP,
-    KEY_SIZES,
-    KEYS,
-    LAST_VALUE,
-    LEADER_EPOCH,
-    LEAKED,
-    LOG_OFFSET,
-    NONE,
-    PENDING,
-    PENDING_KEY,
-    PENDING_VALUES,
-    PRODUCER_ID,
-    R_AT,
-    R_BASE_OFFSET,
-    R_GROUP,
-    R_KEY_SIZE,
-    R_LAST_VALUE,
-    R_LOG_OFFSET,
-    R_VALUE_SIZE,
-    RECORDS,
-    TEXT_AT,
-    TEXT_SIZE,
-    TOPIC_ID_HIGH,
-    TOPIC_ID_LOW,
-    Int64s,
-    State,
-    hash_span,
-    view_of,
-)
+from sexton.kernels import layout as L
+from sexton.kernels.index import hash_span
+from sexton.kernels.layout import Int64s, State, view_of
 from sexton.log.batch import Record
 from sexton.records import kafka_uuid
 
@@ -92,7 +58,7 @@ class StateView:
             return {}
         found: dict[TopicPartition, StoredOffset] = {}
         for row in self._index.rows_of(self.state, group):
-            if self.state.keys[row, LOG_OFFSET] != NONE:
+            if self.state.keys[row, L.LOG_OFFSET] != L.NONE:
                 key = _topic_partition(self.state, row)
                 self.rows[(group_id, *key)] = row
                 found[key] = _stored_offset(self.state, row)
@@ -110,17 +76,17 @@ class StateView:
     def holders_of(self, topic: str) -> Iterator[tuple[str, int, str | None]]:
         data = np.frombuffer(topic.encode(), np.uint8)
         for row in np.flatnonzero(_is_of_topic(self.state, data)).tolist():
-            high, low = self.state.keys[row, [TOPIC_ID_HIGH, TOPIC_ID_LOW]].tolist()
+            high, low = self.state.keys[row, [L.TOPIC_ID_HIGH, L.TOPIC_ID_LOW]].tolist()
             _, partition = _topic_partition(self.state, row)
-            yield group_name(self.state, int(self.state.keys[row, KEY_GROUP])), partition, _topic_id(high, low)
+            yield group_name(self.state, int(self.state.keys[row, L.KEY_GROUP])), partition, _topic_id(high, low)
 
     def _pending_keys(self, group_id: str, *, of_values: bool) -> list[int]:
         """Rows of `keys` that wait for a marker; with `of_values` alone those that have a value to store."""
         group = find_group(self.state, group_id)
-        pending = self.state.pending[: self.state.counts[PENDING]]
-        counts = pending[:, PENDING_VALUES]
-        keys = pending[(counts > 0) if of_values else (counts > 0) | (counts == LEAKED), PENDING_KEY]
-        found: list[int] = keys[self.state.keys[keys, KEY_GROUP] == group].tolist()
+        pending = self.state.pending[: self.state.counts[L.PENDING]]
+        counts = pending[:, L.PENDING_VALUES]
+        keys = pending[(counts > 0) if of_values else (counts > 0) | (counts == L.LEAKED), L.PENDING_KEY]
+        found: list[int] = keys[self.state.keys[keys, L.KEY_GROUP] == group].tolist()
         return found
 
 
@@ -131,7 +97,7 @@ def find_group(state: State, group_id: str) -> int:
 
 def group_name(state: State, group: int) -> str:
     """The id of the group in a row."""
-    at, size = state.groups[group, [GROUP_AT, GROUP_LENGTH]].tolist()
+    at, size = state.groups[group, [L.GROUP_AT, L.GROUP_LENGTH]].tolist()
     return state.key_bytes[at : at + size].tobytes().decode()
 
 
@@ -139,12 +105,14 @@ def group_name(state: State, group: int) -> str:
 def _find_group(arrays: State, name: Any, size: int) -> int:
     state, data = view_of(arrays), pointer(name)
     hashed = hash_span(state, data, 0, size)
-    slots, groups, mask = state.group_slots, state.groups, state.counts[GROUP_MASK]
+    slots, groups, mask = state.group_slots, state.groups, state.counts[L.GROUP_MASK]
     place = hashed & mask
     while slots[place] != 0:
         if (slots[place] ^ hashed) >> 32 == 0:
             row = (slots[place] & 0xFFFFFFFF) - 1
-            if groups[row, GROUP_LENGTH] == size and same_bytes(state.key_bytes, groups[row, GROUP_AT], data, 0, size):
+            if groups[row, L.GROUP_LENGTH] == size and same_bytes(
+                state.key_bytes, groups[row, L.GROUP_AT], data, 0, size
+            ):
                 return row
         place = (place + 1) & mask
     return -1
@@ -155,19 +123,19 @@ def _is_of_topic(arrays: State, topic: Any) -> Any:
     """Which keys have a stored value and are of the topic."""
     state, data = view_of(arrays), pointer(topic)
     size = len(topic)
-    found = np.zeros(state.counts[KEYS], np.bool_)
-    for row in range(state.counts[KEYS]):
-        if state.keys[row, LOG_OFFSET] == NONE:
+    found = np.zeros(state.counts[L.KEYS], np.bool_)
+    for row in range(state.counts[L.KEYS]):
+        if state.keys[row, L.LOG_OFFSET] == L.NONE:
             continue
-        group_size = state.keys[row, KEY_SIZES] >> 32
-        if (state.keys[row, KEY_SIZES] & 0xFFFFFFFF) - group_size - 8 != size:
+        group_size = state.keys[row, L.KEY_SIZES] >> 32
+        if (state.keys[row, L.KEY_SIZES] & 0xFFFFFFFF) - group_size - 8 != size:
             continue
-        found[row] = same_bytes(state.key_bytes, state.keys[row, KEY_AT] + 4 + group_size, data, 0, size)
+        found[row] = same_bytes(state.key_bytes, state.keys[row, L.KEY_AT] + 4 + group_size, data, 0, size)
     return found
 
 
 def _topic_partition(state: State, row: int) -> TopicPartition:
-    at, sizes = state.keys[row, [KEY_AT, KEY_SIZES]].tolist()
+    at, sizes = state.keys[row, [L.KEY_AT, L.KEY_SIZES]].tolist()
     size, group_size = sizes & ((1 << _SIZE_BITS) - 1), sizes >> _SIZE_BITS
     raw = state.key_bytes[at + 4 + group_size : at + size].tobytes()
     return raw[:-4].decode(), int.from_bytes(raw[-4:], signed=True)
@@ -175,16 +143,16 @@ def _topic_partition(state: State, row: int) -> TopicPartition:
 
 def _stored_offset(state: State, row: int) -> StoredOffset:
     values = state.keys[row].tolist()
-    text = state.text_bytes[values[TEXT_AT] : values[TEXT_AT] + values[TEXT_SIZE]].tobytes()
+    text = state.text_bytes[values[L.TEXT_AT] : values[L.TEXT_AT] + values[L.TEXT_SIZE]].tobytes()
     return StoredOffset(
-        log_offset=values[LOG_OFFSET],
-        committed_offset=values[COMMITTED],
-        leader_epoch=None if values[LEADER_EPOCH] == -1 else values[LEADER_EPOCH],
+        log_offset=values[L.LOG_OFFSET],
+        committed_offset=values[L.COMMITTED],
+        leader_epoch=None if values[L.LEADER_EPOCH] == -1 else values[L.LEADER_EPOCH],
         metadata=text.decode("utf-8", errors="replace"),
-        commit_timestamp_ms=values[COMMIT_MS],
-        expire_timestamp_ms=None if values[EXPIRE_MS] == NONE else values[EXPIRE_MS],
-        topic_id=_topic_id(values[TOPIC_ID_HIGH], values[TOPIC_ID_LOW]),
-        producer_id=values[PRODUCER_ID],
+        commit_timestamp_ms=values[L.COMMIT_MS],
+        expire_timestamp_ms=None if values[L.EXPIRE_MS] == L.NONE else values[L.EXPIRE_MS],
+        topic_id=_topic_id(values[L.TOPIC_ID_HIGH], values[L.TOPIC_ID_LOW]),
+        producer_id=values[L.PRODUCER_ID],
     )
 
 
@@ -201,13 +169,13 @@ class _KeysByGroup:
 
     def rows_of(self, state: State, group: int) -> list[int]:
         """The rows of a group, those of keys without a value too, in the order in which they came."""
-        count = int(state.counts[KEYS])
+        count = int(state.counts[L.KEYS])
         if count - len(self._order) > max(_INDEXED_AGAIN, len(self._order) // 8):
-            groups = state.keys[:count, KEY_GROUP]
+            groups = state.keys[:count, L.KEY_GROUP]
             self._order = np.argsort(groups, kind="stable")
             self._groups = groups[self._order]
         first, end = np.searchsorted(self._groups, [group, group + 1]).tolist()
-        later = np.flatnonzero(state.keys[len(self._order) : count, KEY_GROUP] == group) + len(self._order)
+        later = np.flatnonzero(state.keys[len(self._order) : count, L.KEY_GROUP] == group) + len(self._order)
         found: list[int] = [*self._order[first:end].tolist(), *later.tolist()]
         return found
 
@@ -226,27 +194,27 @@ class _LiveGroups:
         """The group as it stands; one that offsets have made since its last record is a simple one."""
         self.catch_up(state)
         group = find_group(state, group_id)
-        if group >= 0 and state.groups[group, LAST_VALUE] > self._last_own.get(group, NONE):
+        if group >= 0 and state.groups[group, L.LAST_VALUE] > self._last_own.get(group, L.NONE):
             self._groups.ensure_simple_group(group_id)
         return self._groups.by_id.get(group_id) or simple_group(group_id, self._profile)
 
     def catch_up(self, state: State) -> None:
         """Replay the group records that have come since."""
-        count = int(state.counts[RECORDS])
+        count = int(state.counts[L.RECORDS])
         for row in state.records[self._done : count].tolist():
-            group, last_value = row[R_GROUP], row[R_LAST_VALUE]
-            if last_value > self._last_own.get(group, NONE):
+            group, last_value = row[L.R_GROUP], row[L.R_LAST_VALUE]
+            if last_value > self._last_own.get(group, L.NONE):
                 self._groups.ensure_simple_group(group_name(state, group))
-            self._last_own[group] = row[R_LOG_OFFSET]
+            self._last_own[group] = row[L.R_LOG_OFFSET]
             self._replay(state, row)
         self._done = count
 
     def _replay(self, state: State, row: list[int]) -> None:
-        at, middle = row[R_AT], row[R_AT] + row[R_KEY_SIZE]
+        at, middle = row[L.R_AT], row[L.R_AT] + row[L.R_KEY_SIZE]
         key = state.record_bytes[at:middle].tobytes()
-        value = None if row[R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[R_VALUE_SIZE]].tobytes()
-        record = Record(log_offset=row[R_LOG_OFFSET], timestamp_ms=-1, key=key, value=value)
-        found = decoding.decode(record, base_offset=row[R_BASE_OFFSET], profile=self._profile)
+        value = None if row[L.R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[L.R_VALUE_SIZE]].tobytes()
+        record = Record(log_offset=row[L.R_LOG_OFFSET], timestamp_ms=-1, key=key, value=value)
+        found = decoding.decode(record, base_offset=row[L.R_BASE_OFFSET], profile=self._profile)
         if not isinstance(found, Decoded):
             self.has_failed = True
             return

@@ -15,87 +15,17 @@ import numpy as np
 
 from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import be16, be32, be64, prefetch
-from sexton.kernels.layout import (
-    HIGHEST_LEGACY_VERSION,
-    HIGHEST_VERSION,
-    KEEPS_EXPIRE_OF_MINUS_1,
-    KEY_MASK,
-    NONE,
-    READS_TOPIC_IDS,
-    SEEN_CONTROL,
-    SEEN_RECORDS,
-    SKIPS_UNKNOWN_TYPES,
-    View,
-    hash_span,
-)
-
-# columns of a batch of the block. BODY and BODY_END lie in the source or in the arena of inflated batches.
-# ORIGIN_OFFSET is the base offset of the batch that a record was written in, also where the slow path split that batch
-(
-    SOURCE,
-    BODY,
-    BODY_END,
-    BASE_OFFSET,
-    ATTRIBUTES,
-    BASE_MS,
-    MAX_MS,
-    PRODUCER,
-    EPOCH,
-    COUNT,
-    LAST_DELTA,
-    ORIGIN_OFFSET,
-    POSITION,
-    SIZE,
-) = range(14)
-BATCH_COLUMNS = 14
-IN_PLACE, IN_ARENA, BY_READER = 0, 1, 2
-"""Where a batch's records lie; BY_READER: `log.batch` has to read the whole batch."""
-
-APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
-
-# cursor: where the reading stands (C_AT is -1 before a batch's first record), and how much of the queue is taken
-C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
-CURSOR_COLUMNS = 6
-FINISHED, FULL, FALLBACK = range(3)
-
-# columns of a queued record; positions are those in its batch's bytes
-(
-    Q_KIND,
-    Q_BATCH,
-    Q_LOG_OFFSET,
-    Q_TIMESTAMP,
-    Q_KEY,
-    Q_KEY_SIZE,
-    Q_VALUE,
-    Q_VALUE_SIZE,
-    Q_GROUP_SIZE,
-    Q_TOPIC_SIZE,
-    Q_HASH,
-    Q_LEADER_EPOCH,
-    Q_TEXT_AT,
-    Q_TEXT_SIZE,
-    Q_COMMIT_MS,
-    Q_EXPIRE_MS,
-    Q_TOPIC_ID,
-    Q_ROW,
-) = range(18)
-QUEUE_COLUMNS = 18
-QUEUE_ROWS = 64
-"""Enough to wait for memory of many records at once, and few enough to stay in the first cache."""
-OFFSET, TOMBSTONE, MARKER, GROUP_RECORD, UNKNOWN = range(5)
-"""Kinds of queued records. Q_VALUE is the marker of a MARKER, and the type of an UNKNOWN."""
-
-GROUP_TYPES = 64
-"""Record types below this are looked up in the flags of what the coordinator reads."""
-MAX_STRING_BYTES = 0x7FFF
+from sexton.kernels import layout as L
+from sexton.kernels.index import hash_span
+from sexton.kernels.layout import View
 
 
 @inlined
 def rewind(cursor: Any) -> None:
     """Stand before the first record of a batch."""
-    cursor[C_AT] = -1
-    cursor[C_DONE] = 0
-    cursor[C_DELTA] = -1
+    cursor[L.C_AT] = -1
+    cursor[L.C_DONE] = 0
+    cursor[L.C_DELTA] = -1
 
 
 @inlined
@@ -103,18 +33,18 @@ def fill_queue(
     state: View, in_place: Any, inflated: Any, batches: Any, count: int, cursor: Any, queue: Any, group_types: Any
 ) -> int:
     """Queue records from the cursor on until the queue is full; ODD where a reader has to take the batch over."""
-    cursor[C_QUEUED] = 0
-    cursor[C_TAKEN] = 0
-    while cursor[C_BATCH] < count and cursor[C_QUEUED] < QUEUE_ROWS:
-        batch = cursor[C_BATCH]
-        where = batches[batch, SOURCE]
-        if where == BY_READER:
-            return FALLBACK
-        data = inflated if where == IN_ARENA else in_place
+    cursor[L.C_QUEUED] = 0
+    cursor[L.C_TAKEN] = 0
+    while cursor[L.C_BATCH] < count and cursor[L.C_QUEUED] < L.QUEUE_ROWS:
+        batch = cursor[L.C_BATCH]
+        where = batches[batch, L.B_SOURCE]
+        if where == L.BY_READER:
+            return L.FALLBACK
+        data = inflated if where == L.IN_ARENA else in_place
         status = _read_batch(state, data, batches, batch, cursor, queue, group_types)
-        if status != FINISHED:
+        if status != L.FINISHED:
             return status
-    return FINISHED
+    return L.FINISHED
 
 
 @inlined
@@ -168,93 +98,95 @@ def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
 @inlined
 def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, group_types: Any) -> int:
     """Queue the records of one batch from the cursor's on; behind its last the cursor goes on to the next batch."""
-    end = batches[batch, BODY_END]
-    if cursor[C_AT] < 0:
-        cursor[C_AT] = batches[batch, BODY]
-    pos, done, last_delta, queued = cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED]
-    total = batches[batch, COUNT]
-    status = FINISHED if total >= 0 else FALLBACK
-    if total != 1 and batches[batch, ATTRIBUTES] & CONTROL:
-        status, total = FALLBACK, np.int64(0)  # markers come alone; coordinators differ in what they make of others
-    while done < total and queued < QUEUE_ROWS:
+    end = batches[batch, L.B_BODY_END]
+    if cursor[L.C_AT] < 0:
+        cursor[L.C_AT] = batches[batch, L.B_BODY]
+    pos, done, last_delta, queued = cursor[L.C_AT], cursor[L.C_DONE], cursor[L.C_DELTA], cursor[L.C_QUEUED]
+    total = batches[batch, L.B_COUNT]
+    status = L.FINISHED if total >= 0 else L.FALLBACK
+    if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
+        status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ in what they make of others
+    while done < total and queued < L.QUEUE_ROWS:
         size, at = _varint(data, pos, end)
         stop = at + size
         if at < 0 or size < 1 or stop > end:
-            status = FALLBACK
+            status = L.FALLBACK
             break
         shift_ms, at = _varlong(data, at + 1, stop)
         if at < 0:
-            status = FALLBACK
+            status = L.FALLBACK
             break
         delta, at = _varint(data, at, stop)
-        if at < 0 or delta <= last_delta or delta > batches[batch, LAST_DELTA]:
-            status = FALLBACK
+        if at < 0 or delta <= last_delta or delta > batches[batch, L.B_LAST_DELTA]:
+            status = L.FALLBACK
             break
         key_size, key = _varint(data, at, stop)
         if key < 0 or key_size < 2 or key + key_size > stop:
-            status = FALLBACK
+            status = L.FALLBACK
             break
         value_size, value = _varint(data, key + key_size, stop)
         if value < 0 or value_size < -1 or value + max(value_size, 0) != stop - 1 or data[stop - 1] != 0:
-            status = FALLBACK  # also a record with headers: nobody writes them here, the reader knows them
+            status = L.FALLBACK  # also a record with headers: nobody writes them here, the reader knows them
             break
-        queue[queued, Q_BATCH] = batch
-        queue[queued, Q_LOG_OFFSET] = batches[batch, BASE_OFFSET] + delta
-        queue[queued, Q_TIMESTAMP] = batches[batch, BASE_MS] + shift_ms
-        if batches[batch, ATTRIBUTES] & APPEND_TIME:
-            queue[queued, Q_TIMESTAMP] = batches[batch, MAX_MS]
-        queue[queued, Q_KEY] = key
-        queue[queued, Q_KEY_SIZE] = key_size
-        queue[queued, Q_VALUE] = value
-        queue[queued, Q_VALUE_SIZE] = value_size
-        if not _read_record(state, data, batches[batch, ATTRIBUTES] & CONTROL, queue, queued, group_types):
-            status = FALLBACK
+        queue[queued, L.Q_BATCH] = batch
+        queue[queued, L.Q_LOG_OFFSET] = batches[batch, L.B_BASE_OFFSET] + delta
+        queue[queued, L.Q_TIMESTAMP] = batches[batch, L.B_BASE_MS] + shift_ms
+        if batches[batch, L.B_ATTRIBUTES] & L.APPEND_TIME:
+            queue[queued, L.Q_TIMESTAMP] = batches[batch, L.B_MAX_MS]
+        queue[queued, L.Q_KEY] = key
+        queue[queued, L.Q_KEY_SIZE] = key_size
+        queue[queued, L.Q_VALUE] = value
+        queue[queued, L.Q_VALUE_SIZE] = value_size
+        if not _decode(state, data, batches[batch, L.B_ATTRIBUTES] & L.CONTROL, queue, queued, group_types):
+            status = L.FALLBACK
             break
         pos, last_delta = stop, delta
         done += 1
         queued += 1
-    if status == FINISHED and done >= total and pos != end and total != 0:  # nobody looks into an empty batch
-        status = FALLBACK
-    state.counts[SEEN_CONTROL if batches[batch, ATTRIBUTES] & CONTROL else SEEN_RECORDS] += done - cursor[C_DONE]
-    cursor[C_AT], cursor[C_DONE], cursor[C_DELTA], cursor[C_QUEUED] = pos, done, last_delta, queued
-    if status == FINISHED and done >= total:
-        cursor[C_BATCH] = batch + 1
+    if status == L.FINISHED and done >= total and pos != end and total != 0:  # nobody looks into an empty batch
+        status = L.FALLBACK
+    state.counts[L.SEEN_CONTROL if batches[batch, L.B_ATTRIBUTES] & L.CONTROL else L.SEEN_RECORDS] += (
+        done - cursor[L.C_DONE]
+    )
+    cursor[L.C_AT], cursor[L.C_DONE], cursor[L.C_DELTA], cursor[L.C_QUEUED] = pos, done, last_delta, queued
+    if status == L.FINISHED and done >= total:
+        cursor[L.C_BATCH] = batch + 1
         rewind(cursor)
     return status
 
 
 @inlined
-def _read_record(state: View, data: Any, is_control: int, queue: Any, row: int, group_types: Any) -> bool:
+def _decode(state: View, data: Any, is_control: int, queue: Any, row: int, group_types: Any) -> bool:
     """Complete a queued record from its key and value; False when it is not plainly good."""
-    key, key_size = queue[row, Q_KEY], queue[row, Q_KEY_SIZE]
+    key, key_size = queue[row, L.Q_KEY], queue[row, L.Q_KEY_SIZE]
     record_type = np.int64(be16(data, key))
     if is_control:
         marker = np.int64(be16(data, key + 2)) if key_size >= 4 and record_type == 0 else np.int64(-1)
-        queue[row, Q_KIND] = MARKER
-        queue[row, Q_VALUE] = marker
-        queue[row, Q_VALUE_SIZE] = 0
+        queue[row, L.Q_KIND] = L.KIND_MARKER
+        queue[row, L.Q_VALUE] = marker
+        queue[row, L.Q_VALUE_SIZE] = 0
         return 0 <= marker <= 1
     if record_type == 0 or record_type == 1:
-        highest = state.counts[HIGHEST_VERSION if record_type == 1 else HIGHEST_LEGACY_VERSION]
+        highest = state.counts[L.HIGHEST_VERSION if record_type == 1 else L.HIGHEST_LEGACY_VERSION]
         if highest < 0 or not _read_offset_key(state, data, queue, row):
             return False
         return _read_value(state.counts, data, highest, queue, row)
-    if record_type < 0 or record_type >= GROUP_TYPES or group_types[record_type] == 0:
-        queue[row, Q_KIND] = UNKNOWN
-        queue[row, Q_VALUE] = record_type
-        queue[row, Q_VALUE_SIZE] = 0
-        return state.counts[SKIPS_UNKNOWN_TYPES] != 0
+    if record_type < 0 or record_type >= L.GROUP_TYPES or group_types[record_type] == 0:
+        queue[row, L.Q_KIND] = L.KIND_UNKNOWN
+        queue[row, L.Q_VALUE] = record_type
+        queue[row, L.Q_VALUE_SIZE] = 0
+        return state.counts[L.SKIPS_UNKNOWN_TYPES] != 0
     group_size = np.int64(be16(data, key + 2)) if key_size >= 4 else np.int64(-1)
-    queue[row, Q_KIND] = GROUP_RECORD
-    queue[row, Q_GROUP_SIZE] = group_size
+    queue[row, L.Q_KIND] = L.KIND_GROUP_RECORD
+    queue[row, L.Q_GROUP_SIZE] = group_size
     return 0 <= group_size <= key_size - 4
 
 
 @inlined
 def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
     """Sizes and hash of group, topic and partition; their slot of the table is asked for."""
-    start = queue[row, Q_KEY] + 2
-    end = start + queue[row, Q_KEY_SIZE] - 2
+    start = queue[row, L.Q_KEY] + 2
+    end = start + queue[row, L.Q_KEY_SIZE] - 2
     if end - start < 8:
         return False
     group_size = np.int64(be16(data, start))
@@ -266,19 +198,19 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
     if topic_size < 0 or start + size > end:
         return False
     hashed = hash_span(state, data, start, size)
-    prefetch(state.key_slots, hashed & state.counts[KEY_MASK])
-    queue[row, Q_GROUP_SIZE] = group_size
-    queue[row, Q_TOPIC_SIZE] = topic_size
-    queue[row, Q_HASH] = hashed
+    prefetch(state.key_slots, hashed & state.counts[L.KEY_MASK])
+    queue[row, L.Q_GROUP_SIZE] = group_size
+    queue[row, L.Q_TOPIC_SIZE] = topic_size
+    queue[row, L.Q_HASH] = hashed
     return True
 
 
 @inlined
 def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: int) -> bool:
     """Where the fields of an OffsetCommitValue lie; a tombstone has none."""
-    value, size = queue[row, Q_VALUE], queue[row, Q_VALUE_SIZE]
+    value, size = queue[row, L.Q_VALUE], queue[row, L.Q_VALUE_SIZE]
     if size < 0:
-        queue[row, Q_KIND] = TOMBSTONE
+        queue[row, L.Q_KIND] = L.KIND_TOMBSTONE
         return True
     stop = value + size
     if size < 20:  # no version is shorter
@@ -288,7 +220,7 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
         return False
     at = value + 10
     leader_epoch = topic_id = np.int64(-1)
-    expire_ms = np.int64(NONE)
+    expire_ms = np.int64(L.NONE)
     if version >= 3:
         leader_epoch = np.int64(be32(data, at))
         at += 4
@@ -300,27 +232,27 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
         at += 2
     text_at = at
     at += text_size + 8
-    if text_at < 0 or text_size < 0 or text_size > MAX_STRING_BYTES or at > stop:
+    if text_at < 0 or text_size < 0 or text_size > L.MAX_STRING_BYTES or at > stop:
         return False
-    queue[row, Q_COMMIT_MS] = be64(data, at - 8)
+    queue[row, L.Q_COMMIT_MS] = be64(data, at - 8)
     if version == 1:
         if at + 8 > stop:
             return False
         expire_ms = be64(data, at)
-        if expire_ms == -1 and counts[KEEPS_EXPIRE_OF_MINUS_1] == 0:
-            expire_ms = np.int64(NONE)
+        if expire_ms == -1 and counts[L.KEEPS_EXPIRE_OF_MINUS_1] == 0:
+            expire_ms = np.int64(L.NONE)
     elif version == 4:
         topic_id, at = _read_tags(data, at, stop)
         if at < 0:
             return False
-        if counts[READS_TOPIC_IDS] == 0:
+        if counts[L.READS_TOPIC_IDS] == 0:
             topic_id = np.int64(-1)
-    queue[row, Q_KIND] = OFFSET
-    queue[row, Q_LEADER_EPOCH] = leader_epoch
-    queue[row, Q_TEXT_AT] = text_at
-    queue[row, Q_TEXT_SIZE] = text_size
-    queue[row, Q_EXPIRE_MS] = expire_ms
-    queue[row, Q_TOPIC_ID] = topic_id
+    queue[row, L.Q_KIND] = L.KIND_OFFSET
+    queue[row, L.Q_LEADER_EPOCH] = leader_epoch
+    queue[row, L.Q_TEXT_AT] = text_at
+    queue[row, L.Q_TEXT_SIZE] = text_size
+    queue[row, L.Q_EXPIRE_MS] = expire_ms
+    queue[row, L.Q_TOPIC_ID] = topic_id
     return True
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import be16, pointer, rows
-from sexton.kernels.decode import ATTRIBUTES, BATCH_COLUMNS, BODY, BODY_END, BY_READER, CONTROL, COUNT, IN_ARENA, SOURCE
+from sexton.jit.memory import be16, pointer
+from sexton.kernels import layout as L
+from sexton.kernels.layout import batches_of
 
 HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
 """Marks of a batch: it holds a tombstone of an offset; its first record is a tombstone of any type."""
@@ -19,14 +20,16 @@ HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
 def mark_removals(source: Any, arena: Any, batch_rows: Any, marks: Any) -> None:
     """Mark the batches that hold tombstones; what cannot be read plainly is marked, too."""
     in_place, inflated = pointer(source), pointer(arena)
-    batches = rows(batch_rows, BATCH_COLUMNS)
+    batches = batches_of(batch_rows)
     for batch in range(len(batch_rows)):
-        where = batches[batch, SOURCE]
-        if where == BY_READER:
+        where = batches[batch, L.B_SOURCE]
+        if where == L.BY_READER:
             marks[batch] = HAS_REMOVAL | BEGINS_WITH_REMOVAL
-        elif batches[batch, ATTRIBUTES] & CONTROL == 0:
-            data = inflated if where == IN_ARENA else in_place
-            marks[batch] = _marks(data, batches[batch, BODY], batches[batch, BODY_END], batches[batch, COUNT])
+        elif batches[batch, L.B_ATTRIBUTES] & L.CONTROL == 0:
+            data = inflated if where == L.IN_ARENA else in_place
+            marks[batch] = _marks(
+                data, batches[batch, L.B_BODY], batches[batch, L.B_BODY_END], batches[batch, L.B_COUNT]
+            )
 
 
 @compiled

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.errors import DamagedFold
-from sexton.kernels import scan
-from sexton.kernels.layout import LEAKED, MARKER_COMMIT
+from sexton.kernels import layout as L
 from sexton.kernels.text import GROWTH
 
 _MOST = (1 << 63) - 1
@@ -30,8 +29,8 @@ _SMALLEST_KEY = 4
 
 _RANGES: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "keys": {"values_since_tombstone": (0, _MOST), "leader_epoch": _INT32},
-    "pending": {"value_count": (LEAKED, _MOST), "producer_epoch": _INT16, "leader_epoch": _INT32},
-    "producers": {"producer_epoch": _INT16, "cancelled_count": (0, _MOST), "first_marker": (-1, MARKER_COMMIT)},
+    "pending": {"value_count": (L.LEAKED, _MOST), "producer_epoch": _INT16, "leader_epoch": _INT32},
+    "producers": {"producer_epoch": _INT16, "cancelled_count": (0, _MOST), "first_marker": (-1, L.MARKER_COMMIT)},
     "groups": {"commits": (0, _MOST)},
     "undecodable": {"record_type": _INT16},
 }
@@ -79,9 +78,9 @@ def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.i
 
     Damaged batches and those of old formats may carry any: with one of these nothing is said.
     """
-    if tables["undecodable"].num_rows or counters[scan.READ_MAGIC_0] or counters[scan.READ_MAGIC_1]:
+    if tables["undecodable"].num_rows or counters[L.READ_MAGIC_0] or counters[L.READ_MAGIC_1]:
         return
-    low, high = int(counters[scan.READ_FIRST]), int(counters[scan.READ_NEXT]) - 1
+    low, high = int(counters[L.READ_FIRST]), int(counters[L.READ_NEXT]) - 1
     for name, columns in _LOG_OFFSETS.items():
         for column in columns:
             _check_range(name, tables[name], column, low, high)

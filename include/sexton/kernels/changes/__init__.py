@@ -1,0 +1,1 @@
+"""Why an offset changed, compiled: `coordinator.changes` over whole segments."""

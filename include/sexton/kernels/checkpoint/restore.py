@@ -1,0 +1,341 @@
+"""From the tables of a fold to its state, checked: compiled code never sees an index or a length that is not."""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import DamagedFold, UsageError
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import be16, copy_bytes, pointer, same_bytes
+from sexton.kernels import layout as L
+from sexton.kernels.checkpoint.checks import check_log_offsets, check_tables
+from sexton.kernels.checkpoint.tables import (
+    COUNTERS,
+    KEY_COLUMNS,
+    PENDING_COLUMNS,
+    PRODUCER_COLUMNS,
+    RECORD_COLUMNS,
+    Tables,
+    no_rows,
+)
+from sexton.kernels.growth import reserve, used_by
+from sexton.kernels.index import add_group, add_key, find_key, find_pending, hash_span, producer_row
+from sexton.kernels.layout import Bytes, Int64s, State, view_of
+from sexton.kernels.offsets import add_pending, relink_leaks, store_text
+from sexton.kernels.profile_flags import group_types_of, new_state_of
+from sexton.kernels.text import GROWTH, canonicalise, is_canonical
+
+_Number = TypeVar("_Number", np.int64, np.uint8)
+
+_SLACK_ROWS, _SLACK_BYTES = dict.fromkeys(L.ROW_TABLES, 256), dict.fromkeys(L.ARENAS, 1 << 16)
+"""Room of a restored fold for what is folded onto it, before it first grows."""
+
+
+def from_tables(
+    tables: Tables, *, room_for: State | None = None
+) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
+    """What `to_tables` was given, with room for all of `room_for`, which is to be joined to it, or for a little more.
+
+    DamagedFold, with the name of the table, for anything that `to_tables` does not make: nothing is used unchecked.
+    """
+    check_tables(tables, {name: table.schema for name, table in no_rows().items()})
+    tables = {name: table.combine_chunks() for name, table in tables.items()}
+    profile = _profile_in(tables["profile"])
+    batch_counters, numbers, unknown_types, marks = _counters_in(tables["counters"])
+    check_log_offsets(tables, batch_counters)
+    state = _empty_state(tables, profile, room_for)
+    groups, keys, producers, pending = (tables[name] for name in ("groups", "keys", "producers", "pending"))
+    refused = _restore_groups(
+        state, *_spans_of(groups, "group_id"), _ints(groups, "last_value_log_offset"), _ints(groups, "commits")
+    )
+    _refuse("groups", refused, "a group that is there twice")
+    refused = _restore_keys(
+        state,
+        *_spans_of(keys, "group_id"),
+        *_spans_of(keys, "topic"),
+        _ints(keys, "partition"),
+        *_spans_of(keys, "metadata"),
+    )
+    _refuse("keys", refused, "a key that is there twice, or of a group that is not there")
+    _fill(state.keys, keys, KEY_COLUMNS)
+    _refuse("producers", _restore_producers(state, _ints(producers, "producer_id")), "it is there twice")
+    _fill(state.producers, producers, PRODUCER_COLUMNS)
+    refused = _restore_pending(
+        state,
+        *(_ints(pending, name) for name in ("key", "producer_id", "value_count")),
+        *_spans_of(pending, "metadata"),
+    )
+    _refuse("pending", refused, "a value that is there twice, or of a producer that has nothing open")
+    _fill(state.pending, pending, PENDING_COLUMNS)
+    _restore_leaks(state)
+    _restore_records(state, tables["group_records"])
+    _refuse("group_records", _misfit_record(state, group_types_of(profile)), "no record of its group")
+    for at, number in numbers.items():
+        state.counts[at] = number
+    for number, count in unknown_types.items():
+        state.unknown_types[number] = count
+    undecodable = [(row.pop("place"), Undecodable(**row)) for row in tables["undecodable"].to_pylist()]
+    return state, batch_counters, profile, undecodable, marks
+
+
+def _empty_state(tables: Tables, profile: Profile, room_for: State | None) -> State:
+    """A state with room for the rows of `tables`, and for `room_for`."""
+    more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if room_for is None else used_by(room_for)
+    keys, pending, records = tables["keys"], tables["pending"], tables["group_records"]
+    rows = {
+        "keys": keys.num_rows,
+        "groups": tables["groups"].num_rows,
+        # a transaction that Kafka 4.0.0 takes for open may be of a producer that has nothing else
+        "producers": tables["producers"].num_rows + pending.num_rows,
+        "pending": pending.num_rows,
+        "records": records.num_rows,
+    }
+    key_bytes = _size(keys, "group_id") + _size(keys, "topic") + 8 * keys.num_rows
+    sizes = {
+        "key_bytes": key_bytes + _size(tables["groups"], "group_id"),
+        "text_bytes": _size(keys, "metadata") + _size(pending, "metadata"),
+        "record_bytes": _size(records, "key") + _size(records, "value"),
+    }
+    return reserve(
+        new_state_of(profile, keys=16),
+        rows={name: count + more_rows[name] for name, count in rows.items()},
+        sizes={name: count + more_bytes[name] for name, count in sizes.items()},
+    )
+
+
+def _refuse(table: str, row: int, what: str) -> None:
+    """DamagedFold for the row of a table that compiled code has refused; none where it is -1."""
+    if row >= 0:
+        raise DamagedFold(f"row {row}: {what}", where=table)
+
+
+def _profile_in(table: pa.Table) -> Profile:
+    try:
+        return profile_of(table["profile"][0].as_py())
+    except UsageError as error:
+        raise DamagedFold(error.message[:80], where="profile") from None
+
+
+def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
+    """The batch counters, numbers by their place in `counts`, the count of each unknown type, and the other marks."""
+    counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
+    try:
+        batch_counters = np.array([counters.pop(f"batch_counter_{at}") for at in range(L.READ_COUNTERS)], np.int64)
+        numbers = {at: _count(counters.pop(name), is_stamp=at == L.MAX_COMMIT_MS) for name, at in COUNTERS.items()}
+        unknown_types = {
+            int(name.removeprefix("unknown_type_")): _count(counters.pop(name))
+            for name in [name for name in counters if re.fullmatch(r"unknown_type_\d{1,5}", name)]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFold(f"no counters of a fold: {error}", where="counters") from None
+    is_in_order = (
+        batch_counters[L.READ_FIRST] >= -1
+        and batch_counters[L.READ_NEXT] >= batch_counters[L.READ_FIRST]
+        and batch_counters[L.READ_COUNTS].min() >= 0
+    )
+    if not is_in_order or any(number >> 16 for number in unknown_types):
+        raise DamagedFold("no counters of a fold", where="counters")
+    return batch_counters, numbers, unknown_types, counters
+
+
+def _count(number: int | None, *, is_stamp: bool = False) -> int:
+    if number is None or (number < 0 and not is_stamp):
+        raise ValueError(f"a count of {number}")
+    return number
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _ints(table: pa.Table, name: str) -> Int64s:
+    """A column of numbers, NONE where it is NULL, read-only."""
+    column = _column(table, name)
+    told = pc.fill_null(column, L.NONE) if column.null_count else column
+    numbers: Int64s = np.asarray(told).astype(np.int64, copy=False)
+    return _read_only(numbers)
+
+
+def _read_only(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """As the compiled functions take what they only read: they are compiled for one kind of array."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
+    """Write columns of numbers into the first rows of `target`."""
+    for name, column in names.items():
+        target[: table.num_rows, column] = _ints(table, name)
+
+
+def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
+    """Ends of the values of a string or binary column, with a 0 before, and their bytes; both read-only."""
+    column = _column(table, name).cast(pa.large_binary())
+    if len(column) == 0:
+        return _read_only(np.zeros(1, np.int64)), _read_only(np.zeros(1, np.uint8))
+    _, ends, data = column.buffers()
+    first, count = column.offset, len(column) + 1
+    has_bytes = data is not None and data.size
+    return (
+        _read_only(np.frombuffer(ends, np.int64)[first : first + count]),
+        _read_only(np.frombuffer(data, np.uint8) if has_bytes else np.zeros(1, np.uint8)),
+    )
+
+
+def _size(table: pa.Table, name: str) -> int:
+    ends, _ = _spans_of(table, name)
+    return int(ends[-1] - ends[0])
+
+
+@compiled
+def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commits: Any) -> int:
+    """Append groups; the first row whose group is there already, else -1."""
+    state, source = view_of(arrays), pointer(data)
+    for row in range(len(last_values)):
+        group = add_group(state, source, ends[row], ends[row + 1] - ends[row])
+        if group != row:
+            return row
+        state.groups[group, L.LAST_VALUE] = last_values[row]
+        state.groups[group, L.COMMITS] = commits[row]
+    return -1
+
+
+@compiled
+def _restore_keys(
+    arrays: State,
+    group_ends: Any,
+    groups: Any,
+    topic_ends: Any,
+    topics: Any,
+    partitions: Any,
+    text_ends: Any,
+    texts: Any,
+) -> int:
+    """Append keys from their strings; each is framed in `key_bytes` behind what is used, where `add_key` leaves it.
+
+    The first row whose key is there already, or whose group is not, else -1: there is room for no other group.
+    """
+    state = view_of(arrays)
+    known = state.counts[L.GROUPS]
+    out, group_data, topic_data, text_data = state.key_bytes, pointer(groups), pointer(topics), pointer(texts)
+    for row in range(len(partitions)):
+        group_at, topic_at = group_ends[row], topic_ends[row]
+        group_size, topic_size = group_ends[row + 1] - group_at, topic_ends[row + 1] - topic_at
+        size = group_size + topic_size + 8
+        span_array = np.empty(size, np.uint8)
+        span = pointer(span_array)
+        span[0], span[1] = (group_size >> 8) & 0xFF, group_size & 0xFF
+        copy_bytes(span, 2, group_data, group_at, group_size)
+        at = 2 + group_size
+        span[at], span[at + 1] = (topic_size >> 8) & 0xFF, topic_size & 0xFF
+        copy_bytes(span, at + 2, topic_data, topic_at, topic_size)
+        for i in range(4):
+            span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
+        is_new = find_key(state, hash_span(state, span, 0, size), span, 0, size, group_size) < 0
+        key = add_key(state, span, 0, group_size, topic_size) if is_new else np.int64(-1)
+        span_array[0] = out[0]  # the array has to outlive its pointer
+        if key != row or state.counts[L.GROUPS] != known:
+            return row
+        store_text(state, state.keys, key, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+    return -1
+
+
+@compiled
+def _restore_producers(arrays: State, producer_ids: Any) -> int:
+    """Append producers; the first row whose producer is there already, else -1."""
+    state = view_of(arrays)
+    for row in range(len(producer_ids)):
+        if producer_row(state, producer_ids[row]) != row:
+            return row
+    return -1
+
+
+@compiled
+def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any) -> int:
+    """Append pending values; the first row that is there already, or whose producer has nothing open, else -1.
+
+    What transactions leak in Kafka 4.0.0 may be of a producer without a row of its own.
+    """
+    state, text_data = view_of(arrays), pointer(texts)
+    for row in range(len(keys)):
+        producer = producer_row(state, producer_ids[row])
+        if value_counts[row] == L.LEAKED:
+            is_known = state.counts[L.LEAKS_OPEN_TRANSACTIONS] != 0
+        else:
+            is_known = state.producers[producer, L.P_FIRST] != L.NONE and find_pending(state, keys[row], producer) < 0
+        to = add_pending(state, keys[row], producer)
+        if to != row or not is_known:
+            return row
+        state.pending[to, L.PENDING_VALUES] = value_counts[row]
+        store_text(state, state.pending, to, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
+    return -1
+
+
+@compiled
+def _misfit_record(arrays: State, group_types: Any) -> int:
+    """The first group record whose type is not one of a group (`rules.group_types_of`), or whose key names a group
+    other than that of its row; else -1."""
+    state = view_of(arrays)
+    data = state.record_bytes
+    for row in range(state.counts[L.RECORDS]):
+        at, room = state.records[row, L.R_AT], state.records[row, L.R_KEY_SIZE] - 4
+        record_type, size = np.int64(be16(data, at)), np.int64(be16(data, at + 2))
+        if (
+            record_type < 0
+            or record_type >= len(group_types)
+            or group_types[record_type] == 0
+            or size < 0
+            or size > room
+        ):
+            return row
+        group = state.records[row, L.R_GROUP]
+        own_at, own_size = state.groups[group, L.GROUP_AT], state.groups[group, L.GROUP_LENGTH]
+        if is_canonical(data, at + 4, size):
+            is_own = size == own_size and same_bytes(state.key_bytes, own_at, data, at + 4, size)
+        else:
+            name_array = np.empty(GROWTH * size, np.uint8)
+            name = pointer(name_array)
+            is_own = canonicalise(data, at + 4, size, name, 0) == own_size
+            is_own = is_own and same_bytes(state.key_bytes, own_at, name, 0, own_size)
+            name_array[0] = 0  # the array has to outlive its pointer
+        if not is_own:
+            return row
+    return -1
+
+
+@compiled
+def _restore_leaks(arrays: State) -> None:
+    relink_leaks(view_of(arrays))
+
+
+def _restore_records(state: State, table: pa.Table) -> None:
+    count = table.num_rows
+    (key_ends, keys), (value_ends, values) = _spans_of(table, "key"), _spans_of(table, "value")
+    key_sizes, value_sizes = np.diff(key_ends), np.diff(value_ends)
+    records = state.records[:count]
+    for name, column in RECORD_COLUMNS.items():
+        records[:, column] = _ints(table, name)
+    records[:, L.R_KEY_SIZE] = key_sizes
+    records[:, L.R_VALUE_SIZE] = np.where(np.asarray(_column(table, "value").is_null()), -1, value_sizes)
+    sizes = key_sizes + value_sizes
+    records[:, L.R_AT] = np.cumsum(sizes) - sizes
+    for row in range(count):
+        at = records[row, L.R_AT]
+        middle, end = at + key_sizes[row], at + sizes[row]
+        state.record_bytes[at:middle] = keys[key_ends[row] : key_ends[row + 1]]
+        state.record_bytes[middle:end] = values[value_ends[row] : value_ends[row + 1]]
+    state.counts[L.RECORDS] = count
+    state.counts[L.RECORD_BYTES] = int(sizes.sum())

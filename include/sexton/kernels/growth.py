@@ -1,0 +1,228 @@
+"""How the arrays of a fold grow: empty states, room for more, hash slots filled anew, metadata compacted.
+
+A compiled loop never grows an array: it stops where `is_full` says so, and its caller calls `grow` and goes on.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sexton.jit.compiled import compiled, inlined
+from sexton.jit.memory import copy_bytes, pointer
+from sexton.kernels import layout as L
+from sexton.kernels.index import hash_numbers, hash_span, key_size, pending_hash, put_slot
+from sexton.kernels.layout import Int64s, State, view_of
+from sexton.kernels.text import GROWTH
+
+_HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
+"""Drawn anew in every process: names and producer ids come from whoever may commit offsets, and nobody can choose names
+that share a slot. No order of rows depends on it, and it is never written."""
+
+
+def new_state(*, keys: int = 1024) -> State:
+    """An empty state with room for about `keys` keys before it first grows."""
+    state = State(
+        counts=np.zeros(L.COUNTS, np.int64),
+        key_slots=np.zeros(_slots_for(keys), np.int64),
+        keys=_aligned(keys, L.KEY_COLUMNS),
+        key_bytes=np.empty(64 * keys, np.uint8),
+        text_bytes=np.empty(16 * keys, np.uint8),
+        group_slots=np.zeros(_slots_for(256), np.int64),
+        groups=np.empty((256, L.GROUP_COLUMNS), np.int64),
+        producer_slots=np.zeros(_slots_for(64), np.int64),
+        producers=np.empty((64, L.PRODUCER_COLUMNS), np.int64),
+        pending_slots=np.zeros(_slots_for(64), np.int64),
+        pending=np.empty((64, L.PENDING_COLUMNS), np.int64),
+        records=np.empty((64, L.RECORD_COLUMNS), np.int64),
+        record_bytes=np.empty(4096, np.uint8),
+        unknown_types=np.zeros(1 << 16, np.int64),
+    )
+    state.counts[L.FREE_PENDING] = -1
+    state.counts[L.MAX_COMMIT_MS] = L.NONE
+    state.counts[[L.FIRST_HASH_KEY, L.SECOND_HASH_KEY]] = _HASH_KEYS
+    _note_limits(state)
+    return state
+
+
+def copy_state(state: State) -> State:
+    """A state of its own with the same contents."""
+    arrays: dict[str, Any] = {name: array.copy() for name, array in state._asdict().items()}
+    return State(**arrays)
+
+
+def grow(state: State, need: int) -> State:
+    """Room for at least one more row of everything and `need` more bytes in every arena."""
+    return reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1), sizes=dict.fromkeys(L.ARENAS, need))
+
+
+def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
+    """What `reserve` has to be asked for before everything of `state` is joined to another one: rows and bytes."""
+    sizes = {name: int(state.counts[used]) for name, used in L.ARENAS.items()}
+    sizes["key_bytes"] += int(
+        state.groups[: state.counts[L.GROUPS], L.GROUP_LENGTH].sum()
+    )  # once by itself, once in keys
+    return {name: int(state.counts[used]) for name, used in L.ROW_TABLES.items()}, sizes
+
+
+def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
+    """Room for that many more rows of each table and bytes of each arena; the state itself where it has them all."""
+    used = state.counts
+    bigger: dict[str, npt.NDArray[Any]] = {}
+    for name, more in rows.items():
+        table, filled = getattr(state, name), int(used[L.ROW_TABLES[name]])
+        if filled + more > len(table):
+            bigger[name] = _resized(table, max(2 * len(table), filled + more), filled)
+    for name, more in sizes.items():
+        arena, filled = getattr(state, name), int(used[L.ARENAS[name]])
+        if filled + more > len(arena):
+            bigger[name] = _resized(arena, max(2 * len(arena), filled + more), filled)
+    state = state._replace(**bigger)
+    for name, (slots, fill) in _SLOTS.items():
+        if name in bigger:
+            state = state._replace(**{slots: _no_slots(bigger[name])})
+            fill(state)
+    _note_limits(state)
+    return state
+
+
+def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
+    """Drop metadata that no row holds any more, once it is most of the arena."""
+    used, live = int(state.counts[L.TEXT_BYTES]), int(state.counts[L.TEXT_LIVE])
+    if used <= 2 * live + slack_bytes:
+        return state
+    fresh = np.empty(2 * live + slack_bytes, np.uint8)
+    state.counts[L.TEXT_BYTES] = move_texts(state, fresh)
+    state.counts[L.TEXT_BYTES_LIMIT] = len(fresh)
+    return state._replace(text_bytes=fresh)
+
+
+def _note_limits(state: State) -> None:
+    state.counts[L.KEY_LIMIT : L.PENDING_MASK + 1] = [
+        len(state.keys),
+        len(state.key_bytes),
+        len(state.text_bytes),
+        len(state.groups),
+        len(state.producers),
+        len(state.pending),
+        len(state.records),
+        len(state.record_bytes),
+        len(state.key_slots) - 1,
+        len(state.group_slots) - 1,
+        len(state.producer_slots) - 1,
+        len(state.pending_slots) - 1,
+    ]
+
+
+def _no_slots(table: npt.NDArray[Any]) -> Any:
+    return np.zeros(_slots_for(len(table)), np.int64)
+
+
+def _slots_for(rows: int) -> int:
+    """Four times the rows, as a power of two: most probes find their row, or none, in the first slot."""
+    return 1 << (4 * rows - 1).bit_length()
+
+
+def _resized(array: npt.NDArray[Any], length: int, used: int) -> npt.NDArray[Any]:
+    if array.shape[1:] == (L.KEY_COLUMNS,):
+        fresh: npt.NDArray[Any] = _aligned(length, L.KEY_COLUMNS)
+    else:
+        fresh = np.empty((length, *array.shape[1:]), array.dtype)
+    fresh[:used] = array[:used]
+    return fresh
+
+
+def _aligned(length: int, columns: int) -> Int64s:
+    """Rows that begin where cache lines do."""
+    room = np.empty(length * columns + 8, np.int64)
+    start = -room.ctypes.data % 64 // 8
+    return room[start : start + length * columns].reshape(length, columns)
+
+
+@compiled
+def fill_key_slots(arrays: State) -> None:
+    state = view_of(arrays)
+    mask = len(arrays.key_slots) - 1
+    for row in range(state.counts[L.KEYS]):
+        hashed = hash_span(state, state.key_bytes, state.keys[row, L.KEY_AT], key_size(state, row))
+        put_slot(state.key_slots, mask, hashed, row)
+
+
+@compiled
+def fill_group_slots(arrays: State) -> None:
+    state = view_of(arrays)
+    mask = len(arrays.group_slots) - 1
+    for row in range(state.counts[L.GROUPS]):
+        hashed = hash_span(state, state.key_bytes, state.groups[row, L.GROUP_AT], state.groups[row, L.GROUP_LENGTH])
+        put_slot(state.group_slots, mask, hashed, row)
+
+
+@compiled
+def fill_producer_slots(arrays: State) -> None:
+    state = view_of(arrays)
+    mask = len(arrays.producer_slots) - 1
+    for row in range(state.counts[L.PRODUCERS]):
+        put_slot(state.producer_slots, mask, hash_numbers(state, state.producers[row, L.P_ID], 0), row)
+
+
+@compiled
+def fill_pending_slots(arrays: State) -> None:
+    state = view_of(arrays)
+    mask, pending = len(arrays.pending_slots) - 1, state.pending
+    for row in range(state.counts[L.PENDING]):
+        if pending[row, L.PENDING_VALUES] != 0:
+            place = pending_hash(state, row) & mask
+            pending[row, L.NEXT_OF_SLOT] = state.pending_slots[place] - 1
+            state.pending_slots[place] = row + 1
+
+
+_SLOTS = {
+    "keys": ("key_slots", fill_key_slots),
+    "groups": ("group_slots", fill_group_slots),
+    "producers": ("producer_slots", fill_producer_slots),
+    "pending": ("pending_slots", fill_pending_slots),
+}
+
+
+@compiled
+def move_texts(arrays: State, fresh_array: Any) -> int:
+    """Copy the metadata that rows still hold to `fresh_array` and point the rows there; return the bytes used."""
+    state, fresh = view_of(arrays), pointer(fresh_array)
+    to = np.int64(0)
+    for row in range(state.counts[L.KEYS]):
+        if state.keys[row, L.LOG_OFFSET] != L.NONE:
+            to = _move_text(state.keys, row, state.text_bytes, fresh, to)
+        else:
+            state.keys[row, L.TEXT_SIZE] = 0
+    for row in range(state.counts[L.PENDING]):
+        if state.pending[row, L.PENDING_VALUES] > 0:
+            to = _move_text(state.pending, row, state.text_bytes, fresh, to)
+    return to
+
+
+@compiled
+def _move_text(table: Any, row: int, old: Any, fresh: Any, to: int) -> int:
+    at, size = table[row, L.TEXT_AT], table[row, L.TEXT_SIZE]
+    copy_bytes(fresh, to, old, at, size)
+    table[row, L.TEXT_AT] = to
+    return to + size
+
+
+@inlined
+def is_full(counts: Any, need: int) -> bool:
+    """Whether one more record whose key and value take `need` bytes may not fit. Reads `counts` alone: it is hot."""
+    return (
+        counts[L.KEYS] >= counts[L.KEY_LIMIT]
+        or counts[L.KEY_BYTES] + GROWTH * need > counts[L.KEY_BYTES_LIMIT]
+        or counts[L.TEXT_BYTES] + need > counts[L.TEXT_BYTES_LIMIT]
+        or counts[L.GROUPS] >= counts[L.GROUP_LIMIT]
+        or counts[L.PRODUCERS] >= counts[L.PRODUCER_LIMIT]
+        or counts[L.PENDING] >= counts[L.PENDING_LIMIT]
+        or counts[L.RECORDS] >= counts[L.RECORD_LIMIT]
+        or counts[L.RECORD_BYTES] + need > counts[L.RECORD_BYTES_LIMIT]
+    )

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
-from sexton.log.crc import U8Array
-from sexton.log.framing import BAD_CRC, DAMAGE, GOOD, KIND, POSITION, SIZE, TORN, frames
+from sexton.log.framing import DAMAGE, KIND, POSITION, SIZE, TORN, frames
+from sexton.log.headers import batch_headers, headers_of, is_batch
 from sexton.log.segment import Segment, file_bytes, list_segments
 
 TOPIC = "__consumer_offsets"
@@ -119,9 +119,8 @@ def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offse
         if segment.base_offset >= log_offset:
             continue
         data, last = file_bytes(fs, segment.path, segment.size_bytes), None
-        for rows in frames(data):
-            rows = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
-            below = rows[_int64(data, rows[:, POSITION]) < log_offset]
+        for headers in headers_of(data):
+            below = headers.rows[headers.base_offset < log_offset]
             last = below[-1].tolist() if len(below) else last
         if last is not None:
             return data[last[POSITION] : last[POSITION] + last[SIZE]].tobytes()
@@ -156,12 +155,11 @@ def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
     there are bad bytes behind that, a torn tail aside."""
     data = file_bytes(fs, last.path, last.size_bytes)
     rows = np.concatenate([np.zeros((0, 4), np.int64), *frames(data, floor_offset=last.base_offset)])
-    at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION][-1:]
+    headers = batch_headers(data, rows[is_batch(rows)][-1:])
     bad = rows[rows[:, KIND] == DAMAGE, POSITION][-1:]
-    if not len(at):
+    if not len(headers.rows):
         return last.base_offset, len(bad) > 0
-    delta = int(_int32(data, at + 23)[0]) if data[at[0] + 16] == 2 else 0
-    return int(_int64(data, at)[0]) + delta + 1, bool(np.any(bad > at))
+    return int(headers.next_offset[0]), bool(np.any(bad > headers.position))
 
 
 def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
@@ -169,10 +167,9 @@ def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int,
     found: list[tuple[int, int]] = []
     for segment in segments:
         data = file_bytes(fs, segment.path, segment.size_bytes)
-        for rows in frames(data, floor_offset=segment.base_offset):
-            at = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
-            at = at[data[at + 16] == 2]
-            epochs, base = _int32(data, at + 12), _int64(data, at)
+        for headers in headers_of(data, floor_offset=segment.base_offset):
+            is_v2 = headers.magic == 2
+            epochs, base = headers.leader_epoch[is_v2], headers.base_offset[is_v2]
             for k in np.flatnonzero(np.diff(epochs, prepend=found[-1][0] if found else -1)):
                 if not found or int(epochs[k]) > found[-1][0]:
                     found.append((int(epochs[k]), int(base[k])))
@@ -189,20 +186,12 @@ def _batches(
     base, ends = [nothing], [nothing]
     end_byte = len(data)
     for rows in frames(data, floor_offset=segment.base_offset):
-        batches = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
-        base.append(_int64(data, batches[:, POSITION]))
-        ends.append(batches[:, POSITION] + batches[:, SIZE])
+        headers = batch_headers(data, rows)
+        base.append(headers.base_offset)
+        ends.append(headers.position + headers.size_bytes)
         if is_last and len(rows) and rows[-1, KIND] == TORN:
             end_byte = int(rows[-1, POSITION])
     return np.concatenate(base), np.concatenate(ends), end_byte
-
-
-def _int64(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.ascontiguousarray(data[at[:, None] + np.arange(8)]).view(">i8").reshape(-1).astype(np.int64)
-
-
-def _int32(data: U8Array, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    return np.ascontiguousarray(data[at[:, None] + np.arange(4)]).view(">i4").reshape(-1).astype(np.int64)
 
 
 def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:

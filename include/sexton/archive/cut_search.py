@@ -3,18 +3,13 @@
 Only headers of batches are read. What is a batch is what a fold takes for one (framing), so that both stop at the same.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 from pyarrow import fs as pafs
 
 from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_segment_manifest
 from sexton.archive.log_position import LogPosition
-from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
-from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
+from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes
 
 FUTURE_MS = 3_600_000
@@ -41,7 +36,7 @@ def find_cut(
             continue
         future_ms = manifest.taken_at_ms + FUTURE_MS
         from_byte = start.position if link.first_log_offset == start.segment else 0
-        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
+        for batches in headers_of(_bytes(fs, link), floor_offset=link.first_log_offset):
             is_cut = (batches.max_timestamp_ms >= as_of_ms) & (batches.max_timestamp_ms <= future_ms)
             is_cut &= (batches.position >= from_byte) & (batches.base_offset < end)
             if len(hits := np.flatnonzero(is_cut)):
@@ -62,7 +57,7 @@ def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> LogPositi
         return LogPosition(lineage=lineage, cut=end, segment=end, position=0)
     position = across.size_bytes
     data = _bytes(fs, across)
-    for batches in _batches(data, floor_offset=across.first_log_offset):
+    for batches in headers_of(data, floor_offset=across.first_log_offset):
         if len(behind := np.flatnonzero(batches.base_offset >= end)):
             position = int(batches.position[behind[0]])
             break
@@ -75,7 +70,7 @@ def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int
     for link in history.segments:
         if link.next_log_offset <= start or link.first_log_offset >= end:
             continue
-        for batches in _batches(_bytes(fs, link), floor_offset=link.first_log_offset):
+        for batches in headers_of(_bytes(fs, link), floor_offset=link.first_log_offset):
             inside = (batches.base_offset >= start) & (batches.base_offset < end)
             base, after = batches.base_offset[inside], batches.next_offset[inside]
             expected = np.concatenate([[reached], after])[: len(base)]
@@ -110,48 +105,3 @@ def segments_between(
 
 def _bytes(fs: pafs.FileSystem, link: ArchivedSegment) -> U8Array:
     return file_bytes(fs, link.segment_path, link.size_bytes, is_archived=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batches:
-    """What the headers of some batches say, a row each. `record_count` is -1 where the header does not tell it."""
-
-    position: npt.NDArray[np.int64]
-    base_offset: npt.NDArray[np.int64]
-    next_offset: npt.NDArray[np.int64]
-    max_timestamp_ms: npt.NDArray[np.int64]
-    record_count: npt.NDArray[np.int64]
-
-
-def _batches(data: U8Array, *, floor_offset: int) -> Iterator[_Batches]:
-    """The headers of all that is a batch, as a fold sees them; damage is left out, as a fold leaves it out."""
-    for rows in frames(data, floor_offset=floor_offset):
-        rows = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
-        at = rows[:, POSITION]
-        if np.all(data[at + _MAGIC_AT] == 2):
-            base = _field(data, at, 0, ">i8")
-            yield _Batches(
-                position=at.copy(),
-                base_offset=base,
-                next_offset=base + _field(data, at, 23, ">i4") + 1,
-                max_timestamp_ms=_field(data, at, 35, ">i8"),
-                record_count=_field(data, at, 57, ">i4"),
-            )
-            continue
-        found = [batch for row in rows.tolist() if isinstance(batch := read_frame(data.data, row), Batch)]
-        told = [(b.position, b.base_offset, b.last_offset + 1, b.max_timestamp_ms, b.record_count) for b in found]
-        columns = np.array(told, np.int64).reshape(-1, 5).T
-        yield _Batches(
-            position=columns[0],
-            base_offset=columns[1],
-            next_offset=columns[2],
-            max_timestamp_ms=columns[3],
-            record_count=columns[4],
-        )
-
-
-def _field(data: U8Array, at: npt.NDArray[np.int64], shift: int, dtype: str) -> npt.NDArray[np.int64]:
-    """One big-endian header field of the batches at `at`."""
-    width = np.dtype(dtype).itemsize
-    raw = data[at[:, None] + np.arange(shift, shift + width)]
-    return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.int64)

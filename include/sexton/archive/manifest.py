@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sexton.log.crc import U8Array, as_u8
-from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
+from sexton.log.crc import as_u8
+from sexton.log.headers import headers_of
 
 _NO_TIMESTAMP_MS = -1
 _TEXT_FIELDS = ("cluster_id", "topic_id", "lineage", "sha256")
@@ -95,14 +95,11 @@ class ManifestBuilder:
         self.digest.update(chunk)
         self.size_bytes += len(chunk)
         data = as_u8(chunk)
-        for rows in frames(data):
-            batches = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC), POSITION]
-            self.batch_count += len(batches)
-            modern = batches[data[batches + 16] == 2]
-            legacy = batches[data[batches + 16] == 1]
-            self._add_timestamps(_field(data, modern, at=35, dtype=">i8"))
-            self._add_timestamps(_field(data, legacy, at=18, dtype=">i8"))
-            self._add_epochs(_field(data, modern, at=12, dtype=">i4"), _field(data, modern, at=0, dtype=">i8"))
+        for headers in headers_of(data):
+            self.batch_count += len(headers.rows)
+            self._add_timestamps(headers.max_timestamp_ms)
+            is_v2 = headers.magic == 2
+            self._add_epochs(headers.leader_epoch[is_v2], headers.base_offset[is_v2])
 
     def _add_timestamps(self, stamps: npt.NDArray[np.int64]) -> None:
         known = stamps[stamps != _NO_TIMESTAMP_MS]
@@ -116,10 +113,3 @@ class ManifestBuilder:
             if int(epochs[k]) != before:
                 before = int(epochs[k])
                 self.leader_epochs.append([before, int(base_offsets[k])])
-
-
-def _field(data: U8Array, positions: npt.NDArray[np.int64], *, at: int, dtype: str) -> npt.NDArray[np.int64]:
-    """One big-endian header field of the batches at `positions`."""
-    width = np.dtype(dtype).itemsize
-    raw = data[positions[:, None] + np.arange(at, at + width)]
-    return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.int64)

@@ -27,7 +27,8 @@ from sexton.archive.lineages import (
 )
 from sexton.errors import SextonError
 from sexton.log.crc import as_u8
-from sexton.log.framing import BAD_CRC, GOOD, KIND, POSITION, frames
+from sexton.log.framing import BAD_CRC, KIND, frames
+from sexton.log.headers import batch_headers
 
 READERS = 4
 """Segments that are read at the same time; each is in memory whole."""
@@ -132,14 +133,12 @@ def _batches(data: bytes, link: ArchivedSegment) -> Iterator[str]:
     bad_crc = no_batch = outside = backwards = 0
     epoch = -1
     for rows in frames(view):
-        good = rows[(rows[:, KIND] == GOOD) | (rows[:, KIND] == BAD_CRC)]
+        headers = batch_headers(view, rows)
         bad_crc += int(np.count_nonzero(rows[:, KIND] == BAD_CRC))
-        no_batch += len(rows) - len(good)
-        at = good[:, POSITION]
-        base = view[at[:, None] + np.arange(8)].copy().view(">i8").reshape(-1)
+        no_batch += len(rows) - len(headers.rows)
+        base = headers.base_offset
         outside += int(np.count_nonzero((base < link.first_log_offset) | (base >= link.next_log_offset)))
-        modern = at[view[at + 16] == 2]
-        epochs = view[modern[:, None] + np.arange(12, 16)].copy().view(">i4").reshape(-1).astype(np.int64)
+        epochs = headers.leader_epoch[headers.magic == 2]
         backwards += int(np.count_nonzero(np.diff(epochs, prepend=epoch) < 0))
         epoch = int(epochs[-1]) if len(epochs) else epoch
     if bad_crc:

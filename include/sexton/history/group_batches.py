@@ -14,14 +14,11 @@ from sexton.errors import LogError
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
-from sexton.log.entry import CODEC_MASK
-from sexton.log.framing import BAD_CRC, KIND, POSITION, SIZE, first_frame, frames
+from sexton.log.entry import HEADER_BYTES
+from sexton.log.framing import POSITION, SIZE, first_frame
+from sexton.log.headers import BatchHeaders, headers_of
 from sexton.log.segment import SegmentSlice
 
-_HEADER_BYTES = 61
-_ATTRIBUTES_AT = (17, 17, 22)
-"""Where the byte of attributes with the codec lies, by record format."""
-_MAX_TIMESTAMP_AT = (None, 18, 35)
 _REPLACED = "\ufffd"
 
 
@@ -35,13 +32,17 @@ def batches_about(
     name = group_id.encode()
     needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
     place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
-    for rows in frames(data, start=place, end=span.end_byte):
-        rows = rows[rows[:, KIND] <= BAD_CRC]
+    for headers in headers_of(data, start=place, end=span.end_byte):
         if stop_offset is not None:
-            rows = rows[_numbers(data, rows, 0) < stop_offset]
+            headers = BatchHeaders(data, headers.rows[headers.base_offset < stop_offset])
+        rows, codec, magic = headers.rows, headers.codec.tolist(), headers.magic.tolist()
         hits = None if needle is None else _rows_with(data, rows, needle)
         for index, row in enumerate(rows.tolist()):
-            if needle is None or (hits is not None and hits[index]) or _inflated_has(data, row, needle, cap_bytes):
+            is_hit = hits is None or hits[index]
+            if is_hit or (
+                needle is not None
+                and _inflated_has(data, row, needle, cap_bytes, codec=codec[index], magic=magic[index])
+            ):
                 batch = read_frame(data.data, row)
                 if isinstance(batch, Batch):
                     yield batch
@@ -53,23 +54,12 @@ def cut_of(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) 
     Batches stamped later than `future_ms` are passed over, as by `coordinator.loading`.
     """
     place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
-    for rows in frames(data, start=place, end=span.end_byte):
-        rows = rows[rows[:, KIND] <= BAD_CRC]
-        stamps = np.full(len(rows), -1, np.int64)
-        magic = data[rows[:, POSITION] + 16]
-        for number, stamp_at in enumerate(_MAX_TIMESTAMP_AT):
-            if stamp_at is not None:
-                stamps[magic == number] = _numbers(data, rows[magic == number], stamp_at)
+    for headers in headers_of(data, start=place, end=span.end_byte):
+        stamps = headers.max_timestamp_ms
         reached = np.flatnonzero((stamps >= as_of_ms) & (stamps <= future_ms))
         if len(reached):
-            return int(_numbers(data, rows[reached[:1]], 0)[0])
+            return int(headers.base_offset[reached[0]])
     return None
-
-
-def _numbers(data: U8Array, rows: npt.NDArray[np.int64], place: int) -> npt.NDArray[np.int64]:
-    """A big-endian field of 8 bytes of each batch."""
-    raw = data[rows[:, POSITION][:, None] + np.arange(place, place + 8)]
-    return np.ascontiguousarray(raw).view(">i8").reshape(-1).astype(np.int64)
 
 
 def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Sequence[bool]:
@@ -87,16 +77,14 @@ def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Seq
     return told
 
 
-def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, cap_bytes: int) -> bool:
+def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, cap_bytes: int, *, codec: int, magic: int) -> bool:
     position, size = row[POSITION], row[SIZE]
-    magic = int(data[position + 16])
-    number = int(data[position + _ATTRIBUTES_AT[magic]]) & CODEC_MASK
-    if number == codecs.NONE:
+    if codec == codecs.NONE:
         return False
     if magic < 2:
         return True
-    body = data.data[position + _HEADER_BYTES : position + size]
+    body = data.data[position + HEADER_BYTES : position + size]
     try:
-        return needle in codecs.inflate(number, body, magic=magic, cap_bytes=cap_bytes)
+        return needle in codecs.inflate(codec, body, magic=magic, cap_bytes=cap_bytes)
     except LogError:
         return False

@@ -9,9 +9,7 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
 _PACKAGE = Path(__file__).parents[1]
-_SOURCES = [path for folder in ("jit", "kernels") for path in sorted((_PACKAGE / folder).rglob("*.py"))] + [
-    _PACKAGE / "log" / name for name in ("crc.py", "framing.py")
-]
+_SOURCES = [path for folder in ("jit", "log", "kernels") for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 

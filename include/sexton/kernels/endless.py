@@ -6,12 +6,10 @@ import numpy as np
 
 from sexton.coordinator.endless import Endless, is_too_large
 from sexton.kernels.partial import PartialFold
-from sexton.log import framing
-from sexton.log.batch import Batch, read_frame
 from sexton.log.crc import U8Array
+from sexton.log.framing import first_frame
+from sexton.log.headers import headers_of
 from sexton.log.segment import SegmentSlice
-
-_FRAMES = 4096
 
 
 def has_too_large_batch(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
@@ -20,27 +18,14 @@ def has_too_large_batch(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
 
 
 def endless_of(slices: Iterable[tuple[U8Array, SegmentSlice]], *, buffer_bytes: int, cut: int) -> Endless | None:
-    """The first batch before `cut` that is larger than the buffer; the pieces of a log partition in log order."""
+    """The first batch before `cut` that is larger than the buffer; the slices of a log partition in log order."""
     for data, span in slices:
-        batch = _first(np.asarray(data), span, buffer_bytes)
-        if batch is not None:
-            if batch.base_offset >= cut:
-                return None
-            return Endless(log_offset=batch.base_offset, batch_bytes=batch.size_bytes, buffer_bytes=buffer_bytes)
-    return None
-
-
-def _first(data: U8Array, span: SegmentSlice, buffer_bytes: int) -> Batch | None:
-    place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
-    at, floor, budget = place.at, place.floor_offset, place.budget
-    end = min(span.end_byte, len(data))
-    frames = np.empty((_FRAMES, 4), np.int64)
-    while at < end:
-        filled, at, floor, budget = framing.scan(data, at, end, floor, budget, frames)
-        some = frames[:filled]
-        is_batch = (some[:, framing.KIND] == framing.GOOD) | (some[:, framing.KIND] == framing.BAD_CRC)
-        for frame in some[is_batch & (some[:, framing.SIZE] > buffer_bytes)]:
-            found = read_frame(data.data, frame.tolist())
-            if isinstance(found, Batch):
-                return found
+        start = first_frame(data, span.start_byte, floor_offset=span.base_offset)
+        for headers in headers_of(data, start=start, end=span.end_byte):
+            large = np.flatnonzero(headers.size_bytes > buffer_bytes)
+            if len(large):
+                log_offset, batch_bytes = int(headers.base_offset[large[0]]), int(headers.size_bytes[large[0]])
+                if log_offset >= cut:
+                    return None
+                return Endless(log_offset=log_offset, batch_bytes=batch_bytes, buffer_bytes=buffer_bytes)
     return None

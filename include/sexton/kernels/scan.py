@@ -14,8 +14,17 @@ from sexton.jit.memory import be16, be32, be64, pointer
 from sexton.kernels import layout as L
 from sexton.kernels.layout import batches_of
 from sexton.log import framing
-
-HEADER_BYTES = 61
+from sexton.log.entry import (
+    ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
+    COUNT_AT,
+    HEADER_BYTES,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+)
 
 
 @compiled
@@ -32,11 +41,11 @@ def open_batches(
     for row in range(begin, end):
         at = frames[row, framing.POSITION]
         size = frames[row, framing.SIZE]
-        if frames[row, framing.KIND] != framing.GOOD or data[at + 16] != 2:
+        if frames[row, framing.KIND] != framing.GOOD or data[at + MAGIC_AT] != 2:
             return filled, row, L.FALLBACK_FRAME
-        max_ms = be64(data, at + 35)
+        max_ms = be64(data, at + MAX_TIMESTAMP_AT)
         base_offset = be64(data, at)
-        last_offset = base_offset + be32(data, at + 23)
+        last_offset = base_offset + be32(data, at + LAST_DELTA_AT)
         if max_ms >= as_of_ms and max_ms <= future_ms:
             return filled, row, L.STOPPED_AT_CUT
         count_batch(counters, size, base_offset, last_offset, max_ms, future_ms)
@@ -44,12 +53,12 @@ def open_batches(
         batches[filled, L.B_BODY] = at + HEADER_BYTES
         batches[filled, L.B_BODY_END] = at + size
         batches[filled, L.B_BASE_OFFSET] = base_offset
-        batches[filled, L.B_ATTRIBUTES] = be16(data, at + 21)
-        batches[filled, L.B_BASE_MS] = be64(data, at + 27)
+        batches[filled, L.B_ATTRIBUTES] = be16(data, at + ATTRIBUTES_AT)
+        batches[filled, L.B_BASE_MS] = be64(data, at + BASE_TIMESTAMP_AT)
         batches[filled, L.B_MAX_MS] = max_ms
-        batches[filled, L.B_PRODUCER] = be64(data, at + 43)
-        batches[filled, L.B_EPOCH] = be16(data, at + 51)
-        batches[filled, L.B_COUNT] = be32(data, at + 57)
+        batches[filled, L.B_PRODUCER] = be64(data, at + PRODUCER_ID_AT)
+        batches[filled, L.B_EPOCH] = be16(data, at + PRODUCER_EPOCH_AT)
+        batches[filled, L.B_COUNT] = be32(data, at + COUNT_AT)
         batches[filled, L.B_LAST_DELTA] = last_offset - base_offset
         batches[filled, L.B_ORIGIN_OFFSET] = base_offset
         batches[filled, L.B_POSITION] = at

@@ -31,6 +31,17 @@ import numpy.typing as npt
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, be64, pointer
 from sexton.log.crc import U8Array, crc32_of, crc32c_of
+from sexton.log.entry import (
+    ATTRIBUTES_AT,
+    COUNT_AT,
+    CRC_AT,
+    LAST_DELTA_AT,
+    LEGACY_ATTRIBUTES_AT,
+    LEGACY_CRC_AT,
+    LEGACY_TIMESTAMP_AT,
+    MAGIC_AT,
+    SIZE_AT,
+)
 
 FrameRows: TypeAlias = npt.NDArray[np.int64]
 
@@ -40,7 +51,7 @@ NO_BATCH, OUT_OF_ORDER, TOO_MANY_FALSE_STARTS = range(3)
 KIND, POSITION, SIZE, WHY = range(4)  # the columns of a row
 
 _BLOCK_ROWS = 4096
-_HEADER_BYTES = 17  # offset, size, CRC or leader epoch, magic: all formats have the magic byte at 16
+_HEADER_BYTES = MAGIC_AT + 1  # of every format
 # A real offset never comes near; with the bound, offset arithmetic cannot overflow.
 _MAX_OFFSET = 1 << 62
 # Bytes summed besides those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
@@ -53,8 +64,8 @@ def _whole_size(data, size_bytes, at):
     if at + _HEADER_BYTES > size_bytes:
         return 0
     base_offset = be64(data, at)
-    magic = data[at + 16]
-    body = be32(data, at + 8)
+    magic = data[at + MAGIC_AT]
+    body = be32(data, at + SIZE_AT)
     smallest = 49 if magic == 2 else (22 if magic == 1 else 14)
     if magic > 2 or body < smallest or base_offset < 0 or base_offset >= _MAX_OFFSET or at + 12 + body > size_bytes:
         return 0
@@ -64,15 +75,15 @@ def _whole_size(data, size_bytes, at):
 @compiled
 def _is_shaped(data, at, size):
     """Whether the fields of the whole batch at `at` agree with each other, as far as the header tells."""
-    magic = data[at + 16]
+    magic = data[at + MAGIC_AT]
     if magic == 2:
-        last_delta = be32(data, at + 23)
-        count = be32(data, at + 57)
-        return data[at + 21] == 0 and last_delta >= 0 and 0 <= count <= last_delta + 1
-    key_at = at + 18 + 8 * magic
+        last_delta = be32(data, at + LAST_DELTA_AT)
+        count = be32(data, at + COUNT_AT)
+        return data[at + ATTRIBUTES_AT] == 0 and last_delta >= 0 and 0 <= count <= last_delta + 1
+    key_at = at + LEGACY_TIMESTAMP_AT + 8 * magic
     key_size = be32(data, key_at)
     value_at = key_at + 4 + max(key_size, 0)
-    if data[at + 17] > 15 or key_size < -1 or value_at + 4 > at + size:
+    if data[at + LEGACY_ATTRIBUTES_AT] > 15 or key_size < -1 or value_at + 4 > at + size:
         return False
     value_size = be32(data, value_at)
     return value_size >= -1 and value_at + 4 + max(value_size, 0) == at + size
@@ -80,15 +91,17 @@ def _is_shaped(data, at, size):
 
 @compiled
 def _is_crc_good(data, at, size):
-    if data[at + 16] == 2:
-        return (be32(data, at + 17) & np.int64(0xFFFFFFFF)) == np.int64(crc32c_of(data, at + 21, at + size))
-    return (be32(data, at + 12) & np.int64(0xFFFFFFFF)) == np.int64(crc32_of(data, at + 16, at + size))
+    if data[at + MAGIC_AT] == 2:
+        return (be32(data, at + CRC_AT) & np.int64(0xFFFFFFFF)) == np.int64(
+            crc32c_of(data, at + ATTRIBUTES_AT, at + size)
+        )
+    return (be32(data, at + LEGACY_CRC_AT) & np.int64(0xFFFFFFFF)) == np.int64(crc32_of(data, at + MAGIC_AT, at + size))
 
 
 @compiled
 def _next_offset(data, at):
     """The offset after the good batch at `at`; an entry of v0 or v1 carries its last offset."""
-    return be64(data, at) + (max(be32(data, at + 23), 0) if data[at + 16] == 2 else 0) + 1
+    return be64(data, at) + (max(be32(data, at + LAST_DELTA_AT), 0) if data[at + MAGIC_AT] == 2 else 0) + 1
 
 
 @compiled
@@ -164,8 +177,13 @@ def _tail_kind(data, size_bytes, at, floor):
     """What bytes are after which no good batch comes: TORN or DAMAGE."""
     if at + _HEADER_BYTES > size_bytes:
         return TORN
-    body = be32(data, at + 8)
-    if data[at + 16] <= 2 and body >= 14 and at + 12 + body > size_bytes and floor <= be64(data, at) < _MAX_OFFSET:
+    body = be32(data, at + SIZE_AT)
+    if (
+        data[at + MAGIC_AT] <= 2
+        and body >= 14
+        and at + 12 + body > size_bytes
+        and floor <= be64(data, at) < _MAX_OFFSET
+    ):
         return TORN
     for k in range(at, size_bytes):
         if data[k] != 0:

@@ -27,6 +27,7 @@ from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import read_slowly
 from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
+from sexton.log.headers import batch_headers, is_batch
 from sexton.log.segment import SegmentSlice
 
 _COMPILED_FORMAT = 2
@@ -117,10 +118,8 @@ class _Changer(Folder):
 
     def _span(self, data: Bytes, frames: Int64s) -> tuple[int, int]:
         """The frames from the first batch of the interval to its last, with the damage between them."""
-        is_batch = frames[:, framing.KIND] <= framing.BAD_CRC
-        at = np.flatnonzero(is_batch)
-        raw = data[frames[at, framing.POSITION][:, None] + np.arange(8)]
-        base_offsets = np.ascontiguousarray(raw).view(">i8").reshape(-1)
+        at = np.flatnonzero(is_batch(frames))
+        base_offsets = batch_headers(data, frames).base_offset
         inside = at[base_offsets >= self.first]
         beyond = at[base_offsets >= self.cut] if self.cut is not None else at[:0]
         begin = int(inside[0]) if len(inside) else len(frames)

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         fetched = "nothing: an earlier snapshot has settled the instant"
     else:
         with Engine("snapshot_log") as engine:
-            snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, tell=tell)
+            snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, notify=tell)
         fetched = "new batches" if snapshot.segments else "nothing new"
     return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 

@@ -54,7 +54,7 @@ STORES = {"boto3", "botocore"}  # for what pyarrow cannot do on S3
 LIBRARIES: dict[str, set[str]] = {
     **{package: {"numpy", "numba", "pyarrow", "cramjam"} for package in CORE},
     "verdicts": {"numpy", "pyarrow"},
-    "archive": {"numpy", "pyarrow"} | STORES,
+    "archive": {"numpy", "pyarrow", "pydantic"} | STORES,
     "policy": {"pydantic", "pydantic_core", "yaml", "re2"},
     "airflow": {"jsonschema"},  # Airflow's own, besides Airflow itself: every DAG file loads what this package loads
 }

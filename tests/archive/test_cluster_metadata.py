@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import differences_text
-from sexton.archive.writer import (
+from sexton.archive.cluster_metadata import (
     ClusterMetadata,
+    differences_text,
     newest_metadata,
     oldest_metadata_after,
     topics_from_file,
@@ -28,7 +28,8 @@ def facts(taken_at_ms: int, **changes: Any) -> ClusterMetadata:
         "broker_version": "4.3.1",
         "settings": {"offsets.retention.minutes": "10080"},
         "sees_all_topics": False,
-        "offsets_topic": {"topic_id": "bd6ns0y1R6qT-0MZ1sXF5Q", "partitions": 50},
+        "topic_id": "bd6ns0y1R6qT-0MZ1sXF5Q",
+        "partition_count": 50,
         "topics": [{"topic": "заказы 📦", "id": "K42KNFu8SXeAfppe0IciPQ", "partitions": [[0, 5], [2, 7]]}],
         **changes,
     }
@@ -47,7 +48,9 @@ def root(tmp_path: Path) -> str:
 )
 def test_which_record_speaks_for_an_instant(root: str, at_ms: int, newest: int | None, after: int | None) -> None:
     assert newest_metadata(LOCAL, root, at_ms=at_ms) == (None if newest is None else facts(newest))
-    assert oldest_metadata_after(LOCAL, root, at_ms=at_ms) == (None if after is None else facts(after))
+    assert oldest_metadata_after(LOCAL, root, cluster_id="cluster-1", at_ms=at_ms) == (
+        None if after is None else facts(after)
+    )
 
 
 def test_without_an_instant_the_newest_of_all(root: str) -> None:
@@ -84,7 +87,7 @@ def test_records_are_not_trusted(root: str, text: str) -> None:
     [
         {"topics": [7]},
         {"topics": 7},
-        {"offsets_topic": {}},
+        {"topic_id": None},
         {"settings": []},
         {"cluster_id": "../up"},
         {"sees_all_topics": "yes"},

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.lineages import clusters_of, topics_of
-from sexton.archive.writer import Lineage, Origin, list_lineages, write_origin
+from sexton.archive.lineages import Origin, clusters_of, list_lineages, topics_of, write_origin
+from sexton.archive.manifest import Lineage
 from sexton.errors import UsageError
 from tests.archive.test_writer import archive, batch
 
@@ -86,11 +86,11 @@ def test_a_clusters_own_folders_are_no_topics(tmp_path: Path) -> None:
     "change, said",
     [
         (lambda told: "{", "not JSON"),
-        (lambda told: {}, "reason is None"),
+        (lambda told: {}, "without found_at_ms, reason"),
         (lambda told: {**told, "reason": 5}, "reason is 5"),
         (lambda told: {**told, "found_at_ms": "now"}, "found_at_ms is 'now'"),
         (lambda told: {**told, "previous_end": 1.5}, "previous_end is 1.5"),
-        (lambda told: {**told, "missing": [1]}, r"missing is \[1\]"),
+        (lambda told: {**told, "missing": [1]}, r"missing\.1 is \[1\]"),
         (lambda told: {**told, "missing": {"a": 1}}, "missing is"),
     ],
     ids=["cut", "empty", "reason", "text", "float", "short", "object"],

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
+from sexton.archive.cluster_metadata import newest_metadata
+from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import CORRUPT, verify
-from sexton.archive.writer import list_archived, list_lineages, newest_metadata
 from sexton.kafka.client import ClientConfig
-from sexton.pipeline import import_log, snapshot_log
+from sexton.pipeline import fetch_log, import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.source import filesystem
+from tests.archived import list_archived
 from tests.faults.snapshots import START_MS, InlineEngine, disk_of, topics_of
 from tests.faults.stores import objects, s3_server
 from tests.kafka.fake_cluster import FakeCluster
@@ -51,7 +53,7 @@ def take(cluster: FakeCluster, uri: str, *, now_ms: int = START_MS) -> snapshot_
 
 
 def test_snapshots(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 500)
     cluster = grown()
     first = take(cluster, uri)
     cluster.logs[0].append(3)
@@ -67,7 +69,7 @@ def test_snapshots(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = newest_metadata(fs, root)
     assert facts is not None
     assert facts.taken_at_ms == START_MS + 1
-    topic_id = facts.offsets_topic["topic_id"]
+    topic_id = facts.topic_id
     assert {len(found) for found in list_lineages(fs, root, cluster_id="fake", topic_id=topic_id).values()} == {1}
     assert verify(fs, root).findings == []
     names = objects(fs, root)

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.verify import CORRUPT, DAMAGED, verify
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import fetch_log
 from tests.archive.test_writer import archive, batch
 from tests.faults.snapshots import Archivist
 from tests.kafka.fake_cluster import FakeCluster
@@ -20,7 +20,7 @@ LOCAL = pafs.LocalFileSystem()
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An archive of three snapshots, with two lineages of log partition 0."""
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 300)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 300)
     cluster = FakeCluster(4)
     archivist = Archivist(cluster, tmp_path)
     for number in range(3):

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
-from sexton.archive.cluster_metadata import LogPartitionMetadata
+from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, write_metadata
 from sexton.archive.manifest import Lineage
-from sexton.archive.writer import ClusterMetadata, write_metadata, write_segment
+from sexton.archive.writer import write_segment
 from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments
@@ -30,6 +30,7 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here
+from tests.archived import segment_range
 from tests.bench.figures import Increment
 from tests.bench.generate import Shape
 from tests.bench.watch import run_watched
@@ -83,7 +84,8 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
             cluster_id="bench",
             broker_version=None,
             settings={},
-            offsets_topic={"topic_id": "bench", "partitions": len(parts)},
+            topic_id="bench",
+            partition_count=len(parts),
             topics=[],
             log_partitions={
                 part: LogPartitionMetadata(
@@ -128,15 +130,17 @@ def _archive(
         local,
         str(root),
         [data.tobytes()],
-        cluster_id="bench",
-        topic_id="bench",
-        log_partition=part,
-        lineage=_LINEAGE,
-        first_log_offset=start,
-        end_log_offset=stop,
-        taken_at_ms=taken_at_ms,
-        high_watermark=stop,
-        last_stable_offset=stop,
+        segment_range(
+            cluster_id="bench",
+            topic_id="bench",
+            log_partition=part,
+            lineage=_LINEAGE,
+            first_log_offset=start,
+            end_log_offset=stop,
+            taken_at_ms=taken_at_ms,
+            high_watermark=stop,
+            last_stable_offset=stop,
+        ),
     )
     return manifest.next_log_offset
 

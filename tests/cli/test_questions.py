@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton import cli
-from sexton.archive.writer import Lineage, LogPartitionMetadata
+from sexton.archive.cluster_metadata import LogPartitionMetadata
+from sexton.archive.manifest import Lineage
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import read_batches
 from sexton.records import decode_subscription, decode_value, kafka_uuid

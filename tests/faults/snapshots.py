@@ -8,7 +8,8 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import ArchivedLineage, ClusterMetadata, list_lineages, newest_metadata
+from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata
+from sexton.archive.lineages import ArchivedLineage, list_lineages
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.pipeline import snapshot_log
@@ -52,7 +53,7 @@ class Archivist:
                 SnapshotRequest(config=config, archive=str(self.archive)),
                 now_ms=lambda: self.now_ms,
                 connect=self.cluster.connect,
-                tell=tell,
+                notify=tell,
             )
         )
         return self.taken[-1]

@@ -9,9 +9,8 @@ from random import Random
 
 import pytest
 
-from sexton.archive.lineages import EPOCH_DIVERGED, GAP, PARTITION_COUNT, RECREATED, TRUNCATED, UNOBSERVED
-from sexton.archive.writer import Origin
-from sexton.pipeline import snapshot_log
+from sexton.archive.lineages import EPOCH_DIVERGED, GAP, PARTITION_COUNT, RECREATED, TRUNCATED, UNOBSERVED, Origin
+from sexton.pipeline import fetch_log
 from tests.faults.snapshots import Archivist
 from tests.kafka.fake_cluster import FakeCluster, FakeLog
 
@@ -19,14 +18,14 @@ from tests.kafka.fake_cluster import FakeCluster, FakeLog
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of a few batches, and ranges of a few log_offsets."""
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 400)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 7)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 400)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 7)
 
 
 @pytest.fixture(params=["driver", "tasks"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "tasks":
-        monkeypatch.setattr(snapshot_log, "DRIVER_BYTES", -1)
+        monkeypatch.setattr(fetch_log, "DRIVER_BYTES", -1)
 
 
 def harmless_event(log: FakeLog) -> None:
@@ -180,7 +179,7 @@ def test_a_topic_that_is_made_anew(full: bool, seed: int, tmp_path: Path) -> Non
         for log in cluster.logs:
             log.append(10)
         archivist.snapshot()
-        old_id, old = archivist.facts.offsets_topic["topic_id"], archivist.lineages()
+        old_id, old = archivist.facts.topic_id, archivist.lineages()
         left = 0 if number % 2 else cluster.rng.randint(2, 25)
         for log in cluster.logs:
             log.append(5)

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from sexton.kernels.results import finish
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import fetch_log
 from tests.campaign import checks
 from tests.campaign.closed_form import closed_form
 from tests.campaign.compaction import compact
@@ -98,8 +98,8 @@ def run_one(seed: int, archive: Path) -> int:
 def test_offsets_outlive_compaction(
     full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 2_000)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 50)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 2_000)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 50)
     count = 1000 if full else 40
     cleanings = sum(run_one(seed + number, tmp_path / str(number)) for number in range(count))
     assert cleanings > count

@@ -18,12 +18,13 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.manifest import Lineage
-from sexton.archive.writer import list_archived, verify_segment, write_segment
+from sexton.archive.writer import write_segment
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import PartialFold, merge_all
 from sexton.log.batch import Batch, TornTail, read_batches
+from tests.archived import list_archived, segment_range, verify_segment
 from tests.faults.logs import FIXED_SEED, batches_in, clean_edge_cases, every_kind, moved, recordings, window
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_slices, loaded, tables_of
 
@@ -236,10 +237,21 @@ def test_the_archive_tells_what_is_outside_of_every_crc(tmp_path: Path) -> None:
     log = every_kind()
     store = pafs.LocalFileSystem()
     write_segment(
-        store, str(tmp_path), [log], cluster_id="c", topic_id="t", log_partition=0,
-        lineage=Lineage(ordinal=0, start_log_offset=0), first_log_offset=0, end_log_offset=1_000,
-        taken_at_ms=0, high_watermark=1_000, last_stable_offset=1_000,
-    )  # fmt: skip
+        store,
+        str(tmp_path),
+        [log],
+        segment_range(
+            cluster_id="c",
+            topic_id="t",
+            log_partition=0,
+            lineage=Lineage(ordinal=0, start_log_offset=0),
+            first_log_offset=0,
+            end_log_offset=1_000,
+            taken_at_ms=0,
+            high_watermark=1_000,
+            last_stable_offset=1_000,
+        ),
+    )
     (segment,) = list_archived(store, str(tmp_path))[0]
     assert verify_segment(store, segment) == []
     last = batches_in(log)[-1]

@@ -14,7 +14,7 @@ import pytest
 
 from sexton import failpoints
 from sexton.failpoints import FAILPOINTS
-from sexton.pipeline import import_log, snapshot_log
+from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.settings import Settings
 from tests.faults.snapshots import START_MS, Story, disk_of, files, topics_of
@@ -29,9 +29,9 @@ PACKAGE = Path(failpoints.__file__).parent
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (snapshot_log, import_log):
+    for module in (fetch_log, import_log):
         monkeypatch.setattr(module, "SEGMENT_BYTES", 400)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 11)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 11)
 
 
 def killed(work: Callable[[], None], failpoint: str) -> bool:

@@ -14,12 +14,14 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.archive.create import create_whole
+from sexton.archive.lineages import list_lineages
 from sexton.archive.manifest import Lineage
 from sexton.archive.repair import repair
 from sexton.archive.verify import verify
-from sexton.archive.writer import list_lineages, write_segment
+from sexton.archive.writer import write_segment
 from sexton.runs.source import filesystem
 from sexton.settings import environment
+from tests.archived import segment_range
 from tests.faults.racing import grown
 from tests.faults.stores import s3_server
 from tests.kafka.fake_cluster import FakeCluster
@@ -144,7 +146,10 @@ def cluster() -> FakeCluster:
 def archived(folder: Path, batches: list[bytes], stop: int) -> Path:
     """Archive batches from 0 on; where the segment is."""
     write_segment(
-        pafs.LocalFileSystem(), str(folder), batches, **PLACE, **TOLD, first_log_offset=0, end_log_offset=stop
+        pafs.LocalFileSystem(),
+        str(folder),
+        batches,
+        segment_range(**PLACE, **TOLD, first_log_offset=0, end_log_offset=stop),
     )
     return folder / "fake" / "topic" / "0" / LINEAGE.name / f"{0:020d}.log"
 
@@ -195,7 +200,7 @@ def test_repair_describes_whole_batches(
     segment = archived(tmp_path, log[:10], base(log[10]))
     if has_more:
         told = {**PLACE, **TOLD, "first_log_offset": base(log[10]), "end_log_offset": base(log[15])}
-        write_segment(pafs.LocalFileSystem(), str(tmp_path), log[10:15], **told)
+        write_segment(pafs.LocalFileSystem(), str(tmp_path), log[10:15], segment_range(**told))
     before = b"".join(log[:held_batches])
     segment.write_bytes(before)
     assert cli.main(["archive", "verify", "--archive", str(tmp_path)]) == 3

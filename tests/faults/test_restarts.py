@@ -13,8 +13,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs as pafs
 
+from sexton.archive.cluster_metadata import newest_metadata
+from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import verify
-from sexton.archive.writer import list_archived, list_lineages, newest_metadata
 from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka import jars
@@ -24,9 +25,10 @@ from sexton.kafka.collect_metadata import log_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import commit_offsets
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import fetch_log, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.settings import settings, variable
+from tests.archived import list_archived
 from tests.faults.snapshots import InlineEngine
 
 LOCAL = pafs.LocalFileSystem()
@@ -80,8 +82,8 @@ def test_a_broker_that_is_killed_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every byte once, in one lineage: what is committed on the only replica survives a kill."""
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 9)
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 9)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 500)
     kills, over = 50 if full else 2, threading.Event()
     failures: list[BaseException] = []
 
@@ -116,7 +118,7 @@ def test_a_broker_that_is_killed_and_comes_back(
     for archive in tmp_path.glob("archive*"):
         facts = newest_metadata(LOCAL, str(archive), cluster_id=broker.cluster_id)
         assert facts is not None
-        ids = {"cluster_id": facts.cluster_id, "topic_id": facts.offsets_topic["topic_id"]}
+        ids = {"cluster_id": facts.cluster_id, "topic_id": facts.topic_id}
         assert all(len(found) == 1 for found in list_lineages(LOCAL, str(archive), **ids).values())
         assert verify(LOCAL, str(archive), cluster_id=facts.cluster_id).findings == []
         for part, segments in list_archived(LOCAL, str(archive), **ids).items():

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.verify import verify
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import fetch_log, snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
 from tests.faults.stores import Fault, FaultyHandler, Unavailable, objects, s3_server
 from tests.fork import fork
@@ -26,8 +26,8 @@ CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 400)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 11)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 400)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 11)
 
 
 def story(seed: int, folder: Path, *, disturbed: int, disturb: Callable[[Story], None]) -> Story:
@@ -86,7 +86,7 @@ def test_a_fault_at_every_write(
 
 def test_files_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system's own refusal, in the middle of a segment."""
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 1 << 20)
     whole = story(3, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
 
     def disturb(made: Story) -> None:

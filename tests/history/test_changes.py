@@ -29,7 +29,8 @@ def facts(taken_at_ms: int, *, minutes: str | None = "1", **ids: str) -> Cluster
         cluster_id="c",
         broker_version=None,
         settings={"offsets.retention.minutes": minutes} if minutes else {},
-        offsets_topic={"topic_id": "o", "partitions": 4},
+        topic_id="o",
+        partition_count=4,
         topics=[{"topic": name, "id": topic_id, "partitions": [[0, 1]]} for name, topic_id in ids.items()],
     )
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import list_archived
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port
@@ -29,6 +28,7 @@ from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import TIMEOUT_S
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable
+from tests.archived import list_archived
 from tests.integration.day_script import LOG_PARTITIONS, DayScript, Step
 from tests.integration.differential import Answers, told_by_broker
 

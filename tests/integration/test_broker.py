@@ -141,7 +141,7 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
     facts, warnings = collect_metadata(session, offsets_topic=topic, taken_at_ms=5)
     assert (facts.taken_at_ms, facts.cluster_id, facts.broker_version) == (5, broker.cluster_id, "4.3")
     assert facts.settings["offsets.retention.minutes"] == "10080"
-    assert facts.offsets_topic == {"topic_id": topic.topic_id, "partitions": 4}
+    assert (facts.topic_id, facts.partition_count) == (topic.topic_id, 4)
     assert (facts.delete_retention_ms, facts.max_message_bytes) == (86_400_000, 1_048_588)
     assert facts.sees_all_topics is True
     rows = {row["topic"]: row["partitions"] for row in facts.topics}

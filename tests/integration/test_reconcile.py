@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import list_archived
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
@@ -17,6 +16,7 @@ from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.records import encode_key
 from sexton.runs.engine import Engine
+from tests.archived import list_archived
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()

@@ -14,8 +14,8 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 from pyarrow import fs as pafs
 
+from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.verify import verify
-from sexton.archive.writer import list_archived, newest_metadata, read_manifest, verify_segment
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, dump_log
 from sexton.kafka.client import ClientConfig, client_config
@@ -23,9 +23,10 @@ from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.local.workload import Workload
-from sexton.pipeline import import_log, snapshot_log
+from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import Snapshot
+from tests.archived import list_archived, read_manifest, verify_segment
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
@@ -98,8 +99,8 @@ def test_ranges_by_spark_tasks_hold_the_same_bytes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshot_log, "DRIVER_BYTES", 0)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 60)
+    monkeypatch.setattr(fetch_log, "DRIVER_BYTES", 0)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 60)
     before = disk_bytes(broker)
     taken = snapshot(config)
     assert taken.segments > len(before)
@@ -114,8 +115,8 @@ def test_small_segments_hold_the_same_bytes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshot_log, "SEGMENT_BYTES", 1)
-    monkeypatch.setattr(snapshot_log, "LOG_OFFSETS_A_TASK", 23)
+    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 23)
     before = disk_bytes(broker)
     assert snapshot(config).segments > len(before) * 2
     assert_same(tmp_path / "archive", broker, at_least=before)

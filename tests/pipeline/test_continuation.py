@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.writer import ArchiveEnd, ClusterMetadata, Lineage, LogPartitionMetadata, Origin
+from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata
+from sexton.archive.lineages import Origin
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import ArchiveEnd
 from sexton.kafka.collect_metadata import LogEnds
-from sexton.pipeline.continuation import Known, breaks_since, continuation
+from sexton.pipeline.continuation import ClusterHistory, breaks_since, continuation
 
 FIRST = Lineage(ordinal=0, start_log_offset=0)
 BEGAN = Origin(reason="first", found_at_ms=1, partition_count=4)
 UNCOUNTED = Origin(reason="imported", found_at_ms=1)
-KNOWN = Known(found_at_ms=100, partition_count=4, delete_retention_ms=50, before_ms=90, counted_before=4)
+KNOWN = ClusterHistory(found_at_ms=100, partition_count=4, delete_retention_ms=50, before_ms=90, counted_before=4)
 
 
 def log(start: int, end: int) -> LogEnds:
@@ -93,7 +96,7 @@ def test_the_first_of_all(start: int) -> None:
 )
 def test_who_sleeps_misses_tombstones(archive: ArchiveEnd, known: dict[str, Any], end: int, unobserved: bool) -> None:
     fields = {"found_at_ms": 100, "partition_count": 4, "delete_retention_ms": 50, **known}
-    lineage, _, origin = continuation(log(0, end), archive, (5, 10), Known(**fields))
+    lineage, _, origin = continuation(log(0, end), archive, (5, 10), ClusterHistory(**fields))
     assert (lineage.ordinal, origin is not None) == (unobserved, unobserved)
     if origin:
         assert origin.reason == "unobserved"
@@ -115,10 +118,10 @@ def test_who_sleeps_misses_tombstones(archive: ArchiveEnd, known: dict[str, Any]
     ],
 )
 def test_the_number_of_log_partitions(archive: ArchiveEnd, counted_before: int | None, changed: bool) -> None:
-    known = Known(found_at_ms=100, partition_count=4, counted_before=counted_before)
+    known = ClusterHistory(found_at_ms=100, partition_count=4, counted_before=counted_before)
     _, _, origin = continuation(log(0, 10), archive, (5, 10), known)
     assert (origin is not None and origin.reason == "partition_count") == changed
-    more = Known(found_at_ms=100, partition_count=5, counted_before=4)
+    more = ClusterHistory(found_at_ms=100, partition_count=5, counted_before=4)
     lineage, start, origin = continuation(log(0, 10), archived(7), (5, 10), more)
     assert (lineage.ordinal, start, origin and origin.partition_count) == (1, 0, 5)
 
@@ -132,7 +135,8 @@ def facts(topic_id: str, lineage: Lineage) -> ClusterMetadata:
         cluster_id="c",
         broker_version=None,
         settings={},
-        offsets_topic={"topic_id": topic_id, "partitions": 4},
+        topic_id=topic_id,
+        partition_count=4,
         topics=[],
         log_partitions={3: told},
     )

@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata, write_metadata
+from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import verify
-from sexton.archive.writer import (
-    ClusterMetadata,
-    list_archived,
-    list_lineages,
-    newest_metadata,
-    read_manifest,
-    write_metadata,
-)
 from sexton.errors import Refused, UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
@@ -26,6 +20,7 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.source import open_archive
+from tests.archived import list_archived, read_manifest
 from tests.faults.snapshots import START_MS, Archivist, disk_of, files, topics_of
 from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
@@ -82,7 +77,7 @@ def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_pa
     facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert facts.log_partitions is not None
-    assert (facts.taken_at_ms, facts.offsets_topic["partitions"]) == (START_MS + HOUR_MS, 2)
+    assert (facts.taken_at_ms, facts.partition_count) == (START_MS + HOUR_MS, 2)
     assert facts.log_partitions[0].high_watermark == cluster.logs[0].end
 
 
@@ -219,7 +214,7 @@ def test_what_a_disk_cannot_tell_is_as_it_was_last_seen(cluster: FakeCluster, tm
 
     source = open_archive(str(tmp_path / "archive"), as_of_ms=now_ms, topics_file=None, settle_ms=0)
     assert (source.retention_minutes, source.load_buffer_bytes) == (43_200, 7_000_000)
-    assert (source.max_message_bytes, source.broker_version) == (2_000_000, "3.9")
+    assert (source.recorded.max_message_bytes, source.broker_version) == (2_000_000, "3.9")
     assert source.topics_at_ms == now_ms
     assert source.topics == [json.loads(Path(topics).read_text())]
     assert source.sees_all_topics is None  # the snapshot saw them all, nobody did since

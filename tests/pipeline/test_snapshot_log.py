@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.archive.writer import checked_segments
 from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.pipeline import job, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier, ranges
+from sexton.pipeline import fetch_log, job, snapshot_log
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier
 from sexton.runs.engine import Engine
+from tests.archived import checked_segments
 from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
 from tests.kafka.fake_cluster import FakeCluster
 
@@ -26,11 +26,11 @@ from tests.kafka.fake_cluster import FakeCluster
 @given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))
 @settings(max_examples=50, deadline=None)
 def test_ranges_join_and_do_not_depend_on_the_end(start: int, size: int, later: int) -> None:
-    cut = list(ranges(start, start + size))
+    cut = list(fetch_log.ranges(start, start + size))
     joined = [start, *(end for _, end in cut)]
     assert list(pairwise(joined)) == cut
     assert joined[-1] == start + size
-    assert {a for a, _ in cut} <= {a for a, _ in ranges(start, start + size + later)}
+    assert {a for a, _ in cut} <= {a for a, _ in fetch_log.ranges(start, start + size + later)}
 
 
 def test_an_instant_far_ahead_is_refused() -> None:
@@ -73,7 +73,7 @@ def test_another_cluster_is_refused_before_anything_is_archived(tmp_path: Path) 
     """A connection that leads to the wrong cluster would publish it to the readers of this one."""
     cluster = FakeCluster(1)
     cluster.logs[0].append(2)
-    with pytest.raises(Refused, match="this is cluster fake, wanted is eu"):
+    with pytest.raises(Refused, match="this is cluster fake, expected eu"):
         taken(cluster, tmp_path, "eu")
     assert list(tmp_path.rglob("*")) == []
 
@@ -98,7 +98,7 @@ def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> N
     assert found(settled_ms) is None, "either might be meant"
     assert found(settled_ms, "fake") is not None
     shutil.rmtree(tmp_path / "fake" / "cluster_metadata")
-    assert found(settled_ms, "fake") is None, "a snapshot that died before its facts was not finished"
+    assert found(settled_ms, "fake") is None, "a snapshot that died before its metadata was not finished"
 
 
 def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,17 +106,17 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
     cluster = FakeCluster(1)
     cluster.logs[0].append(3)
     counts: list[int] = []
-    real, others = snapshot_log._next_segment, ["another"]
+    real, others = fetch_log._next_segment, ["another"]
 
     def meanwhile(*args: Any) -> Any:
         if others:
             with monkeypatch.context() as patch:
                 others.clear()
-                patch.setattr(snapshot_log, "SEGMENT_BYTES", 1)
+                patch.setattr(fetch_log, "SEGMENT_BYTES", 1)
                 counts.append(taken(cluster, tmp_path, None).segments)
         return real(*args)
 
-    monkeypatch.setattr(snapshot_log, "_next_segment", meanwhile)
+    monkeypatch.setattr(fetch_log, "_next_segment", meanwhile)
     assert taken(cluster, tmp_path, None).segments == 0
     assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
 
@@ -135,9 +135,9 @@ def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
     main = runpy.run_path(str(job_file))
     deaths = iter([True, False])
 
-    def run(*_: object, tell: Callable[[list[str]], None], **__: object) -> Snapshot:
+    def run(*_: object, notify: Callable[[list[str]], None], **__: object) -> Snapshot:
         if next(deaths):
-            tell(["the log ends at 5", "made anew"])
+            notify(["the log ends at 5", "made anew"])
             raise BrokerError("and then it died")
         return Snapshot(
             cluster_id="c",

@@ -6,9 +6,12 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive import cuts
-from sexton.archive.writer import ClusterMetadata, Lineage, write_metadata, write_segment
+from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, write_metadata
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import write_segment
 from sexton.errors import NoCoverage, UsageError
 from sexton.runs.source import METADATA_SLACK_MS, filesystem, open_archive
+from tests.archived import segment_range
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 FIRST_MS = BASE_MS + 60_000
@@ -23,15 +26,17 @@ def archive(tmp_path: Path) -> str:
         fs,
         root,
         [encode_log([BatchSpec(entries=(commit("a"),))])],
-        cluster_id="cluster",
-        topic_id="topic",
-        log_partition=0,
-        lineage=Lineage(ordinal=0, start_log_offset=0),
-        first_log_offset=0,
-        end_log_offset=1,
-        taken_at_ms=FIRST_MS,
-        high_watermark=1,
-        last_stable_offset=1,
+        segment_range(
+            cluster_id="cluster",
+            topic_id="topic",
+            log_partition=0,
+            lineage=Lineage(ordinal=0, start_log_offset=0),
+            first_log_offset=0,
+            end_log_offset=1,
+            taken_at_ms=FIRST_MS,
+            high_watermark=1,
+            last_stable_offset=1,
+        ),
     )
     for taken_at_ms, minutes in ((FIRST_MS, "1440"), (SECOND_MS, "10080")):
         record = ClusterMetadata(
@@ -39,8 +44,19 @@ def archive(tmp_path: Path) -> str:
             cluster_id="cluster",
             broker_version=None,
             settings={"offsets.retention.minutes": minutes},
-            offsets_topic={"topic_id": "topic", "partitions": 1},
+            topic_id="topic",
+            partition_count=1,
             topics=[],
+            log_partitions={
+                0: LogPartitionMetadata(
+                    lineage=Lineage(ordinal=0, start_log_offset=0).name,
+                    log_start_offset=0,
+                    high_watermark=1,
+                    last_stable_offset=1,
+                    leader=1,
+                    leader_epoch=0,
+                )
+            },
         )
         write_metadata(fs, root, record)
     return root
@@ -94,7 +110,7 @@ def test_a_lineage_that_was_cut_off_behind_a_settled_cut_is_told(archive: str) -
     open_archive(archive, as_of_ms=FIRST_MS, topics_file=None, settle_ms=0)
     (manifest,) = Path(archive).rglob(f"{0:020d}-*.json")
     manifest.unlink()
-    with pytest.raises(UsageError, match="up to log_offset 1, where the cut of"):
+    with pytest.raises(UsageError, match="does not reach log_offset 1, where the cut of"):
         open_archive(archive, as_of_ms=FIRST_MS, topics_file=None)
 
 

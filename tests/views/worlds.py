@@ -6,12 +6,15 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import ClusterMetadata, Lineage, write_metadata, write_segment
+from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, write_metadata
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import write_segment
 from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
 from sexton.runs.folder import RunFolder
 from sexton.views.coordinator_view import CoordinatorView, ViewRequest, open_view
+from tests.archived import segment_range
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 TAKEN_AT_MS = BASE_MS + 60_000
@@ -47,15 +50,17 @@ def write_archive(
             fs,
             str(root),
             [data],
-            cluster_id="cluster",
-            topic_id="topic",
-            log_partition=log_partition,
-            lineage=Lineage(ordinal=0, start_log_offset=0),
-            first_log_offset=0,
-            end_log_offset=1_000,
-            taken_at_ms=TAKEN_AT_MS,
-            high_watermark=1_000,
-            last_stable_offset=1_000,
+            segment_range(
+                cluster_id="cluster",
+                topic_id="topic",
+                log_partition=log_partition,
+                lineage=Lineage(ordinal=0, start_log_offset=0),
+                first_log_offset=0,
+                end_log_offset=1_000,
+                taken_at_ms=TAKEN_AT_MS,
+                high_watermark=1_000,
+                last_stable_offset=1_000,
+            ),
         )
     known: dict[str, Any] = {
         "settings": {},
@@ -66,7 +71,19 @@ def write_archive(
         taken_at_ms=TAKEN_AT_MS,
         cluster_id="cluster",
         broker_version=version,
-        offsets_topic={"topic_id": "topic", "partitions": partition_count},
+        topic_id="topic",
+        partition_count=partition_count,
+        log_partitions={
+            part: LogPartitionMetadata(
+                lineage=Lineage(ordinal=0, start_log_offset=0).name,
+                log_start_offset=0,
+                high_watermark=1_000,
+                last_stable_offset=1_000,
+                leader=-1,
+                leader_epoch=-1,
+            )
+            for part in logs
+        },
         **known,
     )
     write_metadata(fs, str(root), facts)

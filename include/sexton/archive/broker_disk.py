@@ -1,12 +1,12 @@
-"""A log partition on a broker's disk or in a backup of one, as far as the archive must know it to take it in.
+"""A log partition on a broker's disk, or in a backup of one, as an import reads it.
 
-Beside the segments a broker leaves `leader-epoch-checkpoint` in the folder of the partition and, in the one above,
-`log-start-offset-checkpoint`. They are used where they are; without them the batches tell the same, but for epochs of
-which compaction left no batch. What lies above the high watermark is taken as well: a disk alone does not tell whether
-the last of it was replicated, and a snapshot that finds it gone starts a new lineage.
+A broker keeps `leader-epoch-checkpoint` in the partition's folder and `log-start-offset-checkpoint` in the one above.
+They are used where they exist; else the batches give the same, except epochs of which compaction left
+no batch. Bytes above the high watermark are taken as well: a disk alone does not say whether the last of it was
+replicated, and a snapshot that finds it gone starts a new lineage.
 
-Bytes that are no batch are part of the log, but for a torn tail: they are taken with the batch behind them, and with
-the last one where a file ends in them. A file that holds nothing else is a piece of its own.
+Bytes that are no batch belong to the log, except a torn tail: they are taken with the batch after them, and at the end
+of a file with the last batch. A file that holds nothing else is one slice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
-from sexton.log.framing import DAMAGE, KIND, POSITION, SIZE, TORN, frames
-from sexton.log.headers import batch_headers, headers_of, is_batch
+from sexton.log.framing import DAMAGE, KIND, POSITION, TORN, frames
+from sexton.log.headers import batch_headers, headers_of
 from sexton.log.segment import Segment, file_bytes, list_segments
 
 TOPIC = "__consumer_offsets"
@@ -26,7 +26,7 @@ _CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSlice:
-    """Bytes [start_byte, end_byte) of one segment file, all batches with a base offset in [first, next) and what lies
+    """Bytes [start_byte, end_byte) of one segment file: all batches with a base offset in [first, next), and the bytes
     between them."""
 
     segment: Segment
@@ -40,8 +40,8 @@ class ImportSlice:
 class DiskLog:
     """One log partition, [start, end) without a torn tail.
 
-    `epochs` are (leader epoch, its first log_offset) in log order, `knows_epochs` whether they are the broker's own.
-    `has_bad_tail`: behind the last batch there are bytes that are neither a batch nor a torn tail.
+    `epochs` are (leader epoch, its first log_offset) in log order; `knows_epochs`: the broker wrote them down.
+    `has_bad_tail`: after the last batch there are bytes that are neither a batch nor a torn tail.
     """
 
     log_partition: int
@@ -65,7 +65,7 @@ class DiskLog:
 
 
 def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
-    """Every log partition under `root`; UsageError when there is none."""
+    """Every log partition under `root`; UsageError without any."""
     starts = _checkpoint(fs, f"{root}/log-start-offset-checkpoint")
     return {
         log_partition: _disk_log(fs, log_partition, segments, starts.get(log_partition, 0))
@@ -74,7 +74,7 @@ def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
 
 
 def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: int) -> Iterator[ImportSlice]:
-    """All of a log from log_offset `start` on, in pieces of about `target_bytes` that never cross a file's border."""
+    """All of a log from log_offset `start` on, in slices of about `target_bytes` that never span two files."""
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
         stop = log.end if is_last else log.segments[number + 1].base_offset
@@ -82,7 +82,7 @@ def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes
         if first >= stop:
             continue
         base, ends, end_byte = _batches(fs, segment, is_last=is_last)
-        borders = np.concatenate([[0], ends])  # where a piece begins: what judges bad bytes is the batch behind them
+        borders = np.concatenate([[0], ends])  # where a slice begins: bad bytes are judged with the batch after them
         begin = int(np.searchsorted(base, first))
         while first < stop:
             after = min(max(int(np.searchsorted(borders, borders[begin] + target_bytes)), begin + 1), len(base))
@@ -98,7 +98,7 @@ def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes
 
 
 def read_slice(fs: pafs.FileSystem, import_slice: ImportSlice) -> bytes:
-    """The bytes of a piece."""
+    """The bytes of a slice."""
     if import_slice.end_byte == import_slice.start_byte:
         return b""
     with fs.open_input_file(import_slice.segment.path) as file:
@@ -119,24 +119,25 @@ def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offse
         if segment.base_offset >= log_offset:
             continue
         data, last = file_bytes(fs, segment.path, segment.size_bytes), None
-        for headers in headers_of(data):
-            below = headers.rows[headers.base_offset < log_offset]
-            last = below[-1].tolist() if len(below) else last
+        for batches in headers_of(data):
+            if len(below := np.flatnonzero(batches.base_offset < log_offset)):
+                at = int(batches.position[below[-1]])
+                last = at, at + int(batches.size_bytes[below[-1]])
         if last is not None:
-            return data[last[POSITION] : last[POSITION] + last[SIZE]].tobytes()
+            return data[last[0] : last[1]].tobytes()
     return None
 
 
 def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segment], start: int) -> DiskLog:
     folder, last = segments[0].path.rpartition("/")[0], segments[-1]
-    told = _epoch_checkpoint(fs, f"{folder}/leader-epoch-checkpoint")
-    epochs = told or _epochs(fs, segments)
+    recorded = _epoch_checkpoint(fs, f"{folder}/leader-epoch-checkpoint")
+    epochs = recorded or _epochs(fs, segments)
     begin = max(segments[0].base_offset, start)
     found, has_bad_tail = _end(fs, last)
     end = max(found, begin)
     if has_bad_tail and found == last.base_offset:
         # No batch to go with: these bytes are archived at the log_offset of the batch that began here. Epochs that
-        # began in them did so at an unknown place; left where they are, this log would not go on from its own archive.
+        # began in them did so at an unknown offset; unchanged, they would keep this log from continuing its archive.
         end += 1
         epochs = [(epoch, end if at >= last.base_offset else at) for epoch, at in epochs]
     return DiskLog(
@@ -145,21 +146,23 @@ def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segmen
         start=begin,
         end=end,
         epochs=epochs,
-        knows_epochs=bool(told),
+        knows_epochs=bool(recorded),
         has_bad_tail=has_bad_tail,
     )
 
 
 def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
-    """The log_offset behind the last whole batch of the last file, which without any ends where it begins, and whether
-    there are bad bytes behind that, a torn tail aside."""
+    """The log_offset after the last whole batch of the last file (its base offset without any), and whether bad bytes
+    other than a torn tail follow it."""
     data = file_bytes(fs, last.path, last.size_bytes)
-    rows = np.concatenate([np.zeros((0, 4), np.int64), *frames(data, floor_offset=last.base_offset)])
-    headers = batch_headers(data, rows[is_batch(rows)][-1:])
-    bad = rows[rows[:, KIND] == DAMAGE, POSITION][-1:]
-    if not len(headers.rows):
-        return last.base_offset, len(bad) > 0
-    return int(headers.next_offset[0]), bool(np.any(bad > headers.position))
+    end, end_byte, bad_byte = last.base_offset, -1, -1
+    for rows in frames(data, floor_offset=last.base_offset):
+        batches = batch_headers(data, rows)
+        if len(batches.rows):
+            end, end_byte = int(batches.next_offset[-1]), int(batches.position[-1])
+        if len(bad := rows[rows[:, KIND] == DAMAGE, POSITION]):
+            bad_byte = int(bad[-1])
+    return end, bad_byte > end_byte
 
 
 def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
@@ -167,9 +170,9 @@ def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int,
     found: list[tuple[int, int]] = []
     for segment in segments:
         data = file_bytes(fs, segment.path, segment.size_bytes)
-        for headers in headers_of(data, floor_offset=segment.base_offset):
-            is_v2 = headers.magic == 2
-            epochs, base = headers.leader_epoch[is_v2], headers.base_offset[is_v2]
+        for batches in headers_of(data, floor_offset=segment.base_offset):
+            is_modern = batches.magic == 2
+            epochs, base = batches.leader_epoch[is_modern], batches.base_offset[is_modern]
             for k in np.flatnonzero(np.diff(epochs, prepend=found[-1][0] if found else -1)):
                 if not found or int(epochs[k]) > found[-1][0]:
                     found.append((int(epochs[k]), int(base[k])))
@@ -179,23 +182,22 @@ def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int,
 def _batches(
     fs: pafs.FileSystem, segment: Segment, *, is_last: bool
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-    """Base offsets of the batches of a file and the bytes where they end, in its order, and the byte where it ends
-    itself (before a torn tail of the last file)."""
+    """Base offsets of the batches of a file and the bytes where they end, in order, and the byte where the file ends
+    (before a torn tail of the last file)."""
     data = file_bytes(fs, segment.path, segment.size_bytes)
-    nothing = np.zeros(0, np.int64)
-    base, ends = [nothing], [nothing]
+    base, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     end_byte = len(data)
     for rows in frames(data, floor_offset=segment.base_offset):
-        headers = batch_headers(data, rows)
-        base.append(headers.base_offset)
-        ends.append(headers.position + headers.size_bytes)
+        batches = batch_headers(data, rows)
+        base.append(batches.base_offset)
+        ends.append(batches.position + batches.size_bytes)
         if is_last and len(rows) and rows[-1, KIND] == TORN:
             end_byte = int(rows[-1, POSITION])
     return np.concatenate(base), np.concatenate(ends), end_byte
 
 
 def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
-    """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty when there is none."""
+    """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty without the file."""
     found = {}
     for line in _lines(fs, path):
         words = line.split()
@@ -205,7 +207,7 @@ def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
 
 
 def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:
-    """The entries of a LeaderEpochCheckpointFile (version, count, then lines `epoch offset`); empty when it is none."""
+    """The entries of a LeaderEpochCheckpointFile (version, count, lines `epoch offset`); empty for another file."""
     lines = _lines(fs, path)
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         return []

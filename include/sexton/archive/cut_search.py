@@ -1,6 +1,6 @@
-"""Looks into archived segments for a place: where a cut lies, and whether anything is missing before it.
+"""Searches archived segments for a position: where a cut is, and whether records are missing before it.
 
-Only headers of batches are read. What is a batch is what a fold takes for one (framing), so that both stop at the same.
+Only headers are read, of the same batches that a fold reads (log.headers), so that both stop at the same one.
 """
 
 import numpy as np
@@ -13,64 +13,61 @@ from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes
 
 FUTURE_MS = 3_600_000
-"""How far after its snapshot a batch may be stamped and still be believed."""
-_MAGIC_AT = 16
+"""How long after its snapshot a batch may be stamped and still count in the search for a cut."""
 
 
-def start_of(history: ArchivedLineage) -> LogPosition:
+def start_of(lineage: ArchivedLineage) -> LogPosition:
     """Where a lineage begins."""
-    start = history.lineage.start_log_offset
-    return LogPosition(lineage=history.lineage.name, cut=start, segment=start, position=0)
+    start = lineage.lineage.start_log_offset
+    return LogPosition(lineage=lineage.lineage.name, cut=start, segment=start, position=0)
 
 
 def find_cut(
-    fs: pafs.FileSystem, history: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
+    fs: pafs.FileSystem, lineage: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
 ) -> LogPosition:
     """The first batch of the lineage, from `start` on and below log_offset `end`, that reaches the instant."""
-    for link in history.segments:
-        if link.next_log_offset <= start.segment or link.first_log_offset >= end:
+    for segment in lineage.segments:
+        if segment.next_log_offset <= start.segment or segment.first_log_offset >= end:
             continue
-        manifest = read_segment_manifest(fs, link)
-        reaches = manifest.last_timestamp_ms is not None and manifest.last_timestamp_ms >= as_of_ms
-        if not reaches:
+        manifest = read_segment_manifest(fs, segment)
+        if manifest.last_timestamp_ms is None or manifest.last_timestamp_ms < as_of_ms:
             continue
         future_ms = manifest.taken_at_ms + FUTURE_MS
-        from_byte = start.position if link.first_log_offset == start.segment else 0
-        for batches in headers_of(_bytes(fs, link), floor_offset=link.first_log_offset):
+        from_byte = start.position if segment.first_log_offset == start.segment else 0
+        for batches in headers_of(_bytes(fs, segment), floor_offset=segment.first_log_offset):
             is_cut = (batches.max_timestamp_ms >= as_of_ms) & (batches.max_timestamp_ms <= future_ms)
             is_cut &= (batches.position >= from_byte) & (batches.base_offset < end)
             if len(hits := np.flatnonzero(is_cut)):
                 return LogPosition(
-                    lineage=history.lineage.name,
+                    lineage=lineage.lineage.name,
                     cut=int(batches.base_offset[hits[0]]),
-                    segment=link.first_log_offset,
+                    segment=segment.first_log_offset,
                     position=int(batches.position[hits[0]]),
                 )
-    return end_of(fs, history, end)
+    return end_of(fs, lineage, end)
 
 
-def end_of(fs: pafs.FileSystem, history: ArchivedLineage, end: int) -> LogPosition:
-    """Behind the last batch below log_offset `end`: where a segment begins, but for snapshots that ran side by side."""
-    lineage = history.lineage.name
-    across = next((link for link in history.segments if link.first_log_offset < end < link.next_log_offset), None)
+def end_of(fs: pafs.FileSystem, lineage: ArchivedLineage, end: int) -> LogPosition:
+    """After the last batch below log_offset `end`: where a segment begins, except after two snapshots at once."""
+    name = lineage.lineage.name
+    across = next((one for one in lineage.segments if one.first_log_offset < end < one.next_log_offset), None)
     if across is None:
-        return LogPosition(lineage=lineage, cut=end, segment=end, position=0)
+        return LogPosition(lineage=name, cut=end, segment=end, position=0)
     position = across.size_bytes
-    data = _bytes(fs, across)
-    for batches in headers_of(data, floor_offset=across.first_log_offset):
-        if len(behind := np.flatnonzero(batches.base_offset >= end)):
-            position = int(batches.position[behind[0]])
+    for batches in headers_of(_bytes(fs, across), floor_offset=across.first_log_offset):
+        if len(after := np.flatnonzero(batches.base_offset >= end)):
+            position = int(batches.position[after[0]])
             break
-    return LogPosition(lineage=lineage, cut=end, segment=across.first_log_offset, position=position)
+    return LogPosition(lineage=name, cut=end, segment=across.first_log_offset, position=position)
 
 
-def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int) -> bool:
-    """Whether every log_offset in [start, end) has its record, so that nothing was compacted before it was archived."""
+def is_whole(fs: pafs.FileSystem, lineage: ArchivedLineage, start: int, end: int) -> bool:
+    """Whether every log_offset in [start, end) has its record: nothing was compacted before it was archived."""
     reached = start
-    for link in history.segments:
-        if link.next_log_offset <= start or link.first_log_offset >= end:
+    for segment in lineage.segments:
+        if segment.next_log_offset <= start or segment.first_log_offset >= end:
             continue
-        for batches in headers_of(_bytes(fs, link), floor_offset=link.first_log_offset):
+        for batches in headers_of(_bytes(fs, segment), floor_offset=segment.first_log_offset):
             inside = (batches.base_offset >= start) & (batches.base_offset < end)
             base, after = batches.base_offset[inside], batches.next_offset[inside]
             expected = np.concatenate([[reached], after])[: len(base)]
@@ -81,27 +78,24 @@ def is_whole(fs: pafs.FileSystem, history: ArchivedLineage, start: int, end: int
 
 
 def segments_between(
-    history: ArchivedLineage, before: LogPosition, *, after: LogPosition | None = None
+    lineage: ArchivedLineage, position: LogPosition, *, after: LogPosition | None = None
 ) -> list[Segment]:
-    """The segments of a lineage that hold [`after`, `before`), the first and the last of them in part."""
-    begin = after.order if after is not None else (history.lineage.start_log_offset, 0)
-    found = []
-    for link in history.segments:
-        if (link.next_log_offset, 0) <= begin or (link.first_log_offset, 0) >= before.order:
-            continue
-        found.append(
-            Segment(
-                log_partition=history.log_partition,
-                path=link.segment_path,
-                size_bytes=link.size_bytes,
-                base_offset=link.first_log_offset,
-                start_byte=begin[1] if link.first_log_offset == begin[0] else 0,
-                end_byte=before.position if link.first_log_offset == before.segment else None,
-                manifest_path=link.manifest_path,
-            )
+    """The segments of a lineage that hold [`after`, `position`), the first and the last of them in part."""
+    begin = after.order if after is not None else (lineage.lineage.start_log_offset, 0)
+    return [
+        Segment(
+            log_partition=lineage.log_partition,
+            path=segment.segment_path,
+            size_bytes=segment.size_bytes,
+            base_offset=segment.first_log_offset,
+            start_byte=begin[1] if segment.first_log_offset == begin[0] else 0,
+            end_byte=position.position if segment.first_log_offset == position.segment else None,
+            manifest_path=segment.manifest_path,
         )
-    return found
+        for segment in lineage.segments
+        if (segment.next_log_offset, 0) > begin and (segment.first_log_offset, 0) < position.order
+    ]
 
 
-def _bytes(fs: pafs.FileSystem, link: ArchivedSegment) -> U8Array:
-    return file_bytes(fs, link.segment_path, link.size_bytes, is_archived=True)
+def _bytes(fs: pafs.FileSystem, segment: ArchivedSegment) -> U8Array:
+    return file_bytes(fs, segment.segment_path, segment.size_bytes, is_archived=True)

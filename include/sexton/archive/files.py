@@ -2,28 +2,48 @@
 
 import json
 import os
-from typing import Any
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyarrow import fs as pafs
+from pydantic import TypeAdapter, ValidationError
 
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+T = TypeVar("T")
 
 # Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
 
 
 def safe_name(name: str, *, what: str) -> str:
-    """`name` when it can be one step of a path, else UsageError: ids come from brokers and from files."""
+    """`name` if it can be one step of a path, else UsageError: ids come from brokers and from files."""
     if name in ("", ".", "..") or any(character in "/\\\0" for character in name):
         raise UsageError(f"{what} {name!r} cannot name a folder")
     return name
 
 
+def cluster_folder(root: str, cluster_id: str, *names: str) -> str:
+    """The folder of a cluster in the archive, or one below it; UsageError when the id cannot name a folder."""
+    return "/".join((root.rstrip("/"), safe_name(cluster_id, what="cluster id"), *names))
+
+
 def child_folders(fs: pafs.FileSystem, root: str) -> list[str]:
-    """Names of the folders in `root`, in order; none when there is no `root`."""
+    """Names of the folders in `root`, in order; empty when `root` does not exist."""
     entries = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     return sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+
+
+def numbered_files(fs: pafs.FileSystem, folder: str) -> list[int]:
+    """The numbers N of the files N.json in a folder, in order; empty when the folder does not exist."""
+    files = fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    names = (file.base_name.removesuffix(".json") for file in files if file.base_name.endswith(".json"))
+    return sorted(int(name) for name in names if name.isdecimal() and len(name) <= 19)
 
 
 def make_folder(fs: pafs.FileSystem, path: str) -> None:
@@ -49,8 +69,8 @@ def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None
 
 
 def fsync(fs: pafs.FileSystem, path: str) -> None:
-    """Have a file, or the names in a folder, on the disk itself, so that a power cut takes neither. Elsewhere a file is
-    safe once it is closed."""
+    """Flush a file, or the names in a folder, to the disk, so that they survive a power cut. Other filesystems than the
+    local one do so when a file is closed."""
     if isinstance(fs, pafs.LocalFileSystem):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -59,15 +79,54 @@ def fsync(fs: pafs.FileSystem, path: str) -> None:
             os.close(descriptor)
 
 
-def read_json(fs: pafs.FileSystem, path: str) -> dict[str, Any]:
-    """The JSON object in a file; UsageError when it is none."""
+def read_file(fs: pafs.FileSystem, path: str) -> bytes:
+    """All bytes of a file; UsageError when it does not exist."""
     try:
         with fs.open_input_stream(path) as file:
-            found = json.loads(file.read())
+            data: bytes = file.read()
     except FileNotFoundError:
         raise UsageError("no such file", where=path) from None
+    return data
+
+
+def read_json(fs: pafs.FileSystem, path: str) -> dict[str, Any]:
+    """The JSON object in a file; UsageError when the file holds something else."""
+    try:
+        found = json.loads(read_file(fs, path))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON: {error}", where=path) from None
     if not isinstance(found, dict):
         raise UsageError("expected a JSON object", where=path)
     return found
+
+
+def record_json(record: Any) -> bytes:
+    """A dataclass as the JSON that `read_record` reads."""
+    return json.dumps(asdict(record), ensure_ascii=False, indent=1).encode()
+
+
+def read_record(fs: pafs.FileSystem, path: str, kind: type[T], *, what: str) -> T:
+    """The record in a JSON file, each field of its declared type; UsageError otherwise. Unknown fields, which a later
+    release may write, are ignored."""
+    try:
+        record: T = _adapter(cast("Hashable", kind)).validate_json(read_file(fs, path), strict=True)
+    except ValidationError as error:
+        raise UsageError(_reason(error, what), where=path) from None
+    return record
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _reason(error: ValidationError, what: str) -> str:
+    wrong = error.errors(include_url=False)
+    first = wrong[0]
+    if first["type"] == "json_invalid":
+        return f"not JSON: {first['msg']}"
+    if not first["loc"]:
+        return "expected a JSON object"
+    if missing := sorted(str(one["loc"][0]) for one in wrong if one["type"] == "missing" and len(one["loc"]) == 1):
+        return f"not {what}: without {', '.join(missing)}"
+    return f"not {what}: {'.'.join(map(str, first['loc']))} is {first['input']!r}"

@@ -1,6 +1,6 @@
 """What an archive holds, for people: clusters, their lineages, and which instants it answers for.
 
-Only the first and the last manifest of a lineage are opened; the rest is told by names.
+Only some manifests of a lineage are opened, from both ends; the rest is in file names.
 """
 
 from collections.abc import Iterable
@@ -8,25 +8,23 @@ from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import newest_metadata
+from sexton.archive.cluster_metadata import newest_metadata, snapshot_instants
 from sexton.archive.coverage import Span, spans
 from sexton.archive.lineages import (
     ArchivedLineage,
     ArchivedSegment,
     clusters_of,
-    list_lineages,
+    every_lineage,
     read_segment_manifest,
-    topics_of,
 )
-from sexton.archive.snapshots import snapshot_instants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageLine:
     """A lineage of a log partition: log_offsets [start, end), the timestamps of its batches, when it was taken.
 
-    `reason`, `previous` and `missing` are its origin's (archive.lineages.Origin), None where an early release wrote it.
-    `detached` segments lie behind a gap that a dead snapshot left.
+    `reason`, `previous` and `missing` are its origin's (archive.lineages.Origin). `detached` counts segments after a
+    gap that a dead snapshot left.
     """
 
     topic_id: str
@@ -64,22 +62,17 @@ class ClusterInventory:
 def inventory(
     fs: pafs.FileSystem, root: str, *, settle_ms: int, cluster_id: str | None = None
 ) -> list[ClusterInventory]:
-    """Every cluster of the archive, or one; none when nothing is archived. UsageError for a manifest that is none."""
+    """Every cluster of the archive, or one; empty when nothing is archived. UsageError for a bad manifest."""
     return [_cluster(fs, root, name, settle_ms) for name in clusters_of(fs, root, cluster_id)]
 
 
 def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) -> ClusterInventory:
     instants = snapshot_instants(fs, root, cluster_id)
-    facts = newest_metadata(fs, root, cluster_id=cluster_id) if instants else None
-    lines = [
-        _line(fs, history)
-        for topic_id in topics_of(fs, root, cluster_id)
-        for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values()
-        for history in histories
-    ]
+    metadata = newest_metadata(fs, root, cluster_id=cluster_id) if instants else None
+    lines = [_line(fs, lineage) for lineage in every_lineage(fs, root, cluster_id)]
     return ClusterInventory(
         cluster_id=cluster_id,
-        broker_version=facts.broker_version if facts else None,
+        broker_version=metadata.broker_version if metadata else None,
         snapshots=len(instants),
         first_snapshot_ms=min(instants, default=None),
         last_snapshot_ms=max(instants, default=None),
@@ -90,33 +83,31 @@ def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) ->
     )
 
 
-def _line(fs: pafs.FileSystem, history: ArchivedLineage) -> LineageLine:
-    origin = history.origin
-    first = _first_stamped(fs, history.segments)
-    last = _first_stamped(fs, reversed(history.segments))
+def _line(fs: pafs.FileSystem, lineage: ArchivedLineage) -> LineageLine:
+    origin, segments = lineage.origin, lineage.segments
     return LineageLine(
-        topic_id=history.topic_id,
-        log_partition=history.log_partition,
-        lineage=history.lineage.name,
+        topic_id=lineage.topic_id,
+        log_partition=lineage.log_partition,
+        lineage=lineage.lineage.name,
         reason=origin.reason if origin else None,
         previous=origin.previous if origin else None,
         missing=origin.missing if origin else None,
-        start=history.lineage.start_log_offset,
-        end=history.next_log_offset,
-        segments=len(history.segments),
-        detached=len(history.detached),
-        size_bytes=history.size_bytes,
-        first_timestamp_ms=first[0],
-        last_timestamp_ms=last[1],
-        first_taken_at_ms=read_segment_manifest(fs, history.segments[0]).taken_at_ms if history.segments else None,
-        last_taken_at_ms=read_segment_manifest(fs, history.segments[-1]).taken_at_ms if history.segments else None,
+        start=lineage.lineage.start_log_offset,
+        end=lineage.next_log_offset,
+        segments=len(segments),
+        detached=len(lineage.detached),
+        size_bytes=lineage.size_bytes,
+        first_timestamp_ms=_timestamps(fs, segments)[0],
+        last_timestamp_ms=_timestamps(fs, reversed(segments))[1],
+        first_taken_at_ms=read_segment_manifest(fs, segments[0]).taken_at_ms if segments else None,
+        last_taken_at_ms=read_segment_manifest(fs, segments[-1]).taken_at_ms if segments else None,
     )
 
 
-def _first_stamped(fs: pafs.FileSystem, chain: Iterable[ArchivedSegment]) -> tuple[int | None, int | None]:
+def _timestamps(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> tuple[int | None, int | None]:
     """First and last timestamp of the first segment that has any."""
-    for link in chain:
-        manifest = read_segment_manifest(fs, link)
+    for segment in segments:
+        manifest = read_segment_manifest(fs, segment)
         if manifest.last_timestamp_ms is not None:
             return manifest.first_timestamp_ms, manifest.last_timestamp_ms
     return None, None

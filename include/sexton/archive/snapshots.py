@@ -1,19 +1,11 @@
-"""Snapshots as an archive remembers them: when each was taken, of which topic, and how far each log partition reached.
+"""The snapshots of an archive: when each was taken, of which topic, and how far it archived each log partition."""
 
-A snapshot is finished once its facts are written; those of early releases do not say how far it reached, their
-manifests do.
-"""
-
-import re
 from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import METADATA_FOLDER, ClusterMetadata, newest_metadata
-from sexton.archive.files import safe_name
-from sexton.archive.lineages import ArchivedLineage, list_lineages, topics_of
-
-_METADATA_FILE = re.compile(r"(\d{1,19})\.json")
+from sexton.archive.cluster_metadata import newest_metadata, snapshot_instants
+from sexton.archive.lineages import list_lineages, topics_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +18,7 @@ class ArchivedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a finished snapshot found: of which topic, and each log partition that it has something of."""
+    """A finished snapshot: its topic, and the end of each log partition that it archived."""
 
     taken_at_ms: int
     topic_id: str
@@ -43,24 +35,36 @@ class SnapshotWindow:
     newest_ms: int | None
 
 
-def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | None, settle_ms: int) -> SnapshotWindow:
-    """The snapshots that speak for an instant; for None the newest, as if it settled everything.
+def snapshot_window(
+    fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | None, settle_ms: int
+) -> SnapshotWindow:
+    """The newest snapshot at or before an instant, and the first that settles it; for None the newest settles.
 
-    An archive without any facts is taken for the work of one snapshot, at the instant of its newest manifest.
+    An archive without cluster metadata, as an import without topics leaves it, counts as one snapshot, taken at the
+    instant of its newest manifest.
     """
     instants = snapshot_instants(fs, root, cluster_id)
     if not instants:
-        only = _without_metadata(fs, root, cluster_id)
+        only = _from_manifests(fs, root, cluster_id)
         settles = only is not None and (as_of_ms is None or only.taken_at_ms >= as_of_ms + settle_ms)
-        return SnapshotWindow(
-            before=None, settling=only if settles else None, newest_ms=only.taken_at_ms if only else None
-        )
+        newest_ms = only.taken_at_ms if only else None
+        return SnapshotWindow(before=None, settling=only if settles else None, newest_ms=newest_ms)
 
     def snapshot(taken_at_ms: int | None) -> Snapshot | None:
         if taken_at_ms is None:
             return None
-        facts = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=taken_at_ms)
-        return None if facts is None else _snapshot_of(fs, root, facts)
+        metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=taken_at_ms)
+        if metadata is None:
+            return None
+        return Snapshot(
+            taken_at_ms=metadata.taken_at_ms,
+            topic_id=metadata.topic_id,
+            partition_count=metadata.partition_count,
+            ends={
+                part: ArchivedEnd(lineage=one.lineage, end=one.high_watermark)
+                for part, one in sorted(metadata.log_partitions.items())
+            },
+        )
 
     if as_of_ms is None:
         return SnapshotWindow(before=None, settling=snapshot(instants[-1]), newest_ms=instants[-1])
@@ -69,56 +73,17 @@ def around(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | N
     return SnapshotWindow(before=snapshot(before), settling=snapshot(settling), newest_ms=instants[-1])
 
 
-def snapshot_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
-    """When the finished snapshots of a cluster were taken, in order."""
-    folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{METADATA_FOLDER}"
-    files = fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    return sorted(int(name[1]) for file in files if (name := _METADATA_FILE.fullmatch(file.base_name)))
-
-
-def _snapshot_of(fs: pafs.FileSystem, root: str, facts: ClusterMetadata) -> Snapshot:
-    topic_id = facts.offsets_topic["topic_id"]
-    if facts.log_partitions is not None:
-        ends = {
-            log_partition: ArchivedEnd(lineage=one.lineage, end=one.high_watermark)
-            for log_partition, one in facts.log_partitions.items()
-        }
-    else:
-        found = list_lineages(fs, root, cluster_id=facts.cluster_id, topic_id=topic_id)
-        ends = _ends(fs, found, until_ms=facts.taken_at_ms)
-    return Snapshot(
-        taken_at_ms=facts.taken_at_ms,
-        topic_id=topic_id,
-        partition_count=facts.offsets_topic["partitions"],
-        ends=ends,
-    )
-
-
-def _ends(fs: pafs.FileSystem, found: dict[int, list[ArchivedLineage]], *, until_ms: int) -> dict[int, ArchivedEnd]:
-    """How far each log partition was archived at an instant, by the manifests: for archives of early releases."""
-    ends = {}
-    for log_partition, histories in found.items():
-        for history in reversed(histories):
-            taken = [manifest for manifest in history.manifests(fs) if manifest.taken_at_ms <= until_ms]
-            if taken:
-                ends[log_partition] = ArchivedEnd(lineage=history.lineage.name, end=taken[-1].next_log_offset)
-                break
-    return ends
-
-
-def _without_metadata(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
-    newest: tuple[int, str] | None = None
+def _from_manifests(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
+    """The newest lineage with segments of every log partition of the topic that was archived last."""
+    newest: Snapshot | None = None
     for topic_id in topics_of(fs, root, cluster_id):
-        found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id)
-        taken = [m.taken_at_ms for histories in found.values() for history in histories for m in history.manifests(fs)]
-        if taken:
-            newest = max(newest or (max(taken), topic_id), (max(taken), topic_id))
-    if newest is None:
-        return None
-    found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=newest[1])
-    return Snapshot(
-        taken_at_ms=newest[0],
-        topic_id=newest[1],
-        partition_count=None,
-        ends=_ends(fs, found, until_ms=newest[0]),
-    )
+        ends: dict[int, ArchivedEnd] = {}
+        taken_at_ms = -1
+        for part, lineages in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).items():
+            for one in lineages:
+                taken_at_ms = max([taken_at_ms, *(manifest.taken_at_ms for manifest in one.manifests(fs))])
+                if one.segments:
+                    ends[part] = ArchivedEnd(lineage=one.lineage.name, end=one.next_log_offset)
+        if ends and (newest is None or (taken_at_ms, topic_id) > (newest.taken_at_ms, newest.topic_id)):
+            newest = Snapshot(taken_at_ms=taken_at_ms, topic_id=topic_id, partition_count=None, ends=ends)
+    return newest

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
-from sexton.archive.writer import newest_metadata, oldest_metadata_after
+from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
 from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of

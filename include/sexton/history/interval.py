@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
 from sexton.archive.cut_search import segments_between
-from sexton.archive.writer import newest_metadata, oldest_metadata_after
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of

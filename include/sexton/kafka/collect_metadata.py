@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.archive.writer import ClusterMetadata
+from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.kafka.configs import DELETE_RETENTION, MAX_MESSAGE_BYTES, OF_APPENDS, reported_settings
 from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession
@@ -50,7 +50,8 @@ def collect_metadata(
         cluster_id=cluster.cluster_id,
         broker_version=session.broker_version,
         settings=told.broker,
-        offsets_topic={"topic_id": offsets_topic.topic_id or UNKNOWN_ID, "partitions": len(offsets_topic.leaders)},
+        topic_id=offsets_topic.topic_id or UNKNOWN_ID,
+        partition_count=len(offsets_topic.leaders),
         topics=_topic_rows(session, cluster),
         delete_retention_ms=_number(told.topic.get(DELETE_RETENTION)),
         max_message_bytes=_number(told.topic.get(MAX_MESSAGE_BYTES)),

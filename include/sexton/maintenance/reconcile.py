@@ -20,7 +20,8 @@ from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession
 from sexton.maintenance.group_answers import Answers, Difference, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import Connect, Snapshot, SnapshotRequest
+from sexton.pipeline.fetch_log import Connect
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.choose_profile import of_version
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem, open_archive

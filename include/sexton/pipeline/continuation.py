@@ -12,6 +12,7 @@ Not here: asking the brokers, and a log that changes while it is read (pipeline.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.archive.lineages import (
     BREAKS,
     EPOCH_DIVERGED,
@@ -21,20 +22,19 @@ from sexton.archive.lineages import (
     RECREATED,
     TRUNCATED,
     UNOBSERVED,
+    Origin,
 )
-from sexton.archive.writer import ArchiveEnd, ClusterMetadata, Lineage, Origin
+from sexton.archive.manifest import Lineage
+from sexton.archive.writer import ArchiveEnd
 from sexton.kafka.collect_metadata import LogEnds
 
 KAFKAS_DELETE_RETENTION_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What continuation() asks of the cluster besides one log.
-
-    Of the last finished snapshot: when it was taken, the number of log partitions that it counted, and the topic's id
-    if it was another one; None where there was no snapshot.
-    """
+class ClusterHistory:
+    """The cluster now, and at the last finished snapshot: when that was taken (`before_ms`), its number of log
+    partitions, and the topic's id if it was another one; None without a snapshot."""
 
     found_at_ms: int
     partition_count: int
@@ -45,7 +45,7 @@ class Known:
 
 
 def continuation(
-    log: LogEnds, archived: ArchiveEnd | None, left_epoch: tuple[int, int] | None, known: Known
+    log: LogEnds, archived: ArchiveEnd | None, left_epoch: tuple[int, int] | None, known: ClusterHistory
 ) -> tuple[Lineage, int, Origin | None]:
     """(lineage, first log_offset to fetch, origin when the lineage is a new one) of a log partition.
 
@@ -91,7 +91,7 @@ def continuation(
     return lineage, log.log_start_offset, origin
 
 
-def _is_unobserved(archived: ArchiveEnd, known: Known) -> bool:
+def _is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
     """Whether the archived end was last looked at so long ago that the cleaner may have taken what came after it."""
     looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
     return known.found_at_ms - looked_ms > known.delete_retention_ms
@@ -104,7 +104,7 @@ def breaks_since(
 
     Told from what the archive holds, so that a snapshot that died between finding a break and saying so is made up for.
     """
-    told = before.log_partitions if before and before.offsets_topic["topic_id"] == topic_id else None
+    told = before.log_partitions if before and before.topic_id == topic_id else None
     new = {
         log_partition: origin
         for log_partition, (lineage, origin) in sorted(lineages.items())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import read_json
+from sexton.archive.files import read_record
 from sexton.archive.manifest import Manifest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import DamagedFold, UsageError
+from sexton.errors import DamagedFold
 from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
@@ -174,10 +174,7 @@ def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
     """When an archived piece was copied; None for one of a disk."""
     if span.manifest_path is None:
         return None
-    try:
-        return Manifest.from_json(read_json(fs, span.manifest_path)).taken_at_ms
-    except ValueError as error:
-        raise UsageError(f"not a manifest: {error}", where=span.manifest_path) from None
+    return read_record(fs, span.manifest_path, Manifest, what="a manifest").taken_at_ms
 
 
 def _fold_here(work: _MergeWork) -> PartialFold:

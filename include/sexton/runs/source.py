@@ -7,13 +7,19 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import differences_text, the_cluster
+from sexton.archive.cluster_metadata import (
+    ClusterMetadata,
+    differences_text,
+    newest_metadata,
+    oldest_metadata_after,
+    the_cluster,
+    topics_from_file,
+)
 from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
-from sexton.archive.cuts import SettledCuts, newest_cuts, settled_cuts, store_cuts
-from sexton.archive.lineages import ArchivedLineage, list_lineages
+from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_cuts, store_cuts
+from sexton.archive.lineages import ArchivedLineage
 from sexton.archive.log_position import LogPosition
-from sexton.archive.writer import ClusterMetadata, newest_metadata, oldest_metadata_after, topics_from_file
 from sexton.coordinator.api.broker_settings import Recorded
 from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
@@ -23,8 +29,8 @@ from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 METADATA_SLACK_MS = 3_600_000
-"""How long after as_of the facts may have been recorded and still speak for it: the snapshot that settles an as_of is
-taken after it. Later ones do not: today's cluster never leaks into yesterday's answer."""
+"""How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
+taken after it. Later metadata is not: today's cluster never leaks into yesterday's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +129,7 @@ def open_archive(
     cluster_id: str | None = None,
     settle_ms: int | None = None,
 ) -> LogSource:
-    """The archive at an instant, up to its settled cuts, with the facts that speak for it; for None all of it.
+    """The archive at an instant, up to its settled cuts, with the metadata that speak for it; for None all of it.
 
     Without `cluster_id` the archive must hold one cluster only, else UsageError. `settle_ms` is by default that of the
     settings. NoCoverage when the archive cannot answer for the instant.
@@ -133,48 +139,48 @@ def open_archive(
     if cluster is None:
         raise NoCoverage("the archive holds no segment", where=root, fix="run `sexton snapshot` first")
     settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
-    facts, no_metadata = _facts(fs, path, cluster, as_of_ms)
-    topics = topics_from_file(topics_file) if topics_file else (facts.topics if facts else None)
-    told = facts.settings if facts else {}
-    of_topics = facts if facts and not topics_file else None
-    of_log = facts if facts and facts.offsets_topic["topic_id"] == settled.topic_id else None
-    histories = _histories(fs, path, settled)
+    metadata, unknown = _metadata(fs, path, cluster, as_of_ms)
+    topics = topics_from_file(topics_file) if topics_file else (metadata.topics if metadata else None)
+    told = metadata.settings if metadata else {}
+    of_topics = metadata if metadata and not topics_file else None
+    of_log = metadata if metadata and metadata.topic_id == settled.topic_id else None
+    lineages = lineages_of(fs, path, settled)
     return LogSource(
         uri=root,
-        segments={part: segments_between(histories[part], position) for part, position in settled.cuts.items()},
+        segments={part: segments_between(lineages[part], position) for part, position in settled.cuts.items()},
         cluster_id=cluster,
         topic_id=settled.topic_id,
         partition_count=settled.partition_count,
         topics=topics,
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
-        retention_minutes=_retention_minutes(facts),
+        retention_minutes=_retention_minutes(metadata),
         recorded=Recorded(
             broker_settings=told,
             topic_settings=of_log.topic_settings if of_log else {},
-            max_message_bytes=facts.max_message_bytes if facts else None,
+            max_message_bytes=metadata.max_message_bytes if metadata else None,
             leaders=of_log.leaders if of_log else {},
         ),
         load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
-        broker_version=facts.broker_version if facts else None,
+        broker_version=metadata.broker_version if metadata else None,
         is_archive=True,
         taken_at_ms=settled.taken_at_ms,
-        warnings=[*no_metadata, *unstored, *differences_text(facts.brokers_differ if facts else {})],
+        warnings=[*unknown, *unstored, *differences_text(metadata.brokers_differ if metadata else {})],
         coverage=settled.coverage,
         positions=settled.cuts,
-        lineages=histories,
+        lineages=lineages,
     )
 
 
 def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as_of_ms: int) -> int | None:
     """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
-    facts, _ = _facts(fs, root, cluster_id, as_of_ms)
-    minutes = _retention_minutes(facts)
+    metadata, _ = _metadata(fs, root, cluster_id, as_of_ms)
+    minutes = _retention_minutes(metadata)
     return None if minutes is None else minutes * 60_000
 
 
-def _retention_minutes(facts: ClusterMetadata | None) -> int | None:
-    minutes = (facts.settings if facts else {}).get("offsets.retention.minutes")
+def _retention_minutes(metadata: ClusterMetadata | None) -> int | None:
+    minutes = (metadata.settings if metadata else {}).get("offsets.retention.minutes")
     return int(minutes) if minutes else None
 
 
@@ -201,27 +207,10 @@ def _settled(
         return settled, [f"the cuts could not be stored in the archive: {error}"]
 
 
-def _histories(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int, ArchivedLineage]:
-    """The lineage of each cut; UsageError when one is no longer there up to its cut."""
-    found = list_lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
-    histories = {}
-    for part, position in settled.cuts.items():
-        history = next((one for one in found.get(part, []) if one.lineage.name == position.lineage), None)
-        if history is None or history.next_log_offset < position.cut:
-            raise UsageError(
-                f"lineage {position.lineage} of log partition {part} is not here up to log_offset {position.cut}, "
-                f"where the cut of {settled.as_of_ms} ms was settled",
-                where=root,
-                fix="restore the archive's missing files",
-            )
-        histories[part] = history
-    return histories
-
-
-def _facts(
+def _metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
 ) -> tuple[ClusterMetadata | None, list[str]]:
-    """The newest facts at or before `as_of_ms`, else those of the snapshot that settled it, else none and a warning."""
+    """The newest metadata at or before `as_of_ms`, else that of the snapshot that settled it; None with a warning."""
     found = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
     if found is None and as_of_ms is not None:
         found = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)

@@ -9,8 +9,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import the_cluster
-from sexton.archive.writer import newest_metadata
+from sexton.archive.cluster_metadata import newest_metadata, the_cluster
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.offsets import OffsetKey, StoredOffset

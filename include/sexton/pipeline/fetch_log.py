@@ -1,0 +1,226 @@
+"""Fetches ranges of log partitions into segments of the archive, in this process or by Spark tasks in parallel.
+
+The leader of a log partition is the coordinator of its groups, so a fetch costs it little: only bytes that are not
+archived yet, one answer of 8 MB at a time on one connection, as they lie on its disk (nothing is converted, so the
+broker can send files without reading them). No consumer group, no commit and no fetch session: reading leaves nothing
+in the topic. Brokers' quotas are waited for; `bytes_per_second` bounds the rate further.
+
+A log that changes while it is read (kafka.fetch) ends its piece of work early; the snapshot then looks again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from sexton.archive.lineages import lineage_folder, segments_in
+from sexton.archive.manifest import Manifest, SegmentRange
+from sexton.archive.writer import write_batches, write_manifest
+from sexton.failpoints import failpoint
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.fetch import LogChangedError, LogReader, Pace
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import UNKNOWN_ID, PartitionLeader
+from sexton.runs.engine import Engine
+from sexton.runs.source import filesystem
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+LOG_OFFSETS_A_TASK = 1_000_000
+"""Ranges end at multiples of this, so that a run after a crash cuts the log as the crashed one did."""
+TYPICAL_BYTES_A_LOG_OFFSET = 160
+"""Of an uncompressed offset commit; only decides whether Spark is worth its start."""
+DRIVER_BYTES = 512 * 1024 * 1024
+"""Up to this the driver fetches: one connection brings some 75 MB/s, and Spark takes as long to start."""
+RANGES_A_WAVE = 64
+"""Ranges that are fetched before their manifests are written: what a crash can cost."""
+
+Connect = Callable[[ClientConfig], ClusterSession]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchWork:
+    """A range of one log partition for one task, led by `leader`; `after_epoch` as kafka.fetch.LogReader takes it."""
+
+    config: ClientConfig
+    archive: str
+    topic: str
+    where: SegmentRange
+    leader: PartitionLeader
+    after_epoch: int | None
+
+    @property
+    def log_offsets(self) -> int:
+        return self.where.next_log_offset - self.where.first_log_offset
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why there is more to fetch after all of it: it ends at segments that a gap had detached."""
+        return "a gap in the archive is closed" if self.where.next_log_offset < self.where.high_watermark else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The result of one piece of work; `changed` says why it ended early."""
+
+    manifests: list[Manifest]
+    changed: str | None = None
+
+
+def fetch(
+    engine: Engine, work: list[FetchWork], connect: Connect, *, bytes_per_second: int | None, is_first: bool
+) -> list[Fetched]:
+    """Fetch everything: by Spark tasks when it is much, unless the rate is bounded.
+
+    After elections have stopped ranges that were read in parallel (`is_first` False), one task reads a log partition.
+    """
+    if not work:
+        return []
+    is_small = sum(item.log_offsets for item in work) * TYPICAL_BYTES_A_LOG_OFFSET <= DRIVER_BYTES
+    if is_small or bytes_per_second is not None:
+        return _fetch_here(work, connect, bytes_per_second)
+    if is_first:
+        return _fetch_in_parallel(engine, work, connect)
+    return engine.map("Fetching the log", work, _connected(_fetch_in_order, connect))
+
+
+def ranges(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """[start, end) cut at the multiples of LOG_OFFSETS_A_TASK."""
+    while start < end:
+        stop = min(end, (start // LOG_OFFSETS_A_TASK + 1) * LOG_OFFSETS_A_TASK)
+        yield start, stop
+        start = stop
+
+
+def _fetch_here(work: Sequence[FetchWork], connect: Connect, bytes_per_second: int | None) -> list[Fetched]:
+    """Fetch one log partition after the other over one connection, with progress on a terminal."""
+    columns = (TextColumn("fetching the log"), BarColumn(), MofNCompleteColumn(), TextColumn("log_offsets"))
+    console = Console(stderr=True)
+    pace = Pace(bytes_per_second) if bytes_per_second is not None else None
+    fetched: list[Fetched] = []
+    with (
+        connect(work[0].config) as session,
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task("", total=sum(item.log_offsets for item in work))
+        for item in work:
+            if fetched:
+                failpoint("snapshot.between")
+            fetched.append(_fetch_in_order(item, session, pace))
+            progress.advance(task, item.log_offsets)
+    return fetched
+
+
+def _fetch_in_parallel(engine: Engine, work: Sequence[FetchWork], connect: Connect) -> list[Fetched]:
+    """Fetch ranges by many tasks at a time, some ranges of each log partition in turn.
+
+    Manifests are written here, in the order of the log: so no segment ever follows a gap, where one that an election
+    has cut off since could be taken for the continuation of another log.
+    """
+    fs, root = filesystem(work[0].archive)
+    items = _interleaved(work)
+    fetched = [Fetched(manifests=[], changed=item.unfinished) for item in work if item.unfinished]
+    stopped: dict[int, str] = {}
+    for begin in range(0, len(items), RANGES_A_WAVE):
+        wave = [item for item in items[begin : begin + RANGES_A_WAVE] if item.where.log_partition not in stopped]
+        if begin:
+            failpoint("snapshot.between")
+        results = engine.map("Fetching the log", wave, _connected(_fetch_range, connect))
+        for item, result in zip(wave, results, strict=True):
+            if result.changed:
+                stopped.setdefault(item.where.log_partition, result.changed)
+            if item.where.log_partition in stopped:
+                continue
+            for manifest in result.manifests:
+                write_manifest(fs, root, manifest)
+            fetched.append(result)
+    return [*fetched, *(Fetched(manifests=[], changed=change) for change in stopped.values())]
+
+
+def _interleaved(work: Iterable[FetchWork]) -> list[FetchWork]:
+    """The work in ranges of LOG_OFFSETS_A_TASK, the first of every log partition, then the second ones, and so on.
+
+    Each holds only under the present leader: after an election nobody knows what the others have read.
+    """
+    numbered = [
+        (
+            number,
+            replace(item, where=replace(item.where, first_log_offset=start, next_log_offset=end), after_epoch=None),
+        )
+        for item in work
+        for number, (start, end) in enumerate(ranges(item.where.first_log_offset, item.where.next_log_offset))
+    ]
+    return [item for _, item in sorted(numbered, key=lambda pair: pair[0])]
+
+
+def _connected(
+    fetch: Callable[[FetchWork, ClusterSession], Fetched], connect: Connect
+) -> Callable[[FetchWork], Fetched]:
+    """`fetch` as a task, with a connection of its own."""
+
+    def work_on(work: FetchWork) -> Fetched:
+        with connect(work.config) as session:
+            return fetch(work, session)
+
+    return work_on
+
+
+def _fetch_in_order(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Fetched:
+    """Archive the work of one log partition, segment after segment."""
+    fs, root = filesystem(work.archive)
+    manifests = []
+    try:
+        for manifest in _segments(work, session, pace):
+            write_manifest(fs, root, manifest)
+            manifests.append(manifest)
+    except LogChangedError as change:
+        return Fetched(manifests=manifests, changed=str(change))
+    return Fetched(manifests=manifests, changed=work.unfinished)
+
+
+def _fetch_range(work: FetchWork, session: ClusterSession) -> Fetched:
+    """Fetch one range of several that are read in parallel: its segments are written, and do not exist yet."""
+    try:
+        return Fetched(manifests=list(_segments(work, session)))
+    except LogChangedError as change:
+        return Fetched(manifests=[], changed=str(change))
+
+
+def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Iterator[Manifest]:
+    """Write a range as segments of at most SEGMENT_BYTES and one response; the caller writes their manifests."""
+    fs, root = filesystem(work.archive)
+    where = work.where
+    folder = lineage_folder(root, where.cluster_id, where.topic_id, where.log_partition, where.lineage)
+    reader = LogReader(
+        session,
+        work.topic,
+        where.log_partition,
+        topic_id=None if where.topic_id == UNKNOWN_ID else where.topic_id,
+        leader=work.leader,
+        after_epoch=work.after_epoch,
+        pace=pace,
+    )
+    position = where.first_log_offset
+    while position < where.next_log_offset:
+        chunks, stop = _next_segment(reader, position, next(ranges(position, where.next_log_offset))[1])
+        taken = f"another snapshot has archived log partition {where.log_partition} from {position} on"
+        # What has a manifest is never written again: a task that was given up for dead may still be running.
+        if any(segment.first_log_offset == position for segment in segments_in(fs, folder)):
+            raise LogChangedError(taken)
+        manifest = write_batches(fs, root, chunks, replace(where, first_log_offset=position, next_log_offset=stop))
+        yield manifest
+        if manifest.next_log_offset != stop:
+            raise LogChangedError(taken)
+        position = stop
+
+
+def _next_segment(reader: LogReader, position: int, end: int) -> tuple[list[bytes], int]:
+    """Chunks of raw batches from `position` on, and the log_offset up to which they answer."""
+    chunks: list[bytes] = []
+    size_bytes = 0
+    for batches in reader.read(start=position, end=end):
+        chunks.append(batches.data)
+        size_bytes += len(batches.data)
+        if size_bytes >= SEGMENT_BYTES:
+            return chunks, min(batches.next_offset, end)
+    return chunks, end

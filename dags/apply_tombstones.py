@@ -1,25 +1,25 @@
 """
 ### Apply tombstones
 
-Deletes what a plan of `offset_retention` names, after a person has approved it: *preview* the plan, *approve* it,
-*apply* it, *notify* of the outcome. Runs by hand only; no schedule and no backfill can delete.
+Deletes what a plan of `offset_retention` names, after a person approved it: *preview* the plan, *approve* it, *apply*
+it, *notify* of the outcome. Manual runs only: no schedule or backfill deletes anything.
 
-**By default it deletes nothing**: with the sink `dry_run` a run shows the plan, says what would be done now, and ends.
+**By default it deletes nothing**: with the sink `dry_run` a run shows the plan, reports what would be done, and ends.
 
 | parameter | meaning | default |
 |---|---|---|
-| `plan_id` | the plan, 64 digits: from its page, or `plan_id` in the table `runs` | none, it must be given |
-| `sink` | `dry_run`: write nothing; `coordinator`: by the group coordinators; `log`: into the topic | `dry_run` |
-| `allow_log_sink` | the sink `log` is meant | no |
+| `plan_id` | the plan, 64 digits: from its page, or `plan_id` in the table `runs` | none, required |
+| `sink` | `dry_run`; `coordinator`: through the group coordinators; `log`: into the topic itself | `dry_run` |
+| `allow_log_sink` | required for the sink `log` | no |
 
 Example: `{"plan_id": "3f9c...", "sink": "coordinator"}`
 
-There is no default answer. No answer within `SEXTON_APPROVAL_TIMEOUT_HOURS` means no and fails the run; *Reject* ends
-it and deletes nothing. Who triggered the run cannot approve it (`SEXTON_APPROVAL_SELF_ALLOWED`); `SEXTON_APPROVERS`
-says who may. Applying looks at the approval again by itself: who, what, when (`SEXTON_APPROVAL_MAX_AGE_HOURS`), and
-that the plan is byte for byte the one that was shown. It then checks each offset right before its call, writes intent
-and outcome of each to the ledger, and leaves alone what has changed since. It uses the connection of
-`SEXTON_APPLIER_CONN_ID`, which nothing else does. Safe to run again: what is done stays done, the rest goes on.
+There is no default answer. No answer within `SEXTON_APPROVAL_TIMEOUT_HOURS` means no and fails the run. *Reject* ends
+the run without deletions. Whoever triggered the run cannot approve it (`SEXTON_APPROVAL_SELF_ALLOWED`);
+`SEXTON_APPROVERS` lists who may. *apply* checks the approval again: who, what, when (`SEXTON_APPROVAL_MAX_AGE_HOURS`),
+and that the plan is byte for byte the one that was shown. It checks each offset right before its call, writes intent
+and outcome of each to the ledger, and skips offsets that have changed. It uses the connection
+`SEXTON_APPLIER_CONN_ID`, which nothing else uses. Safe to run again: finished items are skipped, the rest continues.
 """
 
 from airflow.sdk import DAG
@@ -27,7 +27,7 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyPlan, NotifyOutcome, PreviewPlan
-from sexton.airflow.forms import applying_params
+from sexton.airflow.forms import apply_params
 from sexton.airflow.pools import APPLY_POOL
 from sexton.settings import Cluster, settings
 
@@ -41,16 +41,16 @@ def apply_tombstones(cluster: Cluster) -> None:
         catchup=False,
         max_active_runs=defaults.WAITING_RUNS,
         default_args=defaults.default_args(),
-        params=applying_params(),
-        description="Delete what an approved plan names; asks a person first, deletes nothing unless told to",
+        params=apply_params(),
+        description="Delete what an approved plan names; asks for approval; a dry run unless a sink is chosen",
         tags=defaults.tags(cluster),
         doc_md=defaults.doc_of(__doc__, cluster),
     ):
         preview = PreviewPlan(task_id="preview", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)
         apply = ApplyPlan(task_id="apply", cluster=cluster, pool=cluster.scoped_name(APPLY_POOL))
-        notify = NotifyOutcome(task_id="notify", act=apply.task_id)
-        # What the arrows promise, apply does not believe: it asks the answer itself.
+        notify = NotifyOutcome(task_id="notify", outcome_of=apply.task_id)
+        # apply re-verifies the approval: marking `approve` successful by hand deletes nothing.
         preview >> approve >> apply >> notify
 
 

@@ -31,6 +31,7 @@ cluster serves all of them, because they share their tables.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
+from sexton.airflow.forms import maintenance_params
 from sexton.airflow.spark_tasks import macros, spark_job
 from sexton.settings import Cluster, settings
 
@@ -43,7 +44,7 @@ def maintenance(cluster: Cluster) -> None:
         catchup=False,  # a missed day needs no run: the next one does its work
         max_active_runs=1,
         default_args=defaults.default_args(),
-        params=defaults.maintenance_params(),
+        params=maintenance_params(),
         user_defined_macros=macros(cluster),
         description="Verify the archive, expire published runs, compact tables, reconcile with the brokers; "
         "deletes only with the parameter `delete`",

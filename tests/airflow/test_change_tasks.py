@@ -15,12 +15,12 @@ import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskAwaitingInput
 
-from sexton.airflow import alerts, approval, brokers, commands, consent, runs
-from sexton.airflow import change_tasks as acting
+from sexton.airflow import alerts, approval, brokers, change_tasks, commands, consent, runs
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
 from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
+from sexton.report.approval_text import PLAN_QUESTIONS, RESTORE_QUESTION
 from sexton.settings import Settings
 
 PLAN_ID, PLAN_SHA256, RESTORE_ID = "a" * 64, "b" * 64, "c" * 64
@@ -30,7 +30,8 @@ READER = {"bootstrap.servers": "r:1", "sasl.password": f"reader-{SECRET}"}
 APPLIER = {"bootstrap.servers": "w:1", "sasl.password": f"applier-{SECRET}"}
 HOSTILE = "<script>x</script> {{ 7*7 }} `b` [c](http://d)"
 SHOWN = {"kind": "plan", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3}, "over_limits": [],
-         "lead": "Beyond the broker by 3 offsets.", "what_if": None}  # fmt: skip
+         "lead": "Beyond the broker by 3 offsets.", "what_if": None,
+         "questions": {**PLAN_QUESTIONS, "restore": RESTORE_QUESTION}}  # fmt: skip
 STAND_IN = """#!/usr/bin/env python3
 import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
@@ -78,7 +79,7 @@ class World:
 
     def use(self, **fields) -> None:
         config = Settings(home=self.home, **fields)
-        for module in (acting, alerts, approval, runs):
+        for module in (change_tasks, alerts, approval, runs):
             self.monkeypatch.setattr(module, "settings", lambda: config)
 
     def says(self, **said) -> None:
@@ -448,7 +449,7 @@ def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
 def test_what_was_not_done_is_an_alert(world, counts, is_told) -> None:
     world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.xcoms["apply"] = counts
-    world.run(NotifyOutcome(task_id="notify", act="apply"))
+    world.run(NotifyOutcome(task_id="notify", outcome_of="apply"))
     assert [alert["message"].startswith("not everything was done: ") for alert in world.alerts] == [True] * is_told
 
 

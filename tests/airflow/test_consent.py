@@ -41,7 +41,7 @@ TERMS = Terms(approvers=frozenset(), is_self_allowed=False, is_login_required=Fa
 
 
 def decide(answer=GIVEN, request=REQUEST_OF, **changes):
-    told = changes.pop("told", None if answer is None else answer.to_dict())
+    told = changes.pop("xcom", None if answer is None else answer.to_dict())
     terms = replace(TERMS, **{name: changes.pop(name) for name in list(changes) if name in TERMS.__dataclass_fields__})
     known = {"triggered_by": "ann", "triggered_through": "ui", "now_ms": NOW_MS}
     asked = {"options": OPTIONS, "document_sha256": "b" * 64, **known, **changes}
@@ -61,7 +61,7 @@ def test_an_approval_by_another_person_just_now() -> None:
     [
         ({"answer": None}, "nobody has answered"),
         ({"request": None}, "nobody was asked"),
-        ({"told": None}, "nobody has answered"),
+        ({"xcom": None}, "nobody has answered"),
         ({"answer": given(chosen=["Reject"])}, "the answer is no"),
         ({"answer": given(chosen=[])}, "the answer is no"),
         ({"answer": given(chosen=["Approve", "Reject"])}, "the answer is no"),
@@ -100,9 +100,9 @@ def test_each_field_of_the_answer_is_held_against_its_xcom(name) -> None:
     value = GIVEN.to_dict()[name]
     other = ["Approve", "x"] if isinstance(value, list) else value + 1 if isinstance(value, int) else value + "x"
     with pytest.raises(NoConsent, match="not the one that was given"):
-        decide(told={**GIVEN.to_dict(), name: other})
+        decide(xcom={**GIVEN.to_dict(), name: other})
     with pytest.raises(NoConsent):
-        decide(answer=given(**{name: other}), told=GIVEN.to_dict())
+        decide(answer=given(**{name: other}), xcom=GIVEN.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_each_field_of_the_answer_is_held_against_its_xcom(name) -> None:
 )
 def test_an_xcom_that_is_no_answer(told) -> None:
     with pytest.raises(NoConsent):
-        decide(told=told)
+        decide(xcom=told)
 
 
 def test_who_may_approve_alone_is_said_by_a_setting() -> None:
@@ -151,7 +151,7 @@ def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path) 
             if _loaded(bytes(changed)) == json.loads(whole):
                 continue
             with pytest.raises((NoConsent, TypeError)):
-                decide(answer=read_answer(tmp_path), request=read_request(tmp_path), told=GIVEN.to_dict())
+                decide(answer=read_answer(tmp_path), request=read_request(tmp_path), xcom=GIVEN.to_dict())
             refused += 1
         (tmp_path / name).write_bytes(whole)
     assert refused > 1_000

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from sexton.airflow.approval import AlertApprovalWaits
-from sexton.airflow.change_tasks import Act
+from sexton.airflow.change_tasks import ChangeCluster
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.spark_tasks import MAINTENANCE_TASKS, STAGES
@@ -120,7 +120,7 @@ def test_a_cluster_is_changed_by_hand_and_after_an_answer_only(bag, name) -> Non
         assert dag.get_task(after).trigger_rule == "all_success"
     act = dag.get_task(CHANGING[name][2])
     assert act.pool == "sexton_apply"
-    assert {task.task_id for task in dag.tasks if isinstance(task, Act)} == {act.task_id}
+    assert {task.task_id for task in dag.tasks if isinstance(task, ChangeCluster)} == {act.task_id}
 
 
 @pytest.mark.parametrize("name", list(CHANGING))

@@ -12,6 +12,7 @@ from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Rest
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import keep_plan
+from sexton.report.approval_text import PLAN_QUESTIONS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER
@@ -62,6 +63,7 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     assert told == {
         "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts,
         "over_limits": plan.record.over_limits, "what_if": None, "lead": told["lead"],
+        "questions": PLAN_QUESTIONS,
     }  # fmt: skip
 
 

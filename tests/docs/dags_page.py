@@ -15,19 +15,20 @@ from sexton.settings import PROJECT_ROOT
 ORDER = ("offset_retention", "maintenance", "apply_tombstones", "restore_offsets")
 _HEAD = """# DAGs
 
-Made from `dags/` by `python -m tests.docs.dags_page docs/dags.md`. Each DAG tells more of itself in Airflow (*Docs*).
+What each DAG does, its schedule and the fields of its trigger form. Made from `dags/` by
+`python -m tests.docs.dags_page docs/dags.md`. Airflow shows more about each DAG (*Docs*).
 
-All of them can be run again: what is done stays done. Only exit code 1 of a job is retried; no coverage is a skipped
-task, undecodable input a success with an alert, all else fails for good ([exit codes](cli.md#exit-codes)). What a form
-does not say is a [setting](settings.md). A form's fields as JSON are the configuration of a run:
+All DAGs are safe to run again: finished work is skipped. Only exit code 1 of a job is retried. No coverage is a skipped
+task, undecodable input a success with an alert, any other failure is final ([exit codes](cli.md#exit-codes)). What no
+form has is a [setting](settings.md). The fields as JSON are the configuration of a run:
 
     airflow dags trigger offset_retention --conf '{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}'
 """
 _ABOUT = {
     "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
-    "apply_tombstones": "By hand only. Who may approve: [approval](approval.md); what is checked: [apply](apply.md).",
-    "restore_offsets": "By hand only. Who may approve: [approval](approval.md); every case: [restore](restore.md).",
+    "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
+    "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
 }
 
 

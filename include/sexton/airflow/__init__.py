@@ -1,5 +1,12 @@
-"""What our DAG files are made of: operators, alerts, defaults. Imported by DAGs only.
+"""Operators, trigger forms, alerts and defaults of the DAGs.
 
-Airflow's DAG processor loads this package again and again, so it knows Airflow and the settings and nothing heavier: no
-Spark, no numba, no Kafka client. The work itself is in spark_jobs/, which runs without Airflow.
+Airflow's DAG processor loads this package often, so it imports Airflow and the settings and nothing heavier: no Spark,
+numba or Kafka client. The work itself is in spark_jobs/ and in the command line, which run without Airflow.
+
+    spark_tasks.py    tasks that run a Spark job          change_tasks.py  tasks that change a cluster
+    forms.py          trigger forms                       approval.py      the task that asks a person
+    defaults.py       what DAGs share                     consent.py       whether an answer allows a change
+    alerts.py         alerts, sent by notifiers.py        commands.py      `sexton` as a child process
+    openlineage.py    datasets of each task               brokers.py       Kafka connections
+    listener.py       how a run was triggered             body_limit.py    limit of request bodies
 """

@@ -1,8 +1,7 @@
-"""Alerts: one line in the log and one JSON file each, and a message to whom the setting `notify` names.
+"""Alerts: for each one a line in the log, a JSON file in <home>/var/alerts, and a message to the sinks of `notify`.
 
-The file is for machines (an agent may watch the folder), the message for people. An alert names the DAG, the run and
-the task. The jobs' own words never name a group; those of a foreign error may, so they stay in the log and the file
-unless the setting `notify_details` lets them out.
+An alert names the DAG, the run and the task. Messages of Sexton's jobs never name a group. Those of foreign errors may,
+so they stay in the log and the file unless the setting `notify_details` allows them in messages.
 """
 
 import asyncio
@@ -27,15 +26,15 @@ from sexton.settings import settings
 log = logging.getLogger(__name__)
 
 MESSAGE_CAP = 2_000
-"""Characters of an error that an alert carries; the task's log has the rest."""
+"""Maximum of characters of an error in an alert; the task's log has all of it."""
 
-OWN_WORDS = (UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code)
-"""Exit codes whose line is a job's own."""
+SEXTON_ERRORS = (UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code)
+"""Exit codes whose message was written by Sexton."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What an alert is about; a whole run has no task."""
+    """What an alert is about: a task, or a whole run."""
 
     dag_id: str
     run_id: str
@@ -54,7 +53,7 @@ class Subject:
 
 
 class AlertOnFailure(BaseNotifier):
-    """Raises an alert when a task has failed for good (retries used up, or an error that no retry mends)."""
+    """Raises an alert when a task has failed and is not retried."""
 
     def notify(self, context: Any) -> None:
         error = context.get("exception")
@@ -63,30 +62,30 @@ class AlertOnFailure(BaseNotifier):
 
 
 def raise_alert(context: Mapping[str, Any], *, severity: str, message: str) -> Path | None:
-    """Raise an alert about the running task; returns its file. `message` goes to everybody, so it names no group.
+    """Raise an alert about the running task and return its file. `message` goes to everybody, so it names no group.
 
-    A folder that cannot be written must not turn a warning into a failure: the line in the log stays, None is returned.
+    Return None if the file cannot be written: that must not turn a warning into a failure.
     """
     return _raise(_subject(context), severity=severity, message=message, public=message)
 
 
 async def alert_late_run(context: Mapping[str, Any], minutes: int) -> None:
-    """Raise an alert about a run that has passed its deadline. Airflow's triggerer awaits this."""
+    """Raise an alert about a run that has passed its deadline. Airflow's triggerer awaits it."""
     run = context["dag_run"]
     subject = Subject(dag_id=run["dag_id"], run_id=run["dag_run_id"])
     message = f"not finished {minutes} minutes after it was queued"
-    # In a thread: the triggerer's loop waits for nobody, and a notifier looks its connection up and calls a server.
+    # In a thread: notifiers block, and the triggerer's event loop must not.
     await asyncio.to_thread(_raise, subject, severity="error", message=message, public=message)
 
 
 def _raise(subject: Subject, *, severity: str, message: str, public: str) -> Path | None:
-    """Log, keep, send; in this order, because only the first cannot fail."""
+    """Log, write the file, send; in this order, because only logging cannot fail."""
     first_line = next(iter(message.strip().splitlines()), "")[:200]
     log.warning("ALERT %s: %s of run %s: %s", severity, subject.name, subject.run_id, first_line)
     file = _keep(subject, severity=severity, message=message)
-    told = message if settings().notify_details else public
+    sent = message if settings().notify_details else public
     title = f"Sexton {severity}: {subject.name}"
-    text = f"{told[:MESSAGE_CAP]}\nrun {subject.run_id}"
+    text = f"{sent[:MESSAGE_CAP]}\nrun {subject.run_id}"
     send(Message(severity=severity, title=title, text=text, url=subject.url), settings().notify)
     return file
 
@@ -122,14 +121,14 @@ def _subject(context: Mapping[str, Any]) -> Subject:
 
 
 def _public(subject: Subject, error: object, message: str) -> str:
-    """What of an error may be told to everybody: an error of ours can say it by itself."""
-    if error is None or _is_own(subject, message):
+    """Return what everybody may read of an error: a message of Sexton's, else the error's `public` or type."""
+    if error is None or _is_of_sexton(subject, message):
         return message
     return str(getattr(error, "public", None) or f"{type(error).__name__}: the log of the task says more")
 
 
-def _is_own(subject: Subject, message: str) -> bool:
-    """Whether a failure is told in a job's own words."""
+def _is_of_sexton(subject: Subject, message: str) -> bool:
+    """Whether the message is that of a Sexton job's outcome."""
     outcome = read_outcome(run_folder(subject.dag_id, subject.run_id), str(subject.task_id))
     line = str(outcome.get("error") or "")
-    return outcome.get("exit_code") in OWN_WORDS and bool(line) and line in message
+    return outcome.get("exit_code") in SEXTON_ERRORS and bool(line) and line in message

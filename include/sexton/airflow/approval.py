@@ -1,8 +1,8 @@
-"""The task that asks people: Airflow's own approval, about what the run's folder says, with the answer kept there.
+"""The task that asks a person: Airflow's ApprovalOperator with the request and the answer in the run's folder.
 
-No answer is ever taken for one: there is no default, and a time-out fails the task for good, which no retry turns into
-another question. The text that people read is never a Jinja template, for it quotes names that anybody may choose. That
-somebody approved allows nothing yet: what acts on it checks who, what and when by itself (consent.py).
+There is no default answer, and a timeout fails the task without retry. The text is never a Jinja template, because it
+quotes names that clients of the cluster choose. An approval alone allows nothing: the task that changes the cluster
+checks who approved what and when (consent.py).
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 def terms() -> Terms:
-    """Who may answer, as the deployment has it."""
+    """Return the deployment's rules about approvals."""
     config = settings()
     return Terms(
         approvers=frozenset(config.approvers),
@@ -44,7 +44,7 @@ def terms() -> Terms:
 
 
 class Approval(ApprovalOperator):
-    """Waits for a person to approve the request of this run. Rejecting skips what follows; silence fails the run."""
+    """Waits for a person to approve the run's request. A rejection skips what follows; a timeout fails the run."""
 
     template_fields = ()
 
@@ -70,7 +70,7 @@ class Approval(ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Keep the answer as it was given; its XCom says the same."""
+        """Write the answer to the run's folder and return it as XCom."""
         super().execute_complete(context, event)
         user: Mapping[str, Any] = event["responded_by_user"] or {}
         answer = Answer(
@@ -86,13 +86,13 @@ class Approval(ApprovalOperator):
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         if event["error_type"] == "timeout":
             hours = settings().approval_timeout_hours
-            told = f"nobody answered within {hours:g} hours, which means no: nothing was done"
-            raise CommandRefused(told, public=told)
+            public = f"nobody answered within {hours:g} hours, which means no: nothing was done"
+            raise CommandRefused(public, public=public)
         super().process_trigger_event_error(event)
 
 
 class AlertApprovalWaits(BaseNotifier):
-    """Tells whom the setting `notify` names that an answer is waited for, of how much, and until when; no names."""
+    """Raises an alert that a request waits for an answer, with its counts and until when. It names no group."""
 
     def notify(self, context: Any) -> None:
         request = request_of(context)
@@ -103,13 +103,13 @@ class AlertApprovalWaits(BaseNotifier):
 
 
 def approval_folder_of(context: Any) -> Any:
-    """Where the run of `context` keeps what it asked and what was answered."""
+    """Return the folder with the request and the answer of the run of `context`."""
     run = context["dag_run"]
     return approval_folder(run_folder(run.dag_id, run.run_id))
 
 
 def request_of(context: Any) -> Request:
-    """What the run asks; fails the task for good where the task before has left nothing."""
+    """Return the run's request; fail the task without retry if the task before wrote none."""
     request = read_request(approval_folder_of(context))
     if request is None:
         raise AirflowFailException("there is nothing to approve: run the task before this one again")

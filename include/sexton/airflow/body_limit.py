@@ -1,8 +1,8 @@
-"""A limit for the bodies of requests to Airflow's API server, before anybody is asked for a login.
+"""Limits the size of request bodies to Airflow's API server, before authentication.
 
-FastAPI reads a whole body, and parses it, before it asks who sent it: without a limit 300 MB from a stranger are 300 MB
-of memory, and more once they are JSON. A body that says its length is refused unread; one that does not is refused
-where it passes the limit. Plain ASGI, with nothing but the standard library: Airflow loads it in all its processes.
+FastAPI reads and parses a whole body before it authenticates: without a limit 300 MB from a stranger take more than
+300 MB of memory. A body with a Content-Length above the limit is refused unread, any other where it passes the limit.
+Plain ASGI with the standard library only, because Airflow loads it in all its processes.
 """
 
 import json
@@ -20,7 +20,7 @@ TOO_LARGE = 413
 
 
 class BodyLimit:
-    """An ASGI application around another one; 413 for a body of more than `api_body_limit_bytes`."""
+    """ASGI middleware that answers 413 to a body of more than `api_body_limit_bytes`."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
@@ -36,8 +36,7 @@ class BodyLimit:
 
 
 class _Request:
-    """A request whose body is counted on its way in. Past the limit the application hears that the client is gone, and
-    what it has to say to that is not sent."""
+    """Counts a request's body. Past the limit the application gets a disconnect, and its answer is dropped."""
 
     def __init__(self, receive: Receive, send: Send, *, limit: int) -> None:
         self._receive, self._send = receive, send
@@ -72,13 +71,13 @@ class _Request:
 
 
 def _said_length(scope: Message) -> int:
-    """Content-Length; 0 where there is none, or none that the server in front of this would have let pass."""
+    """Return Content-Length, 0 if there is none or no number."""
     lengths = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
     return max((int(value) for value in lengths if value.isdigit()), default=0)
 
 
 async def _refuse(send: Send, limit: int) -> None:
-    """Answer, and end the connection: the rest of the body is not read to find the next request behind it."""
+    """Answer and close the connection, so that the rest of the body is not read."""
     body = json.dumps({"detail": f"the body is larger than {limit} bytes"}).encode()
     headers = [
         (b"content-type", b"application/json"),

@@ -1,8 +1,8 @@
-"""The Kafka cluster as an Airflow connection: what a snapshot job may see of it, and by which way.
+"""Kafka clusters as Airflow connections, and how their configuration reaches a job or command.
 
-The connection's extra holds the client configuration, as the Kafka provider has it. The address goes to the job as an
-argument; everything else goes through a file that only this user can read and that is gone when the task ends, because
-arguments show in logs and in `ps`.
+The connection's extra has the client configuration, as for the Kafka provider. The address is an argument. Everything
+else goes through a file that only this user can read and that is deleted when the task ends, because logs and `ps` show
+arguments.
 """
 
 import re
@@ -18,14 +18,14 @@ from airflow.sdk.log import mask_secret
 
 BOOTSTRAP = "bootstrap.servers"
 SECRET = re.compile(r"password|passwd|secret|token|jaas|pem|credential|keystore\.key|truststore\.cert", re.IGNORECASE)
-"""Names whose values no log may show; Airflow masks by names of its own, which `sasl.jaas.config` is not among."""
+"""Names whose values must not be logged. Airflow masks by its own list of names, which lacks `sasl.jaas.config`."""
 QUOTED = re.compile(r"[\"']([^\"']+)[\"']")
 
 
 def client_config(conn_id: str) -> dict[str, str]:
-    """The client configuration of an Airflow connection, in Java's or librdkafka's names; always has bootstrap.servers.
+    """Return the client configuration of a connection, in Java's or librdkafka's names, always with bootstrap.servers.
 
-    Fails the task without a retry when there is no such connection: a guessed cluster would be the wrong one.
+    Fail the task without retry if there is no such connection.
     """
     try:
         connection = BaseHook.get_connection(conn_id)
@@ -42,7 +42,7 @@ def client_config(conn_id: str) -> dict[str, str]:
 
 @contextmanager
 def config_file(config: Mapping[str, str]) -> Iterator[Path | None]:
-    """A properties file (mode 0600) of everything but the address while the block runs; None when nothing is left."""
+    """Yield a temporary properties file (mode 0600) of everything except the address; None if that is all."""
     rest = {name: value for name, value in config.items() if name != BOOTSTRAP}
     if not rest:
         yield None
@@ -54,7 +54,7 @@ def config_file(config: Mapping[str, str]) -> Iterator[Path | None]:
 
 
 def _mask(config: Mapping[str, str]) -> None:
-    """Keep secrets out of the task's log, also what a jaas line quotes."""
+    """Mask secrets in the task's log, including quoted values of a JAAS line."""
     for name, value in config.items():
         if SECRET.search(name) and not name.endswith((".location", ".url")):
             for secret in (value, *QUOTED.findall(value)):
@@ -66,7 +66,7 @@ def _text(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As java.util.Properties writes it, so that any client reads it back unchanged."""
+    """Escape as java.util.Properties does."""
     for plain, escaped in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("=", "\\="), (":", "\\:")):
         text = text.replace(plain, escaped)
     if text[:1] in (" ", "#", "!"):

@@ -1,11 +1,11 @@
-"""Sexton's command line as a task's child process: what it says goes to the task's log, its end means what it means.
+"""Sexton's command line as a child process of a task. Its stderr goes to the task's log.
 
-    0  the answer that it printed      1 and deaths by a signal  failed, retried: it goes on where it was
-    2, 3, 4, 5, 6                      failed, no retry
+    0                          success, with the JSON that it printed
+    1, death by a signal       failed, retried: the command continues where it was
+    2, 3, 4, 5, 6              failed, no retry
 
-A child of its own, because what it imports (Kafka clients, Arrow) is nothing that Airflow's processes should load. It
-gets nothing of Airflow's environment, in which connections and keys may lie: what it needs of a connection comes by a
-private file (brokers.py).
+It is a child process so that Airflow's processes import no Kafka client and no Arrow. It gets no variables of Airflow,
+because they may hold connections and keys; a connection comes in a private file (brokers.py).
 """
 
 import json
@@ -36,14 +36,14 @@ SAID_BY_CODE = {
     UndecodableInput.exit_code: "some bytes could not be decoded",
     Refused.exit_code: "a guard said no",
 }
-"""Exit codes that no retry mends."""
+"""Exit codes that are not retried."""
 EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 PATIENCE_S = 30
-"""How long a child may take to end after SIGTERM: it finishes the step it is in, and notes its outcome."""
+"""Time that a child has to end after SIGTERM: it finishes its current step and records the outcome."""
 
 
 class CommandFailed(AirflowException):
-    """The command may succeed when it is run again. `public` names no group."""
+    """The command may succeed in a retry. `public` names no group."""
 
     def __init__(self, message: str, *, public: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class CommandFailed(AirflowException):
 
 
 class CommandRefused(AirflowFailException):
-    """The command will not succeed when it is run again. `public` names no group."""
+    """The command would fail again. `public` names no group."""
 
     def __init__(self, message: str, *, public: str) -> None:
         super().__init__(message)
@@ -60,14 +60,14 @@ class CommandRefused(AirflowFailException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a command ended: `answer` is the JSON that it printed, empty where that is none, `error` its last word."""
+    """How a command ended: `answer` is the JSON that it printed (empty if none), `error` its last error line."""
 
     exit_code: int
     answer: dict[str, Any]
     error: str
 
     def require_success(self, name: str) -> dict[str, Any]:
-        """The answer; else what Airflow should make of this end."""
+        """Return the answer; raise CommandFailed or CommandRefused if the command failed."""
         code = self.exit_code
         if code == 0:
             return self.answer
@@ -83,15 +83,15 @@ class Done:
 
 
 class Command:
-    """One `sexton` at a time, which `stop` reaches from a signal handler."""
+    """Runs one `sexton` at a time. `stop` may be called from a signal handler."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
 
     def run(self, arguments: Sequence[str], *, variables: Mapping[str, str]) -> Done:
-        """Run `sexton ARGUMENTS` with these variables set. Options that come out empty (`--name=`) are left out.
+        """Run `sexton ARGUMENTS` with these variables. Options with an empty value (`--name=`) are dropped.
 
-        Whatever ends this early ends the child, too: a task that timed out must not go on deleting unseen.
+        If this ends early, the child ends, too: a task that timed out must not continue to delete.
         """
         given = [text for text in arguments if text and not EMPTY_OPTION.fullmatch(text)]
         log.info("running: sexton %s", printable(" ".join(given)))
@@ -121,7 +121,7 @@ class Command:
         return Done(exit_code=code if code >= 0 else ANY_ERROR, answer=answer, error=error)
 
     def stop(self) -> None:
-        """Ask the child to end; the call of `run` that started it returns once it has."""
+        """Ask the child to end. `run` returns once it has."""
         if self._child is not None and self._child.poll() is None:
             log.warning("asking sexton to end")
             with suppress(ProcessLookupError):
@@ -140,26 +140,26 @@ class Command:
 
 
 def counted(answer: Mapping[str, Any]) -> str:
-    """The counts that a command told, in one line; empty where it told none."""
+    """Return the counts of a command's answer in one line, empty if it has none."""
     counts = answer.get("counts")
     found = counts.items() if isinstance(counts, dict) else ()
     return ", ".join(f"{str(name).replace('_', ' ')} {number}" for name, number in found if isinstance(number, int))
 
 
 def printable(text: str) -> str:
-    """`text` as one line of a log that nothing in it can break, recolour or reorder."""
+    """Return `text` with unprintable characters escaped, so that it cannot break, recolour or reorder log lines."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def _follow(child: "subprocess.Popen[str]") -> str:
-    """Tell the task's log what the child tells people, as it tells it; its last error, without the word."""
+    """Copy the child's stderr to the task's log line by line; return its last error without the prefix."""
     error = ""
     assert child.stderr is not None
     for line in child.stderr:
-        told = printable(line.rstrip("\n"))
-        log.info("%s", told)
-        if told.startswith("error: "):
-            error = told.removeprefix("error: ")
+        text = printable(line.rstrip("\n"))
+        log.info("%s", text)
+        if text.startswith("error: "):
+            error = text.removeprefix("error: ")
     return error
 
 
@@ -176,5 +176,5 @@ def _environment() -> dict[str, str]:
 
 
 def _sexton() -> str:
-    """The sexton command of this very environment, whatever the path says."""
+    """Return the path of `sexton` in this Python environment, whatever PATH has."""
     return str(Path(sys.executable).parent / "sexton")

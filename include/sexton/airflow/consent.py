@@ -1,10 +1,13 @@
-"""Whether an answer allows what it was asked about: what the task that acts checks by itself, whatever the graph says.
+"""Checks whether an answer allows a change. The task that changes the cluster calls it, whatever state `approve` has.
 
-Request and answer are files of the run's folder, which no call of Airflow's API writes. The answer is also the XCom of
-the task that asked, which whoever writes files does not write: the two must agree in every field, and the answer names
-the request by its SHA-256. A run asks one question once: Airflow goes on showing the first one after a task is cleared.
-How the run was triggered is a file there, too: the scheduler knows it, and no task can ask (listener.py).
-Not here: how people are asked (approval.py) and what is done with their answer (change_tasks.py).
+Why Airflow's own record of the answer is not enough: a task may read only the record of its own task instance, so the
+changing task cannot read that of `approve`; whoever may edit XComs or task states could forge an approval; and the
+record is not bound to the content, the age or the person who triggered the run.
+
+So request and answer are files in the run's folder, which no call of Airflow's API writes. The answer is also the XCom
+of `approve`, which nobody with access to files alone can write. Both must agree in every field, and the answer has the
+SHA-256 of the request. A run asks one question once, because Airflow shows the first one again after a task is cleared.
+How the run was triggered is a file, too: only the scheduler knows it (listener.py).
 """
 
 import hashlib
@@ -16,25 +19,25 @@ from typing import Any
 
 APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
-"""How far the clock of the API server, which stamps an answer, may be ahead of a worker's."""
+"""How far the API server's clock, which stamps the answer, may be ahead of the worker's."""
 
 REQUEST, ASKED, ANSWER, TRIGGERED = "request.json", "asked.json", "answer.json", "triggered.json"
 FOLDER = "approval"
 WITH_LOGIN = frozenset({"ui", "rest_api"})
-"""Airflow's DagRunTriggeredByType of runs whose triggering user has logged in. `airflow dags trigger` names the user of
-the shell instead, and a task that triggers a run whoever triggered its own."""
+"""DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` has the user of the shell
+instead, and a task that triggers a run has whoever triggered its own run."""
 
 
 class NoConsent(Exception):
-    """Why nothing may be done; names no group and no person, so that it can be told to everybody."""
+    """Why nothing may be done. The message names no group and no person, so everybody may read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What people are asked, by one run of one DAG.
+    """What an approver is asked by one run of one DAG.
 
-    `document_id` and `document_sha256` name the plan (or restore) to the last byte, `options` are what it was triggered
-    with, `counts` what would happen, for messages; `body` is Markdown whose foreign names are harmless already.
+    `document_id` and `document_sha256` identify the plan or restore to the last byte. `options` are the run's params,
+    `counts` the size of the change, `body` is Markdown in which foreign names are escaped.
     """
 
     dag_id: str
@@ -53,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was answered to which request, by whom (as Airflow's auth manager knows them) and when."""
+    """The answer to a request: what, by whom (as Airflow's auth manager names them) and when."""
 
     request_sha256: str
     chosen: list[str]
@@ -71,8 +74,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Who may answer and trigger, and for how long an answer holds. No `approvers` means anybody who may answer in
-    Airflow."""
+    """Who may approve and trigger, and how long an answer is valid. No `approvers`: anybody who may answer."""
 
     approvers: frozenset[str]
     is_self_allowed: bool
@@ -83,7 +85,7 @@ class Terms:
 def consent(
     request: Request | None,
     answer: Answer | None,
-    told: Any,
+    xcom: Any,
     *,
     options: Mapping[str, Any],
     document_sha256: str,
@@ -92,14 +94,14 @@ def consent(
     terms: Terms,
     now_ms: int,
 ) -> Answer:
-    """The answer, when it allows `request` now; else NoConsent.
+    """Return the answer if it allows `request` now; else raise NoConsent.
 
-    `told` is the XCom of the task that asked, `options` are what the run was triggered with, `document_sha256` is that
-    of the plan as it is kept now, `triggered_by` the name of who triggered the run, `triggered_through` how.
+    `xcom` is that of the task `approve`, `options` are the run's params, `document_sha256` is the plan's in the archive
+    now, `triggered_by` the user who triggered the run, `triggered_through` its DagRunTriggeredByType.
     """
-    if request is None or answer is None or told is None:
+    if request is None or answer is None or xcom is None:
         raise NoConsent("nobody was asked, or nobody has answered")
-    if told != answer.to_dict():
+    if xcom != answer.to_dict():
         raise NoConsent("the answer that Airflow keeps is not the one that was given")
     if answer.request_sha256 != request.sha256 or dict(request.options) != dict(options):
         raise NoConsent("the answer is to another question")
@@ -115,7 +117,7 @@ def consent(
 
 
 def require_login(triggered_through: str | None, terms: Terms) -> None:
-    """NoConsent when a login is required, and how the run was triggered took none or is not known."""
+    """Raise NoConsent if a login is required and the run was triggered without one, or nobody knows how."""
     if not terms.is_login_required or triggered_through in WITH_LOGIN:
         return
     if triggered_through is None:
@@ -138,7 +140,7 @@ def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> N
 
 
 def approval_folder(run_folder: str) -> Path:
-    """Where a run keeps what it asked and what was answered."""
+    """Return the folder of a run's request and answer."""
     return Path(run_folder) / FOLDER
 
 
@@ -147,13 +149,13 @@ def write_request(folder: Path, request: Request) -> None:
 
 
 def read_request(folder: Path) -> Request | None:
-    """None when nothing was asked, or what is there is no request."""
+    """Return the request, None if there is no valid one."""
     found: Request | None = _read(folder / REQUEST, Request)
     return found
 
 
 def begin_asking(folder: Path, request: Request) -> None:
-    """Note what is asked now, and forget an answer to it; NoConsent when the run has asked something else before."""
+    """Record the request and delete an earlier answer; NoConsent if the run has asked something else before."""
     (folder / ANSWER).unlink(missing_ok=True)
     noted = _load(folder / ASKED)
     if noted is not None and noted != {"request_sha256": request.sha256}:
@@ -166,18 +168,18 @@ def write_answer(folder: Path, answer: Answer) -> None:
 
 
 def read_answer(folder: Path) -> Answer | None:
-    """None when nobody has answered, or what is there is no answer."""
+    """Return the answer, None if there is no valid one."""
     found: Answer | None = _read(folder / ANSWER, Answer)
     return found
 
 
 def write_trigger(folder: Path, triggered_through: str) -> None:
-    """Note how a run was triggered, as one of Airflow's DagRunTriggeredByType."""
+    """Record the DagRunTriggeredByType of a run."""
     _write(folder / TRIGGERED, {"triggered_through": triggered_through})
 
 
 def read_trigger(folder: Path) -> str | None:
-    """None when nobody has noted it."""
+    """Return the DagRunTriggeredByType of a run, None if it was not recorded."""
     noted = _load(folder / TRIGGERED)
     found = noted.get("triggered_through") if isinstance(noted, dict) else None
     return found if isinstance(found, str) else None
@@ -197,7 +199,7 @@ def _load(path: Path) -> Any:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all; its group ids are for this user alone."""
+    """Write a file atomically, readable by this user only: it may name groups."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
-"""Who hears of an alert besides the log and the alert's file: Airflow's own notifiers, each by the id of a connection.
+"""Sends alerts through Airflow's notifiers, each named by the id of a connection.
 
-The setting `notify` (SEXTON_NOTIFY) is a JSON list; a DAG that imports says whether it can be followed:
+The setting `notify` (SEXTON_NOTIFY) is a JSON list. An entry that cannot work fails the import of the DAGs.
 
     slack:CONN_ID                 an incoming webhook of Slack (connection type slackwebhook)
     smtp:CONN_ID:ADDRESS[,...]    a mail
-    apprise:CONN_ID               whatever that connection is configured for
+    apprise:CONN_ID               the services that the connection configures
 
-A message is plain text until it is sent: each sink gets it in its own escapes, and it is never a Jinja template.
+A message is plain text, is escaped for each sink, and is never a Jinja template.
 """
 
 import html
@@ -30,7 +30,7 @@ TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What happened, in a line and in full, and where to look."""
+    """An alert: severity, one line, the full text, the address of the run."""
 
     severity: str
     title: str
@@ -48,15 +48,15 @@ class Sink:
 
 
 def sinks(entries: Iterable[str]) -> list[Sink]:
-    """The setting, read. UsageError where it is not of these forms, SetupError where a provider is not installed."""
+    """Parse the setting. UsageError for an entry of another form, SetupError if its provider is not installed."""
     return [_sink(entry) for entry in entries]
 
 
 def send(message: Message, entries: Iterable[str]) -> None:
-    """Send `message` to every sink. One that cannot be reached is a line in the log: an alert never fails a task."""
+    """Send `message` to every sink. A sink that fails is logged: an alert never fails a task."""
     for entry in entries:
         try:
-            # Not by calling the notifier: that renders its fields, and whoever names a group could write a template.
+            # Calling the notifier would render its fields as templates, and a group's name may look like one.
             notifier_of(_sink(entry), message).notify({})
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), "")[:200]
@@ -64,7 +64,7 @@ def send(message: Message, entries: Iterable[str]) -> None:
 
 
 def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
-    """Airflow's notifier for one message to one sink."""
+    """Return Airflow's notifier for one message to one sink."""
     if sink.kind == "slack":
         from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
 
@@ -73,7 +73,7 @@ def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
             text=_mrkdwn(message),
             unfurl_links=False,
             timeout=TIMEOUT_S,
-            retry_handlers=[],  # Slack's own write the webhook's whole address to the log, which is its secret
+            retry_handlers=[],  # Slack's handlers log the webhook's address, which is secret
         )
     if sink.kind == "smtp":
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
@@ -108,7 +108,7 @@ def _sink(entry: str) -> Sink:
 
 
 def _mrkdwn(message: Message) -> str:
-    """Slack's text: these three characters begin mentions, links and entities; nothing else can be escaped in it."""
+    """Return Slack's mrkdwn. Mentions, links and entities begin with these three characters."""
 
     def plain(text: str) -> str:
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -117,11 +117,11 @@ def _mrkdwn(message: Message) -> str:
 
 
 def _page(message: Message) -> str:
-    """A mail's HTML."""
+    """Return a mail's HTML."""
     text, url = html.escape(message.text).replace("\n", "<br>\n"), html.escape(message.url)
     return f'<p><b>{html.escape(message.title)}</b></p>\n<p>{text}</p>\n<p><a href="{url}">the run</a></p>\n'
 
 
 def _one_line(text: str) -> str:
-    """A mail's subject must not begin another header."""
+    """Return `text` without line breaks, which would begin another mail header."""
     return " ".join(text.split())

@@ -1,8 +1,7 @@
-"""What each task reads and writes, in OpenLineage's words: only asked for where Airflow's provider of it is installed.
+"""What each task reads and writes, as OpenLineage datasets. Used where Airflow's OpenLineage provider is installed.
 
-Datasets are named as the OpenLineage specification names them, and are places that stay: the offsets topic, the
-archive, the folder that the stages of a DAG's runs share, the published tables. No name holds a login, a run or
-anything that a client of the cluster has named.
+Datasets are named as the OpenLineage specification demands: the offsets topic, the archive, the folder of a DAG's runs,
+the published tables. No name has a login, a run id or a name that a client of the cluster chose.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from sexton.uris import split_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE = "sexton"
-"""In the catalog, as `lake.catalog.Lake` has it."""
+"""The catalog's namespace, as in `lake.catalog.Lake`."""
 TOPIC, ARCHIVE, RUNS, TABLES = "topic", "archive", "runs", "tables"
 READS = {
     "snapshot_log": (TOPIC,),
@@ -39,14 +38,14 @@ WRITES = {
     "reconcile": (ARCHIVE,),
 }
 _USER_IS_PLACE = ("abfs", "abfss")
-"""Schemes in which what comes before the @ is no login."""
+"""Schemes in which the part before the @ is no login."""
 
 Dataset = tuple[str, str]
 """Namespace and name."""
 
 
 def lineage_of(step: str, dag_id: str, *, broker: str | None, tables: Iterable[str]) -> Any:
-    """What a stage or step has read and written, as the provider wants it; `broker` where it has talked to one."""
+    """Return what a task has read and written; `broker` is the cluster's address if it talked to one."""
     from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
     from airflow.providers.openlineage.extractors import OperatorLineage
 
@@ -66,7 +65,7 @@ def lineage_of(step: str, dag_id: str, *, broker: str | None, tables: Iterable[s
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:
-    """Of the first address; a listener's name before it is left out."""
+    """Return the namespace of the first address, without a listener's name."""
     return f"kafka://{bootstrap_servers.partition(',')[0].strip().rpartition('://')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""What Airflow loads of ours, the dashboard apart: what its scheduler notes of runs, what its API server refuses."""
+"""The Airflow plugin of the listener and the limit of request bodies. The dashboard has its own (sexton.ui.plugin)."""
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -7,7 +7,7 @@ from sexton.airflow.body_limit import BodyLimit
 
 
 class SextonAirflowPlugin(AirflowPlugin):
-    """Loaded by every process of Airflow's."""
+    """Loaded by every Airflow process."""
 
     name = "sexton_airflow"
     listeners = [listener]  # noqa: RUF012

@@ -1,7 +1,7 @@
-"""Airflow pools that our tasks run in: one slot each, created by the deployment before the first run.
+"""Airflow pools of Sexton's tasks, with one slot each.
 
-Without them Airflow never schedules those tasks, so whatever starts an Airflow for us creates them (`POOLS`). Each of
-several clusters has its own, so that none waits for another that does not answer; only the tables are of all of them.
+The deployment creates them (`POOLS`) before the first run, because Airflow does not schedule tasks of a missing pool.
+Each cluster has its own pools, so that none waits for a cluster that does not answer; all share the pool of the tables.
 """
 
 from sexton.settings import settings
@@ -17,4 +17,4 @@ POOLS = {
     PUBLISH_POOL: "one writer of the published tables at a time",
     **{cluster.scoped_name(pool): told for cluster in settings().every_cluster for pool, told in OF_A_CLUSTER.items()},
 }
-"""Pool -> what it keeps apart, of every cluster of this deployment."""
+"""Pool -> its description, for every cluster of the deployment."""

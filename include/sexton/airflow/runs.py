@@ -1,4 +1,4 @@
-"""The run folder as a scheduler sees it: where it is, and what the jobs in it said about their end."""
+"""Run folders as Airflow's tasks use them: their paths, and the outcomes that jobs write to them."""
 
 import json
 import re
@@ -12,10 +12,10 @@ _TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{12}$)[A-Za-z0-9_.-]{1,100}")
 
 
 def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
-    """Where the stages of one DAG run hand their work to each other; a cleared run fills the same folder again.
+    """Return the folder that the stages of a DAG run share, below `root` (default: the settings' runs_uri).
 
-    Below `root`, by default where the settings want it. Run ids hold colons, slashes, anything, and whoever triggers a
-    run may choose one: it never names another run's folder, nor one above.
+    A cleared run uses the same folder again. Users may choose run ids with any characters: no run id leads to another
+    run's folder or out of `root`.
     """
     name = run_id
     if not _TAME.fullmatch(run_id):
@@ -25,12 +25,12 @@ def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
 
 
 def outcome_file(folder: str, stage: str) -> Path:
-    """The file in which a job leaves its exit code and its error, see `sexton.pipeline.job`."""
+    """Return the file to which a job writes its exit code and error (`sexton.pipeline.job`)."""
     return Path(folder) / "outcome" / f"{stage}.json"
 
 
 def read_outcome(folder: str, stage: str) -> dict[str, Any]:
-    """What the job of `stage` said about its end; empty when it could not say anything."""
+    """Return the outcome of a job, empty if it wrote none."""
     try:
         outcome = json.loads(outcome_file(folder, stage).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,14 +1,13 @@
-"""The pipeline's tasks: one spark-submit a stage, and what each exit code of a job means to Airflow.
+"""Tasks that run a Spark job: one spark-submit each, and what Airflow does for each exit code.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
-    4  skipped: the archive cannot answer for that instant, so nothing downstream may look as if it did
+    4  skipped, with the tasks after it: the archive does not cover the instant
     2  failed, no retry: usage or input          3  failed, no retry: data quality          6  failed, no retry: refused
     1  failed, retried: a broker or a network may answer next time
 
-A job leaves its code and its error in `<run-dir>/outcome/<stage>.json`, because what spark-submit ends with differs
-between masters and deploy modes. A job that died before it could write one counts as what spark-submit ended with.
-The `alerts` that it leaves there are raised, one each.
+A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, because that of spark-submit differs between
+masters and deploy modes. Without that file the exit code of spark-submit counts. Each of its `alerts` is raised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,10 +52,9 @@ TASK_POOLS = {
     "reconcile": KAFKA_POOL,
     **dict.fromkeys(("publish_tables", "expire_runs", "compact_tables"), PUBLISH_POOL),
 }
-"""What has to go one at a time."""
+"""Tasks of which one may run at a time."""
 ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
-"""Airflow shows the arguments of every task, `ps` and Spark's event log those of every job, so they have no login: the
-job takes it from its own settings."""
+"""Without a login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 NOW = "--now={{ as_of_ms(dag_run, params) }}"
@@ -65,22 +63,21 @@ DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
 def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
-    """The instant that a run describes: its parameter, else the end of its data interval, else when it was triggered.
+    """Return the instant that a run describes: its parameter, else the end of its data interval, else its trigger time.
 
-    A manual run may have neither logical date nor data interval; `run_after` is always there and never moves, so that
-    a retry describes the same instant.
+    A manual run may have no data interval. `run_after` always exists and stays the same in a retry.
     """
     asked, since = _instant("as_of", params), _instant("since", params)
     as_of = ms_of(getattr(dag_run, "data_interval_end", None) or dag_run.run_after) if asked is None else asked
-    if since is not None and since >= as_of:  # the form's schema knows one field at a time
+    if since is not None and since >= as_of:  # the form's schema checks each field alone
         raise AirflowFailException(f"since {params['since']!r} is not before as_of, which is {as_of} ms")
     return as_of
 
 
 def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:
-    """Where the interval begins whose changes a run tells: its parameter, else the start of its data interval.
+    """Return the start of the interval whose changes a run reports: its parameter, else the start of its data interval.
 
-    Empty where there is none, as of a run that was asked for another instant than its interval's end.
+    Empty if there is none, or if `as_of` is not the end of the data interval.
     """
     asked = _instant("since", params)
     if asked is not None:
@@ -92,7 +89,7 @@ def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:
 
 
 def _instant(name: str, params: Mapping[str, Any]) -> int | None:
-    """The epoch milliseconds of a field of the form; None where it is empty."""
+    """Return a field of the form in epoch milliseconds, None if it is empty."""
     asked = str(params.get(name) or "").strip()
     if not asked:
         return None
@@ -102,18 +99,18 @@ def _instant(name: str, params: Mapping[str, Any]) -> int | None:
         raise AirflowFailException(f"{name} {asked!r} is neither ISO 8601 nor epoch milliseconds") from None
 
 
-def policy_file(own: str, params: Mapping[str, Any]) -> str:
-    """The policy that a run judges by: the cluster's `own`, or the file beside it that a parameter names; or none."""
+def policy_file(default: str, params: Mapping[str, Any]) -> str:
+    """Return the cluster's `default` policy or the file next to it that the parameter names; empty if there is none."""
     name = str(params.get("policy") or "")
     if not name:
-        return own
-    if not own:
-        raise AirflowFailException(f"policy {name!r} is no file: SEXTON_POLICY is not set, which it would lie beside")
-    return str(Path(own).parent / name)
+        return default
+    if not default:
+        raise AirflowFailException(f"policy {name!r} cannot be found: SEXTON_POLICY is not set, whose folder has it")
+    return str(Path(default).parent / name)
 
 
 def macros(cluster: Cluster) -> dict[str, Any]:
-    """What the arguments' templates call; every DAG with stages passes it as user_defined_macros."""
+    """Return the functions that ARGUMENTS call: user_defined_macros of every DAG with Spark jobs."""
     return {
         "as_of_ms": as_of_ms,
         "policy_file": partial(policy_file, cluster.policy),
@@ -154,23 +151,23 @@ ARGUMENTS: dict[str, list[str]] = {
 
 
 def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
-    """What a job that did its work wants people to know, such as a break in the history of a log."""
+    """Return the alerts of a job's outcome, such as a gap in the history of a log."""
     alerts = outcome.get("alerts")
     return [str(line) for line in alerts] if isinstance(alerts, list) else []
 
 
-class SparkStage(SparkSubmitOperator):
-    """Runs `spark_jobs/<task_id>.py` of this project and turns its exit code into what Airflow should do."""
+class SparkJob(SparkSubmitOperator):
+    """Runs `spark_jobs/<task_id>.py` and ends as the job's exit code demands."""
 
     broker: str | None = None
-    """Where the cluster was, once the task has talked to one."""
+    """The cluster's address, once the task has talked to one."""
 
     def execute(self, context: Any) -> None:
         for secret in secrets_of(settings().archive_uri):
             mask_secret(secret)
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
-        outcome_file(folder, self.task_id).unlink(missing_ok=True)  # an earlier attempt must not speak for this one
+        outcome_file(folder, self.task_id).unlink(missing_ok=True)  # that of an earlier attempt
         failure: AirflowException | None = None
         try:
             super().execute(context)
@@ -180,15 +177,15 @@ class SparkStage(SparkSubmitOperator):
         for line in alerts_of(outcome):
             raise_alert(context, severity="warning", message=line)
         if failure is not None:
-            self._settle(context, failure, outcome)
+            self._end_as(outcome, failure, context)
         self._describe(context["outlet_events"], context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What was read and written; Airflow's OpenLineage provider asks, where it is installed."""
+        """Return what was read and written, for Airflow's OpenLineage provider."""
         return lineage_of(self.task_id, task_instance.dag_id, broker=self.broker, tables=PUBLISHED_TABLES)
 
-    def _settle(self, context: Any, error: AirflowException, outcome: Mapping[str, Any]) -> None:
-        """Return when the job's work is done after all; else raise what its exit code asks for."""
+    def _end_as(self, outcome: Mapping[str, Any], error: AirflowException, context: Any) -> None:
+        """Return if the job's work is done nevertheless; else raise what its exit code demands."""
         code = outcome.get("exit_code") or self._exit_code()
         line = str(outcome.get("error") or f"spark-submit ended with {code}")
         if code == UndecodableInput.exit_code:
@@ -205,12 +202,12 @@ class SparkStage(SparkSubmitOperator):
             raise error
 
     def _exit_code(self) -> int:
-        """What the submit process ended with. The hook keeps the process and puts its code into no field of its own."""
+        """Return the exit code of spark-submit. The hook has no public field for it."""
         code = getattr(getattr(self._hook, "_submit_sp", None), "returncode", None)
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
-        """Tell consumers of the Assets which instant the news is about."""
+        """Add the instant and the run folder to the Asset events."""
         for asset in self.outlets:
             outlet_events[asset].extra = {
                 "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
@@ -218,8 +215,8 @@ class SparkStage(SparkSubmitOperator):
             }
 
 
-class SnapshotStage(SparkStage):
-    """A stage that talks to the cluster of an Airflow connection."""
+class KafkaJob(SparkJob):
+    """A job that talks to the cluster of an Airflow connection."""
 
     def __init__(self, *, kafka_conn_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -234,7 +231,7 @@ class SnapshotStage(SparkStage):
             super().execute(context)
 
 
-def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkStage:
+def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkJob:
     """Return the task that runs `spark_jobs/<task_id>.py`, in a pool where only one may run at a time."""
     config = settings()
     only = [f"--cluster-id={cluster.cluster_id or ''}"] if task_id in CHOOSES_CLUSTER else []
@@ -254,8 +251,8 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
     if pool is not None:
         common["pool"] = cluster.scoped_name(pool) if pool in OF_A_CLUSTER else pool
     if pool == KAFKA_POOL:
-        return SnapshotStage(kafka_conn_id=cluster.kafka_conn_id, **common)
-    return SparkStage(**common)
+        return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
+    return SparkJob(**common)
 
 
 def _folder_of(context: Any) -> str:

@@ -55,7 +55,7 @@ def plan(
 ) -> int:
     """Show a plan: who loses what, by which rule. Every file of it is verified first; what differs is refused."""
     from sexton.plans.read_plan import read_plan
-    from sexton.report.approval_text import plan_text
+    from sexton.report.approval_text import PLAN_QUESTIONS, plan_text
     from sexton.report.meanings import beyond_broker_sentence, what_if_sentence
 
     fs, root = _opened(archive)
@@ -69,6 +69,7 @@ def plan(
         "lead": beyond_broker_sentence(found.record),
         "what_if": what_if_sentence(found.record) if found.record.is_what_if else None,
         "over_limits": found.record.over_limits,
+        "questions": PLAN_QUESTIONS,
     }
     return _tell(told, plan_text(found), json=json)
 
@@ -84,12 +85,19 @@ def restore(
 ) -> int:
     """Show a restore: what was committed then, what is now, and what would be written."""
     from sexton.execution.restore.restore_plan import read_restore
-    from sexton.report.approval_text import restore_text
+    from sexton.report.approval_text import RESTORE_QUESTION, restore_text
 
     fs, root = _opened(archive)
     found = read_restore(fs, root, cluster_id, restore_id)
     counts = {"offsets": len(found.items), "groups": len({row.group_id for row in found.items})}
-    told = {"kind": "restore", "id": found.restore_id, "sha256": found.restore_id, "counts": counts, "over_limits": []}
+    told = {
+        "kind": "restore",
+        "id": found.restore_id,
+        "sha256": found.restore_id,
+        "counts": counts,
+        "over_limits": [],
+        "questions": {"restore": RESTORE_QUESTION},
+    }
     return _tell(told, restore_text(found), json=json)
 
 

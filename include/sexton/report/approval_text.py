@@ -24,6 +24,14 @@ _SENTENCE_CHARS = 400
 _OFFSET_RECORDS = pa.array([0, 1], pa.int32())
 _MEANT = "`<>&{}|\\\"'$"
 _SPELLED = {ord(char): f"‹U+{ord(char):04X}›" for char in _MEANT}
+_PLAN_QUESTION = "Approving deletes what this plan names from the cluster, by the sink `{}`."
+PLAN_QUESTIONS = {
+    "coordinator": _PLAN_QUESTION.format("coordinator"),
+    "log": _PLAN_QUESTION.format("log") + "\n\n**Sink `log`**: tombstones are written into the offsets topic itself, "
+    "past the group coordinators. They go on answering from memory until they load the log partition again.",
+}
+"""Sink -> the sentence that an approver reads above the plan."""
+RESTORE_QUESTION = "Approving commits these offsets again."
 
 
 def span(name: str | None) -> str:

@@ -13,7 +13,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from sexton.log.batch import encode_batch, encode_marker
-from sexton.records import encode_key, encode_value
+from tests.record_fields import encode_key, encode_value
 
 Entry = tuple[bytes | None, bytes | None]
 

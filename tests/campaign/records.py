@@ -10,8 +10,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from sexton.records import RECORD_TYPES, encode_key, encode_value
+from sexton.records import RECORD_TYPES
 from sexton.records.schema import ID, Array, Blob, Field, Fixed, Kind, Struct, Text
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import BAD_SUBSCRIPTION, BASE_MS, SHORT_SUBSCRIPTION, TOPIC_IDS, TOPICS, subscription
 
 OffsetKey = tuple[str, str, int]

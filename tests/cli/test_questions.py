@@ -13,9 +13,10 @@ from sexton.archive.cluster_metadata import LogPartitionMetadata
 from sexton.archive.manifest import Lineage
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import read_batches
-from sexton.records import decode_subscription, decode_value, kafka_uuid
+from sexton.records import decode_subscription, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
 from tests.kafka.fake_cluster import FakeCluster
+from tests.record_fields import decode_value
 from tests.strategies import (
     TOPIC_IDS,
     BatchSpec,

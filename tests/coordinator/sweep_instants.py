@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import Batch, TornTail, encode_batch, read_batches, read_records
-from sexton.records import decode_key, encode_key, encode_value
+from tests.record_fields import decode_key, encode_key, encode_value
 
 RETENTION_MS = 60_000
 TOPIC = "t"

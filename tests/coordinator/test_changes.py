@@ -10,8 +10,8 @@ from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
-from sexton.records import encode_value
 from sexton.tables.change_kinds import ChangeKind
+from tests.record_fields import encode_value
 from tests.strategies import (
     BASE_MS,
     BatchSpec,

@@ -12,8 +12,8 @@ from sexton.coordinator.expiry import sweep, verdict
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.message_set import encode_message_set
-from sexton.records import encode_value
 from tests.coordinator.golden import CAP_BYTES, edge_cases
+from tests.record_fields import encode_value
 from tests.strategies import (
     ABORT,
     BAD_SUBSCRIPTION,

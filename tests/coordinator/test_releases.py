@@ -11,7 +11,7 @@ import pytest
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import TransitionError
-from sexton.records import ZERO_UUID, encode_key, encode_value
+from sexton.records import ZERO_UUID
 from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
@@ -32,6 +32,7 @@ from tests.coordinator.group_records import (
 )
 from tests.kernels.compare import assert_equal, fold_bytes
 from tests.oracle import oracle_tables
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import BatchSpec, encode_log
 
 OF_4_0 = ["4.0.0", "4.0.1", "4.0.2"]

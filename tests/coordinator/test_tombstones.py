@@ -10,8 +10,8 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES, Tombstone, encode_batches, in_plan_order, plan_id
 from sexton.log.batch import Batch, read_batches, read_records
-from sexton.records import decode_key
 from tests.coordinator.golden import CAP_BYTES
+from tests.record_fields import decode_key
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 
 LATER = BASE_MS + 86_400_000

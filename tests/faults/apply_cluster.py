@@ -29,7 +29,7 @@ from sexton.kafka.failures import TransientError
 from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import encode_batch, encode_marker, read_batches
-from sexton.records import decode_key, decode_value
+from tests.record_fields import decode_key, decode_value
 from tests.strategies import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
 
 PROFILE = profiles.NEWEST

@@ -15,10 +15,11 @@ from sexton.kafka import jars
 from sexton.kafka.broker import dump_log
 from sexton.log import codec as codecs
 from sexton.log.batch import Record, marker_of, read_records
-from sexton.records import RECORD_TYPES, UnknownRecordType, decode_key, decode_value
+from sexton.records import RECORD_TYPES, UnknownRecordType
 from sexton.settings import settings, variable
 from tests.faults.logs import batches_in
 from tests.log.test_golden import BATCH, as_dumped, parsed
+from tests.record_fields import decode_key, decode_value
 from tests.records.kafka_json import as_kafka_json
 from tests.records.test_recordings import show_consumer_protocol
 

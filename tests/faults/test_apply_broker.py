@@ -32,9 +32,9 @@ from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
-from sexton.records import decode_key
 from sexton.settings import settings, variable
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
+from tests.record_fields import decode_key
 
 GROUPS_A_ROUND = 25
 OFFSETS = {("kept", 0): (5, -1, ""), ("kept", 1): (6, 2, "m")}

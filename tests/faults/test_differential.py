@@ -24,11 +24,12 @@ from sexton.log import codec as codecs
 from sexton.log.batch import Record, encode_batch, encode_marker, read_records
 from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message, encode_message_set
-from sexton.records import RECORD_TYPES, decode_value, encode_value
+from sexton.records import RECORD_TYPES
 from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import batches_in, moved
 from tests.faults.records import ALL_VERSIONS, random_key, random_value
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
+from tests.record_fields import decode_value, encode_value
 from tests.strategies import BASE_MS
 
 Pair = tuple[bytes | None, bytes | None]

@@ -31,12 +31,13 @@ from sexton.log.batch import (
     read_records,
 )
 from sexton.log.crc import crc32c
-from sexton.records import MalformedRecord, UnknownRecordType, decode_key, decode_subscription, decode_value
+from sexton.records import MalformedRecord, UnknownRecordType, decode_subscription
 from sexton.settings import Settings
 from tests.faults.logs import batches_in, every_kind, recordings, window
 from tests.faults.memory import PeakMemory
 from tests.faults.records import ALL_VERSIONS, random_key, random_value, recorded_pairs, spoiled
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
+from tests.record_fields import decode_key, decode_value
 from tests.strategies import BASE_MS, subscription
 
 Make = Callable[[Random], bytes]

@@ -13,10 +13,11 @@ import pytest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.batch import Record, read_records
-from sexton.records import UnknownRecordType, decode_key, decode_value, encode_key, encode_value
+from sexton.records import UnknownRecordType
 from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import GOLDEN, batches_in, joined
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
+from tests.record_fields import decode_key, decode_value, encode_key, encode_value
 
 LINES = ("0.9.0.1", "2.8.2", "3.9.1", "4.0.0", "4.3.1")
 """One broker of each line, of which there must be a recording."""

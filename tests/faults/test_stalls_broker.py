@@ -29,10 +29,10 @@ from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.records import encode_key
 from sexton.settings import settings, variable
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.integration.test_admin import wait_for_coordinators
+from tests.record_fields import encode_key
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, OFFSET_FETCH, FIND, DESCRIBE, LIST = 0, 1, 2, 3, 8, 9, 10, 15, 16
 DELETE_GROUPS, OFFSET_DELETE = 42, 47

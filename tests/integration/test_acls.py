@@ -51,10 +51,10 @@ from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.records import encode_key
 from sexton.runs.engine import Engine
 from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
+from tests.record_fields import encode_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 OWN, OTHER = "team-a-group", "team-b-group"

@@ -33,8 +33,8 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
-from sexton.records import encode_key
 from tests.integration.streams_client import streams_member
+from tests.record_fields import encode_key
 
 PARTITIONS = 4
 TIMEOUT_S = 60

@@ -43,11 +43,11 @@ from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, read_plan
 from sexton.plans.write_plan import keep_plan
 from sexton.policy import read_policy
-from sexton.records import decode_key
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import environment
 from tests.integration.streams_client import streams_member
+from tests.record_fields import decode_key
 from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()

@@ -19,9 +19,9 @@ from sexton.log.codec import CODECS
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import own_plan
-from sexton.records import decode_key, encode_key, encode_value
 from sexton.runs.folder import RunFolder
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
+from tests.record_fields import decode_key, encode_key, encode_value
 from tests.views.worlds import Here
 
 GROUP, TOPIC, OFFSETS, METADATA_BYTES = "idle", "orders", 300, "777"

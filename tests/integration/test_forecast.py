@@ -28,9 +28,9 @@ from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.pipeline.replay_groups import now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.records import decode_key
 from sexton.runs.engine import Engine
 from tests.integration.test_changes import Script
+from tests.record_fields import decode_key
 
 RETENTION_MS = 60_000
 SWEEP_MS = 1_000

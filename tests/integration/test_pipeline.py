@@ -28,10 +28,10 @@ from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.records import decode_key
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import PROJECT_ROOT, Settings
+from tests.record_fields import decode_key
 
 STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
 UNSTABLE = 88

@@ -14,10 +14,10 @@ from sexton.local.workload import Workload
 from sexton.maintenance import reconcile
 from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.records import encode_key
 from sexton.runs.engine import Engine
 from tests.archived import list_archived
 from tests.integration.test_broker import commit
+from tests.record_fields import encode_key
 
 LOCAL = pafs.LocalFileSystem()
 LIAR = "reconciled-and-falsified"

@@ -17,10 +17,10 @@ from sexton.kafka.broker import dump_log
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest
-from sexton.records import decode_key
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunRecord
 from sexton.settings import settings, variable
+from tests.record_fields import decode_key
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CHECK = GOLDEN / "check_audit.py"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sexton.plans import encode_keys as plan_keys
 from sexton.plans.encode_keys import encode_keys
-from sexton.records import RECORD_TYPES, encode_key
+from sexton.records import RECORD_TYPES
 from sexton.records.schema import Text
+from tests.record_fields import encode_key
 
 SCHEMA = pa.schema(
     [

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sexton.records import RECORD_TYPES, RecordType, Schema
 from sexton.records.schema import Array, Blob, Field, Fixed, Kind, Release, Struct, Text
+from tests.record_fields import as_fields
 
 ALL_VERSIONS = [(number, version) for number, declared in RECORD_TYPES.items() for version in declared.versions]
 
@@ -33,9 +34,9 @@ def _fields(fields: tuple[Field, ...], version: int, release: Release | None) ->
 
 def _field(field: Field, version: int, release: Release | None) -> st.SearchStrategy[Any]:
     if not field.is_in(version, release):
-        return st.just(field.absent)
+        return st.just(as_fields(field.absent))
     values = _values(field.kind, version, release)
-    return values if field.tag is None else st.just(field.absent) | values
+    return values if field.tag is None else st.just(as_fields(field.absent)) | values
 
 
 def _values(kind: Kind, version: int, release: Release | None) -> st.SearchStrategy[Any]:

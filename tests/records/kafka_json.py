@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from sexton.records.schema import Array, Blob, Field, Fixed, Kind, Schema, Struct, Text
+from tests.record_fields import as_fields
 
 
 def as_kafka_json(schema: Schema, version: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def _struct(fields: tuple[Field, ...], version: int, values: dict[str, Any]) -> 
         field.kafka_name: _value(field.kind, version, values[field.name])
         for field in fields
         # A tagged field that has its default is left out.
-        if field.is_in(version) and not (field.tag is not None and values[field.name] == field.absent)
+        if field.is_in(version) and not (field.tag is not None and values[field.name] == as_fields(field.absent))
     }
 
 

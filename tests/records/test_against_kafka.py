@@ -11,15 +11,8 @@ from typing import Any
 
 import pytest
 
-from sexton.records import (
-    RECORD_TYPES,
-    MalformedRecord,
-    UnknownRecordType,
-    decode_key,
-    decode_subscription,
-    decode_utf8,
-    decode_value,
-)
+from sexton.records import RECORD_TYPES, MalformedRecord, UnknownRecordType, decode_subscription, decode_utf8
+from tests.record_fields import decode_key, decode_value
 from tests.records.kafka_json import as_kafka_json
 
 RELEASE = (4, 3, 1)

@@ -10,16 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import LogError
-from sexton.records import (
-    RECORD_TYPES,
-    MalformedRecord,
-    UnknownRecordType,
-    decode_key,
-    decode_subscription,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from sexton.records import RECORD_TYPES, MalformedRecord, UnknownRecordType, decode_subscription
+from tests.record_fields import decode_key, decode_value, encode_key, encode_value
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
 FEW = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,32 +10,32 @@ from typing import Any
 import pytest
 
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.records import (
-    RECORD_TYPES,
-    ZERO_UUID,
-    Schema,
-    decode_key,
-    decode_subscription,
-    decode_value,
-    encode_key,
-    encode_value,
-    kafka_uuid,
-    parse_kafka_uuid,
-)
-from sexton.records.schema import INT16, INT32, Array, Blob, Field, Struct, Text
+from sexton.records import RECORD_TYPES, ZERO_UUID, Schema, decode_subscription, kafka_uuid, parse_kafka_uuid
+from sexton.records.schema import INT16, INT32, Array, Blob, Struct, Text, wire_field
+from sexton.records.schema import record as record_class
+from tests.record_fields import as_fields, decode_key, decode_value, encode_key, encode_value
 from tests.records.kafka_json import as_kafka_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDINGS = sorted(dump.parent.name for dump in GOLDEN.glob("*/dump-log.txt.gz"))
 SEGMENT_LINE = re.compile(r"Dumping \S*(__consumer_offsets-\d+/\d+\.log)")
 RECORD_LINE = re.compile(r"\| offset: (\d+) .*? key: ")
-CONSUMER_ASSIGNMENT = Schema(
-    (
-        Field("version", INT16),
-        Field("assigned_partitions", Array(Struct((Field("topic", Text()), Field("partitions", Array(INT32)))))),
-        Field("user_data", Blob(nullable=True)),
-    )
-)
+
+
+@record_class
+class AssignedPartitions:
+    topic: str = wire_field(Text())
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+
+
+@record_class
+class ConsumerAssignment:
+    version: int = wire_field(INT16)
+    assigned_partitions: tuple[AssignedPartitions, ...] = wire_field(Array(Struct(AssignedPartitions)))
+    user_data: bytes | None = wire_field(Blob(nullable=True))
+
+
+CONSUMER_ASSIGNMENT = Schema(ConsumerAssignment)
 
 
 def dumped(recording: str) -> dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any] | None]]:
@@ -96,7 +96,7 @@ def show_consumer_protocol(ours: dict[str, Any], theirs: dict[str, Any], fields:
         assert decode_subscription(member["subscription"]) == subscription["topics"]
         our_member["subscription"] = subscription
         assignment, _ = CONSUMER_ASSIGNMENT.reader(0)(member["assignment"], 0)
-        shown = as_kafka_json(CONSUMER_ASSIGNMENT, 0, assignment)
+        shown = as_kafka_json(CONSUMER_ASSIGNMENT, 0, as_fields(assignment))
         del shown["version"]
         our_member["assignment"] = shown
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sexton.records import RECORD_TYPES, MalformedRecord, decode_value, encode_value
+from sexton.records import RECORD_TYPES, MalformedRecord
 from sexton.records.schema import Array, Field, Struct
+from tests.record_fields import decode_value, encode_value
 from tests.records.generated import values_of
 
 RELEASES = [(4, 0, 2), (4, 1, 0), (4, 2, 1), (4, 3, 1), (4, 4)]

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sexton.records import (
-    RECORD_TYPES,
-    ZERO_UUID,
-    MalformedRecord,
-    UnknownRecordType,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-)
+from sexton.records import RECORD_TYPES, ZERO_UUID, MalformedRecord, UnknownRecordType
+from tests.record_fields import as_fields, decode_key, decode_value, encode_key, encode_value
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,7 +52,7 @@ def test_unknown_tags_are_skipped_by_their_size(number: int, version: int, data:
         return
     # Without tagged fields of its own a message ends in the byte 0: no tags. Two that nobody knows take its place.
     fields = data.draw(values_of(RECORD_TYPES[number], version))
-    fields |= {field.name: field.absent for field in value.fields if field.tag is not None}
+    fields |= {field.name: as_fields(field.absent) for field in value.fields if field.tag is not None}
     encoded = encode_value(number, version, fields)
     assert encoded[-1] == 0
     tagged = encoded[:-1] + bytes.fromhex("02 7d 03 aabbcc ff7f 00")

@@ -14,11 +14,11 @@ from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.tombstones import Tombstone, group_tombstones
-from sexton.records import encode_value
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
+from tests.record_fields import encode_value
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry, histories
 
 CAP_BYTES = 1 << 20

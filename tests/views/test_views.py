@@ -10,10 +10,10 @@ from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.message_set import encode_message_set
-from sexton.records import encode_key, encode_value
 from sexton.views import log_parts
 from tests.coordinator.api.broker import rows
 from tests.coordinator.golden import GOLDEN, lines
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     BASE_MS,
     BatchSpec,

@@ -5,7 +5,7 @@ GroupCoordinatorRecordSerde and CoordinatorRecordSerde.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,24 @@ from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
 from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
-from sexton.records import OFFSET_TYPES, MalformedRecord, decode_key, decode_value
+from sexton.records import (
+    OFFSET_TYPES,
+    GroupMetadataValue,
+    Key,
+    MalformedRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Value,
+    decode_key,
+    decode_value,
+)
 
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
 _BATCH_HEAD_BYTES = 12
 """Fewer bytes than these at the end of a segment are nothing to a broker."""
 TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
-_GROUP_METADATA, _LOST_TIMESTAMP_VERSION = 2, 3
+_LOST_TIMESTAMP_VERSION = 3
 _HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES)
 
 MOST_UNDECODABLE = 10_000
@@ -31,13 +41,27 @@ _MOST_WHOLE, _MOST_SHORTENED_BYTES = 16, 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """A record of a type that the coordinator replays; a `value` of None is a tombstone."""
+class DecodedOffset:
+    """A record of type 0 or 1 that the coordinator replays; a `value` of None is a tombstone."""
 
     log_offset: int
     record_type: int
-    key: Mapping[str, Any]
-    value: Mapping[str, Any] | None
+    key: OffsetCommitKey
+    version: int | None
+    value: OffsetCommitValue | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedGroup:
+    """A record about a group that the coordinator replays; a `value` of None is a tombstone."""
+
+    log_offset: int
+    record_type: int
+    key: Key
+    value: Value | None
+
+
+Decoded = DecodedOffset | DecodedGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,30 +169,31 @@ def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | U
         return undecodable(record, UNKNOWN_TYPE, detail, base_offset=base_offset, record_type=record_type)
     try:
         _, key = decode_key(record.key)
-        value = None if record.value is None else _value(record_type, record.value, profile)
+        version, value = (None, None) if record.value is None else _value(record_type, record.value, profile)
     except LogError as error:
         return undecodable(record, error.reason, error.detail, base_offset=base_offset, record_type=record_type)
-    return Decoded(log_offset=record.log_offset, record_type=record_type, key=key, value=value)
+    if isinstance(key, OffsetCommitKey):
+        assert value is None or isinstance(value, OffsetCommitValue), "keys and values of a type come together"
+        return DecodedOffset(
+            log_offset=record.log_offset, record_type=record_type, key=key, version=version, value=value
+        )
+    return DecodedGroup(log_offset=record.log_offset, record_type=record_type, key=key, value=value)
 
 
-def _value(record_type: int, value: bytes, profile: Profile) -> Mapping[str, Any]:
-    """The fields of a value of a version that the coordinator reads."""
+def _value(record_type: int, value: bytes, profile: Profile) -> tuple[int, Value]:
+    """The version and the content of a value, where the coordinator reads that version."""
     highest = profile.value_versions[record_type]
     version = int.from_bytes(value[:2], signed=True)
     if len(value) >= 2 and not 0 <= version <= highest:
         raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
     # up to 4.0 whatever is legal under type 1 is under type 0
-    _, fields = decode_value(1 if record_type == 0 else record_type, value, release=profile.release)
-    if record_type == _GROUP_METADATA:
+    version, found = decode_value(1 if record_type == 0 else record_type, value, release=profile.release)
+    if isinstance(found, GroupMetadataValue):
         if profile.forgets_state_timestamp and version == _LOST_TIMESTAMP_VERSION:
-            fields["current_state_timestamp_ms"] = -1
-        if profile.refuses_null_protocol and (fields["protocol"] is None or fields["leader"] is None):
+            found = replace(found, current_state_timestamp_ms=-1)
+        if profile.refuses_null_protocol and (found.protocol is None or found.leader is None):
             raise MalformedRecord("malformed_value", "a group without a protocol or a leader")
-    if fields.get("expire_timestamp_ms") == -1 and not (profile.keeps_expire_of_minus_1 and version == 1):
-        del fields["expire_timestamp_ms"]
-    if not profile.reads_topic_ids:
-        fields.pop("topic_id", None)
-    return fields
+    return version, found
 
 
 def undecodable(

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, profiles
-from sexton.coordinator.decoding import Decoded, Undecodable, UnknownType
+from sexton.coordinator.decoding import DecodedGroup, DecodedOffset, Undecodable, UnknownType
 from sexton.coordinator.endless import NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.groups.share import ShareGroup
@@ -21,7 +21,6 @@ from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
-from sexton.records import OFFSET_TYPES
 
 FUTURE_MS = 3_600_000
 """A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
@@ -298,12 +297,12 @@ def replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
             loaded.counters["read_values"] += found.is_offset_value
             note_damage(loaded, found)
             return decoding.counts_in_batch(found, loaded.profile)
-        case Decoded():
+        case DecodedOffset():
             loaded.counters["tombstones"] += found.value is None
-            if found.record_type in OFFSET_TYPES:
-                _replay_offset(loaded, batch, record, found)
-            else:
-                _replay_group(loaded, batch, record, found)
+            _replay_offset(loaded, batch, record, found)
+        case DecodedGroup():
+            loaded.counters["tombstones"] += found.value is None
+            _replay_group(loaded, batch, record, found)
     return False
 
 
@@ -314,8 +313,8 @@ def _is_pending(profile: Profile, batch: Batch) -> bool:
     return profile.pending_rule is PendingRule.IF_TRANSACTIONAL and batch.is_transactional
 
 
-def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
-    key = (decoded.key["group_id"], decoded.key["topic"], decoded.key["partition"])
+def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: DecodedOffset) -> None:
+    key = (decoded.key.group_id, decoded.key.topic, decoded.key.partition)
     is_pending = _is_pending(loaded.profile, batch)
     if decoded.value is None:
         loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if is_pending else None)
@@ -325,16 +324,20 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
     loaded.groups.ensure_simple_group(key[0])
     loaded.state.put(
         key,
-        decoded.value,
-        log_offset=decoded.log_offset,
-        producer_id=batch.producer_id,
+        StoredOffset.from_value(
+            decoded.value,
+            log_offset=decoded.log_offset,
+            producer_id=batch.producer_id,
+            keeps_expire_of_minus_1=loaded.profile.keeps_expire_of_minus_1 and decoded.version == 1,
+            reads_topic_id=loaded.profile.reads_topic_ids,
+        ),
         producer_epoch=batch.producer_epoch,
         timestamp_ms=record.timestamp_ms,
         is_pending=is_pending,
     )
 
 
-def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: Decoded) -> None:
+def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: DecodedGroup) -> None:
     assert record.key is not None, "a decoded record has a key"
     try:
         loaded.groups.replay(decoded.record_type, decoded.key, decoded.value, log_offset=decoded.log_offset)

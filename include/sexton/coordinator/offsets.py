@@ -3,11 +3,10 @@ replayEndTransactionMarker), and what became of every offset value that was read
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sexton.records import kafka_uuid
+from sexton.records import OffsetCommitValue, kafka_uuid
 
 OffsetKey = tuple[str, str, int]
 """(group_id, topic, partition)."""
@@ -30,18 +29,25 @@ class StoredOffset:
     producer_id: int
 
     @classmethod
-    def from_value(cls, value: Mapping[str, Any], *, log_offset: int, producer_id: int) -> "StoredOffset":
+    def from_value(
+        cls,
+        value: OffsetCommitValue,
+        *,
+        log_offset: int,
+        producer_id: int,
+        keeps_expire_of_minus_1: bool = False,
+        reads_topic_id: bool = True,
+    ) -> "StoredOffset":
         """OffsetAndMetadata.fromRecord: what is -1 or zero on the wire is absent."""
-        leader_epoch = value.get("leader_epoch", -1)
-        topic_id = value.get("topic_id")
+        leader_epoch, expire_ms = value.leader_epoch, value.expire_timestamp_ms
         return cls(
             log_offset=log_offset,
-            committed_offset=value["committed_offset"],
+            committed_offset=value.committed_offset,
             leader_epoch=None if leader_epoch == -1 else leader_epoch,
-            metadata=value["metadata"],
-            commit_timestamp_ms=value["commit_timestamp_ms"],
-            expire_timestamp_ms=value.get("expire_timestamp_ms"),
-            topic_id=None if topic_id is None else kafka_uuid(topic_id),
+            metadata=value.metadata,
+            commit_timestamp_ms=value.commit_timestamp_ms,
+            expire_timestamp_ms=None if expire_ms == -1 and not keeps_expire_of_minus_1 else expire_ms,
+            topic_id=kafka_uuid(value.topic_id) if reads_topic_id else None,
             producer_id=producer_id,
         )
 
@@ -102,16 +108,14 @@ class Offsets:
     def put(
         self,
         key: OffsetKey,
-        value: Mapping[str, Any],
+        stored: StoredOffset,
         *,
-        log_offset: int,
-        producer_id: int,
         producer_epoch: int,
         timestamp_ms: int,
         is_pending: bool,
     ) -> None:
         """A value: stored at once, or, when it waits, kept until its producer's marker."""
-        stored = StoredOffset.from_value(value, log_offset=log_offset, producer_id=producer_id)
+        log_offset, producer_id = stored.log_offset, stored.producer_id
         read = Read(key, log_offset, producer_id, None if is_pending else log_offset)
         self._history.setdefault(key, []).append(read)
         if not is_pending:
@@ -204,11 +208,11 @@ class LeakingOffsets(Offsets):
         self._open: dict[str, set[int]] = {}
 
     def put(
-        self, key: OffsetKey, value: Mapping[str, Any], *, producer_id: int, is_pending: bool, **place: Any
+        self, key: OffsetKey, stored: StoredOffset, *, producer_epoch: int, timestamp_ms: int, is_pending: bool
     ) -> None:
-        super().put(key, value, producer_id=producer_id, is_pending=is_pending, **place)
+        super().put(key, stored, producer_epoch=producer_epoch, timestamp_ms=timestamp_ms, is_pending=is_pending)
         if is_pending:
-            self._open.setdefault(key[0], set()).add(producer_id)
+            self._open.setdefault(key[0], set()).add(stored.producer_id)
 
     def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
         for group_id, _, _ in self.pending.get(producer_id, {}):

@@ -16,8 +16,9 @@ from sexton.coordinator.profile import Profile
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
-from sexton.records import encode_key
+from sexton.records import GroupKey, GroupMetadataKey, Key, MemberKey, OffsetCommitKey, RegularExpressionKey, encode_key
 
+CLASSIC_TYPE = 2
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
 MAX_BATCH_BYTES = 1_048_588
 """Kafka's default of max.message.bytes."""
@@ -50,14 +51,18 @@ class Tombstone:
     @property
     def key(self) -> bytes:
         """The key's bytes, as the coordinator writes them."""
-        fields = {
-            "group_id": self.group_id,
-            "topic": self.topic,
-            "partition": self.partition,
-            "member_id": self.member_id,
-            "regular_expression": self.regular_expression,
-        }
-        return encode_key(self.record_type, {name: value for name, value in fields.items() if value is not None})
+        key: Key
+        if self.topic is not None and self.partition is not None:
+            key = OffsetCommitKey(group_id=self.group_id, topic=self.topic, partition=self.partition)
+        elif self.member_id is not None:
+            key = MemberKey(group_id=self.group_id, member_id=self.member_id)
+        elif self.regular_expression is not None:
+            key = RegularExpressionKey(group_id=self.group_id, regular_expression=self.regular_expression)
+        elif self.record_type == CLASSIC_TYPE:
+            key = GroupMetadataKey(group_id=self.group_id)
+        else:
+            key = GroupKey(group_id=self.group_id)
+        return encode_key(self.record_type, key)
 
 
 def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str, key_type: int = OFFSET_TYPE) -> Tombstone:

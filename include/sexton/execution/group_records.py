@@ -9,7 +9,14 @@ from sexton.execution.admin_client import AdminClient
 from sexton.kafka.fetch import LogChangedError
 from sexton.kafka.tail import TailRecord
 from sexton.ledger.entries import Value
-from sexton.records import OFFSET_TYPES, UnknownRecordType, decode_key, decode_value
+from sexton.records import (
+    OFFSET_TYPES,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    UnknownRecordType,
+    decode_key,
+    decode_value,
+)
 
 NO_PRODUCER_ID = -1
 _VALUE_TYPE = 1
@@ -103,16 +110,18 @@ def group_record(record: TailRecord, group_ids: Container[str]) -> GroupRecord |
     if record.is_control:
         return None
     try:
-        record_type, fields = decode_key(record.key or b"")
+        record_type, key = decode_key(record.key or b"")
     except UnknownRecordType:  # a coordinator skips it as well
         return None
-    if fields["group_id"] not in group_ids:
+    if key.group_id not in group_ids:
         return None
     assert record.key is not None
     value = None
-    if record_type in OFFSET_TYPES and record.value is not None:
-        _, stored_fields = decode_value(_VALUE_TYPE, record.value)
-        stored = StoredOffset.from_value(stored_fields, log_offset=record.log_offset, producer_id=record.producer_id)
+    topic, partition = (key.topic, key.partition) if isinstance(key, OffsetCommitKey) else (None, None)
+    if topic is not None and record.value is not None:
+        _, found = decode_value(_VALUE_TYPE, record.value)
+        assert isinstance(found, OffsetCommitValue), "type 1 is an offset"
+        stored = StoredOffset.from_value(found, log_offset=record.log_offset, producer_id=record.producer_id)
         value = Value(
             committed_offset=stored.committed_offset,
             leader_epoch=stored.leader_epoch,
@@ -123,8 +132,8 @@ def group_record(record: TailRecord, group_ids: Container[str]) -> GroupRecord |
     return GroupRecord(
         log_offset=record.log_offset,
         record_type=record_type,
-        group_id=fields["group_id"],
-        record_key=record_key(record_type, record.key, fields.get("topic"), fields.get("partition")),
+        group_id=key.group_id,
+        record_key=record_key(record_type, record.key, topic, partition),
         is_tombstone=record.value is None,
         timestamp_ms=record.timestamp_ms,
         producer_id=record.producer_id,

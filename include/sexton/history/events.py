@@ -9,7 +9,7 @@ from sexton.coordinator.changes.causes import possible_removals, removal_after, 
 from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES
-from sexton.coordinator.decoding import Decoded
+from sexton.coordinator.decoding import Decoded, DecodedGroup, DecodedOffset
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey
@@ -17,7 +17,6 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import Record
-from sexton.records import OFFSET_TYPES
 from sexton.tables.change_kinds import DISAPPEARANCES
 
 COMMITTED, RESTORED = "committed", "restored"
@@ -88,29 +87,29 @@ class EventBuilder:
             if not self._has_appeared:
                 self._has_appeared = True
                 self._add(record, "appeared", "its first record in this log")
-            if found.record_type in OFFSET_TYPES:
+            if isinstance(found, DecodedOffset):
                 self._keep(found, is_pending=is_pending)
                 self._take_offset(record, found)
             else:
                 self._take_group_record(found)
         self._tell_state(records)
 
-    def _keep(self, found: Decoded, *, is_pending: bool) -> None:
+    def _keep(self, found: DecodedOffset, *, is_pending: bool) -> None:
         """Which offsets are committed for certain: of a transaction's nothing is known here."""
-        key = found.key["topic"], found.key["partition"]
+        key = found.key.topic, found.key.partition
         if found.value is None:
             self._kept.discard(key)
         elif not is_pending:
             self._kept.add(key)
 
-    def _take_offset(self, record: Record, found: Decoded) -> None:
+    def _take_offset(self, record: Record, found: DecodedOffset) -> None:
         if found.value is None:
             return
         self._groups.ensure_simple_group(self._group_id)
-        topic, partition = found.key["topic"], found.key["partition"]
+        topic, partition = found.key.topic, found.key.partition
         if not self._asks_for(topic, partition):
             return
-        act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value["commit_timestamp_ms"])
+        act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value.commit_timestamp_ms)
         by_restore = None if act is None else act.plan_id
         if by_restore != self._commits.by_restore:
             self._flush()
@@ -119,9 +118,9 @@ class EventBuilder:
         if not commits.count:
             commits.first = (record.log_offset, record.timestamp_ms)
         commits.count += 1
-        commits.partitions[topic, partition] = found.value["committed_offset"]
+        commits.partitions[topic, partition] = found.value.committed_offset
 
-    def _take_group_record(self, found: Decoded) -> None:
+    def _take_group_record(self, found: DecodedGroup) -> None:
         if found.value is None and found.record_type in FINAL_TYPES:
             self._before_removal = self._groups.by_id.get(self._group_id)
         try:

@@ -93,7 +93,7 @@ class StoryReader:
         for record in read_records(batch, cap_bytes=settings().inflated_cap_bytes):
             if isinstance(record, Record):
                 found = decoding.decode(record, base_offset=batch.base_offset, profile=self.profile)
-                if isinstance(found, Decoded) and found.key["group_id"] == self.group_id:
+                if isinstance(found, Decoded) and found.key.group_id == self.group_id:
                     yield record, found
 
     def asks_for(self, topic: object, partition: object) -> bool:

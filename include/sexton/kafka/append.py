@@ -130,5 +130,5 @@ def _why_not(record: TailRecord, *, log_partition: int, partition_count: int) ->
         return f"has a key that cannot be read: {error}"
     if record_type not in OFFSET_TYPES:
         return f"is of type {record_type}, not an offset's"
-    own = partition_of(key["group_id"], partition_count)
+    own = partition_of(key.group_id, partition_count)
     return None if own == log_partition else f"is of a group of log partition {own}"

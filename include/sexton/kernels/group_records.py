@@ -39,7 +39,7 @@ class GroupRecords:
     def removed_classic(self) -> list[str]:
         """Classic groups whose last record of their own (type 2) is a tombstone."""
         return [
-            decode_key(key)[1]["group_id"]
+            decode_key(key)[1].group_id
             for key, is_live in self.live_records.items()
             if not is_live and key[:2] == _CLASSIC
         ]

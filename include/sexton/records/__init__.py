@@ -5,12 +5,16 @@ Here are layouts alone: offsets.py (types 0 and 1), classic.py (2), consumer.py 
 wire.py. What a record means is in sexton.coordinator; where its bytes lie is in sexton.log.
 """
 
-from sexton.records.offsets import OFFSET_TYPES
+from sexton.records.classic import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue
+from sexton.records.consumer import GroupKey, MemberKey, RegularExpressionKey
+from sexton.records.offsets import OFFSET_TYPES, OffsetCommitKey, OffsetCommitValue
 from sexton.records.record_type import RecordType, Releases
 from sexton.records.registry import (
     RECORD_TYPES,
+    Key,
     MalformedRecord,
     UnknownRecordType,
+    Value,
     decode_key,
     decode_subscription,
     decode_value,
@@ -27,11 +31,21 @@ __all__ = [
     "OFFSET_TYPES",
     "RECORD_TYPES",
     "ZERO_UUID",
+    "GroupKey",
+    "GroupMetadataKey",
+    "GroupMetadataMember",
+    "GroupMetadataValue",
+    "Key",
     "MalformedRecord",
+    "MemberKey",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
     "RecordType",
+    "RegularExpressionKey",
     "Releases",
     "Schema",
     "UnknownRecordType",
+    "Value",
     "decode_key",
     "decode_subscription",
     "decode_utf8",

@@ -5,58 +5,71 @@ Follows GroupMetadata{Key,Value}.json, and ConsumerProtocolSubscription.json for
 
 from sexton.records import wire
 from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import INT32, INT64, Array, Blob, Field, Schema, Struct, Text
+from sexton.records.schema import INT32, INT64, Array, Blob, Schema, Struct, Text, record, wire_field
 
-MEMBER = Struct(
-    (
-        Field("member_id", Text()),
-        Field("group_instance_id", Text(nullable=True), since=3, absent=None, note="KIP-345, Kafka 2.3"),
-        Field("client_id", Text()),
-        Field("client_host", Text()),
-        Field(
-            "rebalance_timeout_ms",
-            INT32,
-            since=1,
-            absent=-1,
-            renamed_from="rebalanceTimeout",
-            note="KIP-62, Kafka 0.10.1; where it is absent the coordinator takes the session timeout",
-        ),
-        Field("session_timeout_ms", INT32, renamed_from="sessionTimeout"),
-        Field("subscription", Blob()),
-        Field("assignment", Blob()),
+
+@record
+class GroupMetadataKey:
+    """The key of a classic group."""
+
+    group_id: str = wire_field(Text(), renamed_from="group")
+
+
+@record
+class GroupMetadataMember:
+    """A member of a classic group."""
+
+    member_id: str = wire_field(Text())
+    group_instance_id: str | None = wire_field(Text(nullable=True), since=3, default=None, note="KIP-345, Kafka 2.3")
+    client_id: str = wire_field(Text())
+    client_host: str = wire_field(Text())
+    rebalance_timeout_ms: int = wire_field(
+        INT32,
+        since=1,
+        default=-1,
+        renamed_from="rebalanceTimeout",
+        note="KIP-62, Kafka 0.10.1; where it is absent the coordinator takes the session timeout",
     )
-)
+    session_timeout_ms: int = wire_field(INT32, renamed_from="sessionTimeout")
+    subscription: bytes = wire_field(Blob())
+    assignment: bytes = wire_field(Blob())
+
+
+@record
+class GroupMetadataValue:
+    """A classic group with its members."""
+
+    protocol_type: str = wire_field(Text(), note='"" for a group that only ever committed offsets')
+    generation: int = wire_field(INT32)
+    protocol: str | None = wire_field(Text(nullable=True))
+    leader: str | None = wire_field(Text(nullable=True))
+    current_state_timestamp_ms: int = wire_field(
+        INT64, since=2, default=-1, renamed_from="currentStateTimestamp", note="KIP-211, Kafka 2.1"
+    )
+    members: tuple[GroupMetadataMember, ...] = wire_field(Array(Struct(GroupMetadataMember)))
+
 
 GROUP_METADATA = RecordType(
     number=2,
     name="GroupMetadata",
-    key=Schema((Field("group_id", Text(), renamed_from="group"),)),
-    value=Schema(
-        (
-            Field("protocol_type", Text(), note='"" for a group that only ever committed offsets'),
-            Field("generation", INT32),
-            Field("protocol", Text(nullable=True)),
-            Field("leader", Text(nullable=True)),
-            Field(
-                "current_state_timestamp_ms",
-                INT64,
-                since=2,
-                absent=-1,
-                renamed_from="currentStateTimestamp",
-                note="KIP-211, Kafka 2.1",
-            ),
-            Field("members", Array(MEMBER)),
-        ),
-        flexible_since=4,
-    ),
+    key=Schema(GroupMetadataKey),
+    value=Schema(GroupMetadataValue, flexible_since=4),
     versions=range(5),
     since="0.9.0",
     read_by=Releases((0, 9)),
     note="4.x still writes v3; v4 is declared since 3.5 so that brokers can be downgraded (KIP-915)",
 )
 
-# Version 0 of ConsumerProtocolSubscription, which begins every later version: the coordinator reads no more of any.
-_SUBSCRIPTION = Schema((Field("topics", Array(Text())), Field("user_data", Blob(nullable=True))))
+
+@record
+class _Subscription:
+    """Version 0 of ConsumerProtocolSubscription, which begins every later version: coordinators read no more of any."""
+
+    topics: tuple[str, ...] = wire_field(Array(Text()))
+    user_data: bytes | None = wire_field(Blob(nullable=True))
+
+
+_SUBSCRIPTION = Schema(_Subscription)
 
 
 def read_subscription(data: bytes) -> list[str] | None:
@@ -66,8 +79,7 @@ def read_subscription(data: bytes) -> list[str] | None:
     """
     try:
         _, pos = wire.read_i16(data, 0)
-        fields, _ = _SUBSCRIPTION.reader(0)(data, pos)
+        found, _ = _SUBSCRIPTION.reader(0)(data, pos)
     except wire.Underflow:
         return None
-    topics: list[str] = fields["topics"]
-    return topics
+    return list(found.topics)

@@ -1,201 +1,199 @@
 """Types 3 to 8 and 16: a consumer group of KIP-848, one record for each part of its state.
 
-Follows ConsumerGroup*{Key,Value}.json. All values have version 0 alone and grow by tagged fields.
+Follows ConsumerGroup*{Key,Value}.json. All values have version 0 alone and grow by tagged fields. Keys and values that
+share groups and streams groups have in common with consumer groups are here, too.
 
 Where Kafka's JSON says `"default": null` of a tagged field, without quotes, its generator takes an empty list or struct
 for the default, and brokers do write null: their type 5 ends in 01 00 01 00, a tag that holds null. So it is here.
 """
 
+from uuid import UUID
+
 from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import ID, INT8, INT32, INT64, Array, Blob, Field, Schema, Struct, Text
+from sexton.records.schema import ID, INT8, INT32, INT64, Array, Blob, Schema, Struct, Text, record, wire_field
 
 SINCE_4_0 = Releases((4, 0))
 
-GROUP_KEY = Schema((Field("group_id", Text()),))
-MEMBER_KEY = Schema((Field("group_id", Text()), Field("member_id", Text())))
 
-METADATA = RecordType(
-    number=3,
-    name="ConsumerGroupMetadata",
-    key=GROUP_KEY,
-    value=Schema(
-        (
-            Field("epoch", INT32),
-            Field("metadata_hash", INT64, tag=0, new_in=(4, 1), absent=0, note="KIP-1101"),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
+@record
+class GroupKey:
+    """The key of a record about a whole group."""
 
-TOPICS_WITH_RACKS = Schema(
-    (
-        Field(
-            "topics",
-            Array(
-                Struct(
-                    (
-                        Field("topic_id", ID),
-                        Field("topic_name", Text()),
-                        Field("num_partitions", INT32),
-                        Field(
-                            "partition_metadata",
-                            Array(Struct((Field("partition", INT32), Field("racks", Array(Text()))))),
-                        ),
-                    )
-                )
-            ),
-        ),
-    ),
-    flexible_since=0,
-)
-
-PARTITION_METADATA = RecordType(
-    number=4,
-    name="ConsumerGroupPartitionMetadata",
-    key=GROUP_KEY,
-    value=TOPICS_WITH_RACKS,
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848; from 4.1 on a hash in type 3 replaces it (KIP-1101), and only its tombstones are written",
-)
-
-MEMBER_METADATA = RecordType(
-    number=5,
-    name="ConsumerGroupMemberMetadata",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("instance_id", Text(nullable=True)),
-            Field("rack_id", Text(nullable=True)),
-            Field("client_id", Text()),
-            Field("client_host", Text()),
-            Field("subscribed_topic_names", Array(Text())),
-            Field("subscribed_topic_regex", Text(nullable=True)),
-            Field("rebalance_timeout_ms", INT32),
-            Field("server_assignor", Text(nullable=True)),
-            Field(
-                "classic_member_metadata",
-                Struct(
-                    (
-                        Field("session_timeout_ms", INT32),
-                        Field(
-                            "supported_protocols",
-                            Array(Struct((Field("name", Text()), Field("metadata", Blob())))),
-                        ),
-                    ),
-                    nullable=True,
-                ),
-                tag=0,
-                absent={"session_timeout_ms": 0, "supported_protocols": []},
-                note="a member that speaks the classic protocol within a consumer group; null for any other",
-            ),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
-
-TARGET_ASSIGNMENT_METADATA_VALUE = Schema(
-    (
-        Field("assignment_epoch", INT32),
-        Field("assignment_timestamp", INT64, tag=0, new_in=(4, 3), absent=0, note="KIP-1263; ms, 0 when not known"),
-    ),
-    flexible_since=0,
-)
-
-TARGET_ASSIGNMENT_METADATA = RecordType(
-    number=6,
-    name="ConsumerGroupTargetAssignmentMetadata",
-    key=GROUP_KEY,
-    value=TARGET_ASSIGNMENT_METADATA_VALUE,
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
-
-TOPIC_PARTITIONS = Struct((Field("topic_id", ID), Field("partitions", Array(INT32))))
-
-TARGET_ASSIGNMENT_MEMBER_VALUE = Schema((Field("topic_partitions", Array(TOPIC_PARTITIONS)),), flexible_since=0)
-
-TARGET_ASSIGNMENT_MEMBER = RecordType(
-    number=7,
-    name="ConsumerGroupTargetAssignmentMember",
-    key=MEMBER_KEY,
-    value=TARGET_ASSIGNMENT_MEMBER_VALUE,
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
+    group_id: str = wire_field(Text())
 
 
-def assignment_epochs(new_in: tuple[int, int]) -> Field:
-    """The epochs that partitions or tasks of a current assignment came with, from some release on."""
-    return Field(
-        "assignment_epochs",
-        Array(INT32, nullable=True),
+@record
+class MemberKey:
+    """The key of a record about a member of a group."""
+
+    group_id: str = wire_field(Text())
+    member_id: str = wire_field(Text())
+
+
+@record
+class RegularExpressionKey:
+    """The key of a resolved regular expression."""
+
+    group_id: str = wire_field(Text())
+    regular_expression: str = wire_field(Text())
+
+
+@record
+class ConsumerGroupMetadataValue:
+    """Type 3: the group's epoch."""
+
+    epoch: int = wire_field(INT32)
+    metadata_hash: int = wire_field(INT64, tag=0, new_in=(4, 1), default=0, note="KIP-1101")
+
+
+@record
+class PartitionRacks:
+    """A partition and the racks of its replicas."""
+
+    partition: int = wire_field(INT32)
+    racks: tuple[str, ...] = wire_field(Array(Text()))
+
+
+@record
+class TopicRacks:
+    """A topic that a group is subscribed to."""
+
+    topic_id: UUID = wire_field(ID)
+    topic_name: str = wire_field(Text())
+    num_partitions: int = wire_field(INT32)
+    partition_metadata: tuple[PartitionRacks, ...] = wire_field(Array(Struct(PartitionRacks)))
+
+
+@record
+class PartitionMetadataValue:
+    """Types 4, 9 and 18: the topics that a group is subscribed to."""
+
+    topics: tuple[TopicRacks, ...] = wire_field(Array(Struct(TopicRacks)))
+
+
+@record
+class SupportedProtocol:
+    """A protocol of a member that speaks the classic protocol."""
+
+    name: str = wire_field(Text())
+    metadata: bytes = wire_field(Blob())
+
+
+@record
+class ClassicMemberMetadata:
+    """What a member that speaks the classic protocol has besides."""
+
+    session_timeout_ms: int = wire_field(INT32)
+    supported_protocols: tuple[SupportedProtocol, ...] = wire_field(Array(Struct(SupportedProtocol)))
+
+
+@record
+class ConsumerGroupMemberMetadataValue:
+    """Type 5: a member, without its assignment."""
+
+    instance_id: str | None = wire_field(Text(nullable=True))
+    rack_id: str | None = wire_field(Text(nullable=True))
+    client_id: str = wire_field(Text())
+    client_host: str = wire_field(Text())
+    subscribed_topic_names: tuple[str, ...] = wire_field(Array(Text()))
+    subscribed_topic_regex: str | None = wire_field(Text(nullable=True))
+    rebalance_timeout_ms: int = wire_field(INT32)
+    server_assignor: str | None = wire_field(Text(nullable=True))
+    classic_member_metadata: ClassicMemberMetadata | None = wire_field(
+        Struct(ClassicMemberMetadata, nullable=True),
         tag=0,
-        new_in=new_in,
-        absent=[],
-        note="as many as partitions: the epoch at which each was assigned; fences zombie commits",
+        default=ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=()),
+        note="a member that speaks the classic protocol within a consumer group; null for any other",
     )
 
 
-EPOCHED_TOPIC_PARTITIONS = Struct((*TOPIC_PARTITIONS.fields, assignment_epochs((4, 3))))
+@record
+class TargetAssignmentMetadataValue:
+    """Types 6, 12 and 20: the epoch of a target assignment."""
 
-CURRENT_MEMBER_ASSIGNMENT = RecordType(
-    number=8,
-    name="ConsumerGroupCurrentMemberAssignment",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("state", INT8, note="0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, 127 UNKNOWN"),
-            Field("assigned_partitions", Array(EPOCHED_TOPIC_PARTITIONS)),
-            Field("partitions_pending_revocation", Array(EPOCHED_TOPIC_PARTITIONS)),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
+    assignment_epoch: int = wire_field(INT32)
+    assignment_timestamp: int = wire_field(
+        INT64, tag=0, new_in=(4, 3), default=0, note="KIP-1263; ms, 0 when not known"
+    )
 
-REGULAR_EXPRESSION = RecordType(
-    number=16,
-    name="ConsumerGroupRegularExpression",
-    key=Schema((Field("group_id", Text()), Field("regular_expression", Text()))),
-    value=Schema(
-        (
-            Field("topics", Array(Text()), note="what the expression matched"),
-            Field("version", INT64, note="of the metadata image it was matched against"),
-            Field("timestamp", INT64, note="ms, when it was matched"),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-848",
-)
+
+@record
+class TopicPartitions:
+    """Partitions of a topic."""
+
+    topic_id: UUID = wire_field(ID)
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+
+
+@record
+class TargetAssignmentMemberValue:
+    """Types 7 and 13: the target assignment of a member."""
+
+    topic_partitions: tuple[TopicPartitions, ...] = wire_field(Array(Struct(TopicPartitions)))
+
+
+ASSIGNMENT_EPOCHS_NOTE = "as many as partitions: the epoch at which each was assigned; fences zombie commits"
+
+
+@record
+class EpochedTopicPartitions:
+    """Partitions of a topic that a member has, each with the epoch at which it was assigned."""
+
+    topic_id: UUID = wire_field(ID)
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+    assignment_epochs: tuple[int, ...] | None = wire_field(
+        Array(INT32, nullable=True), tag=0, new_in=(4, 3), default=(), note=ASSIGNMENT_EPOCHS_NOTE
+    )
+
+
+@record
+class ConsumerGroupCurrentMemberAssignmentValue:
+    """Type 8: what a member has."""
+
+    member_epoch: int = wire_field(INT32)
+    previous_member_epoch: int = wire_field(INT32)
+    state: int = wire_field(INT8, note="0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, 127 UNKNOWN")
+    assigned_partitions: tuple[EpochedTopicPartitions, ...] = wire_field(Array(Struct(EpochedTopicPartitions)))
+    partitions_pending_revocation: tuple[EpochedTopicPartitions, ...] = wire_field(
+        Array(Struct(EpochedTopicPartitions))
+    )
+
+
+@record
+class RegularExpressionValue:
+    """Type 16: a regular expression of a subscription, resolved."""
+
+    topics: tuple[str, ...] = wire_field(Array(Text()), note="what the expression matched")
+    version: int = wire_field(INT64, note="of the metadata image it was matched against")
+    timestamp: int = wire_field(INT64, note="ms, when it was matched")
+
+
+GROUP_KEY, MEMBER_KEY = Schema(GroupKey), Schema(MemberKey)
+PARTITION_METADATA_VALUE = Schema(PartitionMetadataValue, flexible_since=0)
+TARGET_ASSIGNMENT_METADATA_VALUE = Schema(TargetAssignmentMetadataValue, flexible_since=0)
+TARGET_ASSIGNMENT_MEMBER_VALUE = Schema(TargetAssignmentMemberValue, flexible_since=0)
+
+
+def _declared(number: int, name: str, key: Schema, value: Schema, note: str = "KIP-848") -> RecordType:
+    return RecordType(
+        number=number, name=f"ConsumerGroup{name}", key=key, value=value, since="4.0", read_by=SINCE_4_0, note=note
+    )
+
 
 CONSUMER_GROUP_TYPES = (
-    METADATA,
-    PARTITION_METADATA,
-    MEMBER_METADATA,
-    TARGET_ASSIGNMENT_METADATA,
-    TARGET_ASSIGNMENT_MEMBER,
-    CURRENT_MEMBER_ASSIGNMENT,
-    REGULAR_EXPRESSION,
+    _declared(3, "Metadata", GROUP_KEY, Schema(ConsumerGroupMetadataValue, flexible_since=0)),
+    _declared(
+        4,
+        "PartitionMetadata",
+        GROUP_KEY,
+        PARTITION_METADATA_VALUE,
+        note="KIP-848; from 4.1 on a hash in type 3 replaces it (KIP-1101), and only its tombstones are written",
+    ),
+    _declared(5, "MemberMetadata", MEMBER_KEY, Schema(ConsumerGroupMemberMetadataValue, flexible_since=0)),
+    _declared(6, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
+    _declared(7, "TargetAssignmentMember", MEMBER_KEY, TARGET_ASSIGNMENT_MEMBER_VALUE),
+    _declared(
+        8, "CurrentMemberAssignment", MEMBER_KEY, Schema(ConsumerGroupCurrentMemberAssignmentValue, flexible_since=0)
+    ),
+    _declared(16, "RegularExpression", Schema(RegularExpressionKey), Schema(RegularExpressionValue, flexible_since=0)),
 )

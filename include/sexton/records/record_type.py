@@ -22,20 +22,19 @@ class RecordType:
     """One record type.
 
     `name` is Kafka's, `versions` the versions of the value that are accepted, `since` the release that first wrote it.
-    `read_by` tells which releases' default coordinators decode it; to any other it is an unknown record type, which is
-    skipped (4.0 on) or ends the load (before), and None means that no release ever read it. decode_key looks at it when
-    it is told a release.
+    `read_by` are the releases whose default coordinators decode it, None where no release does; to any other it is an
+    unknown record type, which is skipped (4.0 on) or ends the load (before).
     """
 
     number: int
     name: str
     key: Schema
     value: Schema
-    versions: range
+    versions: range = range(1)
     since: str
     read_by: Releases | None
     note: str = ""
 
     def is_read_by(self, release: Release) -> bool:
-        """Say whether the coordinator of Kafka `release`, such as (4, 3) or (4, 0, 1), decodes this type."""
+        """Whether the coordinator of Kafka `release`, such as (4, 3) or (4, 0, 1), decodes this type."""
         return self.read_by is not None and release in self.read_by

@@ -8,17 +8,63 @@ record that cannot be read is its own affair.
 import struct
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from sexton.errors import LogError
 from sexton.records import wire
-from sexton.records.classic import GROUP_METADATA, read_subscription
-from sexton.records.consumer import CONSUMER_GROUP_TYPES
-from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
+from sexton.records.classic import GROUP_METADATA, GroupMetadataKey, GroupMetadataValue, read_subscription
+from sexton.records.consumer import (
+    CONSUMER_GROUP_TYPES,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    GroupKey,
+    MemberKey,
+    PartitionMetadataValue,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataValue,
+)
+from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
 from sexton.records.record_type import RecordType
 from sexton.records.schema import Release
-from sexton.records.share import SHARE_GROUP_TYPES
-from sexton.records.streams import STREAMS_GROUP_TYPES
+from sexton.records.share import (
+    SHARE_GROUP_TYPES,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+)
+from sexton.records.streams import (
+    STREAMS_GROUP_TYPES,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTopologyValue,
+)
+
+Key = OffsetCommitKey | GroupMetadataKey | GroupKey | MemberKey | RegularExpressionKey
+Value = (
+    OffsetCommitValue
+    | GroupMetadataValue
+    | ConsumerGroupMetadataValue
+    | PartitionMetadataValue
+    | ConsumerGroupMemberMetadataValue
+    | TargetAssignmentMetadataValue
+    | TargetAssignmentMemberValue
+    | ConsumerGroupCurrentMemberAssignmentValue
+    | RegularExpressionValue
+    | ShareGroupMemberMetadataValue
+    | ShareGroupMetadataValue
+    | ShareGroupCurrentMemberAssignmentValue
+    | ShareGroupStatePartitionMetadataValue
+    | StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
+)
 
 _DECLARED = (
     *(LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA),
@@ -44,7 +90,7 @@ class MalformedRecord(LogError):
     """A key, value or subscription that cannot be read; `reason` is a reason code of undecodable_records."""
 
 
-def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, dict[str, Any]]:
+def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, Key]:
     """Decode a record's key to its type and its fields.
 
     With a `release`, such as (4, 3) or (4, 0, 1), a type that this release's coordinator does not read is unknown,
@@ -58,13 +104,14 @@ def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, dict
     if release is not None and not record_type.is_read_by(release):
         raise UnknownRecordType(number)
     try:
-        fields, _ = record_type.key.reader(0)(key, pos)
+        found: Key
+        found, _ = record_type.key.reader(0)(key, pos)
     except wire.Unreadable as error:
         raise MalformedRecord("malformed_key", _could_not_read(number, "key", error)) from error
-    return number, fields
+    return number, found
 
 
-def decode_value(record_type: int, value: bytes, *, release: Release | None = None) -> tuple[int, dict[str, Any]]:
+def decode_value(record_type: int, value: bytes, *, release: Release | None = None) -> tuple[int, Value]:
     """Decode the value of a record of `record_type` to its version and its fields.
 
     With a `release` in the layout that its coordinator knows, else in the newest: a field that came later has its
@@ -82,29 +129,30 @@ def decode_value(record_type: int, value: bytes, *, release: Release | None = No
             "unknown_value_version", f"Found an unknown record version {version} for {record_type} type"
         )
     try:
-        fields, _ = declared.value.reader(version, release)(wire.measured(value), pos)
+        found: Value
+        found, _ = declared.value.reader(version, release)(wire.measured(value), pos)
     except wire.Unreadable as error:
         raise MalformedRecord("malformed_value", _could_not_read(version, "value", error)) from error
     except wire.TooManyItems as error:
         raise MalformedRecord("too_many_items", str(error)) from error
-    return version, fields
+    return version, found
 
 
-def encode_key(record_type: int, fields: Mapping[str, Any]) -> bytes:
-    """Encode the key of a record; raises UnknownRecordType, or ValueError for fields that the key does not have."""
-    return _encode(record_type, _record_type(record_type).key.writer(0), fields)
+def encode_key(record_type: int, key: Key) -> bytes:
+    """Encode the key of a record; raises UnknownRecordType, or ValueError for the key of another type."""
+    return _encode(record_type, _record_type(record_type).key.writer(0), key)
 
 
-def encode_value(record_type: int, version: int, fields: Mapping[str, Any], *, release: Release | None = None) -> bytes:
-    """Encode the value of a record at `version`; fields with an `absent` value may be left out.
+def encode_value(record_type: int, version: int, value: Value, *, release: Release | None = None) -> bytes:
+    """Encode the value of a record at `version`.
 
     With a `release` without the fields that came later. Raises UnknownRecordType, or ValueError for an unknown version,
-    an unknown or missing field, or a value that does not fit.
+    the value of another type, or one that does not fit.
     """
     declared = _record_type(record_type)
     if version not in declared.versions:
         raise ValueError(f"version {version} of {declared.name}: only {list(declared.versions)} are known")
-    return _encode(version, declared.value.writer(version, release), fields)
+    return _encode(version, declared.value.writer(version, release), value)
 
 
 def decode_subscription(data: bytes) -> list[str] | None:
@@ -133,11 +181,11 @@ def _could_not_read(version: int, which: str, error: wire.Unreadable) -> str:
     return f"Could not read record with version {version} from {which}'s buffer due to: {error}."
 
 
-def _encode(prefix: int, write: wire.Writer, fields: Mapping[str, Any]) -> bytes:
+def _encode(prefix: int, write: wire.Writer, message: Key | Value) -> bytes:
     out = bytearray()
     wire.write_i16(prefix, out)
     try:
-        write(fields, out)
+        write(message, out)
     except struct.error as error:
         raise ValueError(str(error)) from error
     return bytes(out)

@@ -4,134 +4,106 @@ Follows ShareGroup*{Key,Value}.json. What the early access of 4.0 wrote as types
 tagged, under the same version number: it is malformed to every coordinator from 4.1 on.
 """
 
+from uuid import UUID
+
 from sexton.records.consumer import (
     GROUP_KEY,
     MEMBER_KEY,
+    PARTITION_METADATA_VALUE,
+    SINCE_4_0,
     TARGET_ASSIGNMENT_MEMBER_VALUE,
     TARGET_ASSIGNMENT_METADATA_VALUE,
-    TOPIC_PARTITIONS,
-    TOPICS_WITH_RACKS,
+    TopicPartitions,
 )
 from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import ID, INT8, INT32, INT64, Array, Field, Schema, Struct, Text
+from sexton.records.schema import ID, INT8, INT32, INT64, Array, Schema, Struct, Text, record, wire_field
 
-SINCE_4_0 = Releases((4, 0))
 
-PARTITION_METADATA = RecordType(
-    number=9,
-    name="ShareGroupPartitionMetadata",
-    key=GROUP_KEY,
-    value=TOPICS_WITH_RACKS,
-    versions=range(1),
-    since="4.0",
-    read_by=Releases((4, 0), (4, 0)),
-    note="KIP-932, the early access of 4.0 alone; an unknown type from 4.1 on",
-)
+@record
+class ShareGroupMemberMetadataValue:
+    """Type 10: a member, without its assignment."""
 
-MEMBER_METADATA = RecordType(
-    number=10,
-    name="ShareGroupMemberMetadata",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("rack_id", Text(nullable=True)),
-            Field("client_id", Text()),
-            Field("client_host", Text()),
-            Field("subscribed_topic_names", Array(Text())),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932",
-)
+    rack_id: str | None = wire_field(Text(nullable=True))
+    client_id: str = wire_field(Text())
+    client_host: str = wire_field(Text())
+    subscribed_topic_names: tuple[str, ...] = wire_field(Array(Text()))
 
-METADATA = RecordType(
-    number=11,
-    name="ShareGroupMetadata",
-    key=GROUP_KEY,
-    value=Schema(
-        (
-            Field("epoch", INT32),
-            Field("metadata_hash", INT64, new_in=(4, 1), absent=0, note="KIP-1101"),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932",
-)
 
-TARGET_ASSIGNMENT_METADATA = RecordType(
-    number=12,
-    name="ShareGroupTargetAssignmentMetadata",
-    key=GROUP_KEY,
-    value=TARGET_ASSIGNMENT_METADATA_VALUE,
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932",
-)
+@record
+class ShareGroupMetadataValue:
+    """Type 11: the group's epoch."""
 
-TARGET_ASSIGNMENT_MEMBER = RecordType(
-    number=13,
-    name="ShareGroupTargetAssignmentMember",
-    key=MEMBER_KEY,
-    value=TARGET_ASSIGNMENT_MEMBER_VALUE,
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932",
-)
+    epoch: int = wire_field(INT32)
+    metadata_hash: int = wire_field(INT64, new_in=(4, 1), default=0, note="KIP-1101")
 
-CURRENT_MEMBER_ASSIGNMENT = RecordType(
-    number=14,
-    name="ShareGroupCurrentMemberAssignment",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("state", INT8),
-            Field("assigned_partitions", Array(TOPIC_PARTITIONS)),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932",
-)
 
-_NAMED_TOPIC = (Field("topic_id", ID), Field("topic_name", Text()))
-_NAMED_TOPIC_PARTITIONS = Struct((*_NAMED_TOPIC, Field("partitions", Array(INT32))))
+@record
+class ShareGroupCurrentMemberAssignmentValue:
+    """Type 14: what a member has."""
 
-STATE_PARTITION_METADATA = RecordType(
-    number=15,
-    name="ShareGroupStatePartitionMetadata",
-    key=GROUP_KEY,
-    value=Schema(
-        (
-            Field("initializing_topics", Array(_NAMED_TOPIC_PARTITIONS), new_in=(4, 1), absent=[]),
-            Field("initialized_topics", Array(_NAMED_TOPIC_PARTITIONS)),
-            Field("deleting_topics", Array(Struct(_NAMED_TOPIC))),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.0",
-    read_by=SINCE_4_0,
-    note="KIP-932; a 4.0 coordinator decodes it, and then fails for it knows no more of this type",
-)
+    member_epoch: int = wire_field(INT32)
+    previous_member_epoch: int = wire_field(INT32)
+    state: int = wire_field(INT8)
+    assigned_partitions: tuple[TopicPartitions, ...] = wire_field(Array(Struct(TopicPartitions)))
+
+
+@record
+class NamedTopic:
+    """A topic of a share group."""
+
+    topic_id: UUID = wire_field(ID)
+    topic_name: str = wire_field(Text())
+
+
+@record
+class NamedTopicPartitions:
+    """Partitions of a topic of a share group."""
+
+    topic_id: UUID = wire_field(ID)
+    topic_name: str = wire_field(Text())
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+
+
+@record
+class ShareGroupStatePartitionMetadataValue:
+    """Type 15: the topics whose state the group initializes, keeps or deletes."""
+
+    initializing_topics: tuple[NamedTopicPartitions, ...] = wire_field(
+        Array(Struct(NamedTopicPartitions)), new_in=(4, 1), default=()
+    )
+    initialized_topics: tuple[NamedTopicPartitions, ...] = wire_field(Array(Struct(NamedTopicPartitions)))
+    deleting_topics: tuple[NamedTopic, ...] = wire_field(Array(Struct(NamedTopic)))
+
+
+def _declared(
+    number: int, name: str, key: Schema, value: Schema, note: str = "KIP-932", read_by: Releases = SINCE_4_0
+) -> RecordType:
+    return RecordType(
+        number=number, name=f"ShareGroup{name}", key=key, value=value, since="4.0", read_by=read_by, note=note
+    )
+
 
 SHARE_GROUP_TYPES = (
-    PARTITION_METADATA,
-    MEMBER_METADATA,
-    METADATA,
-    TARGET_ASSIGNMENT_METADATA,
-    TARGET_ASSIGNMENT_MEMBER,
-    CURRENT_MEMBER_ASSIGNMENT,
-    STATE_PARTITION_METADATA,
+    _declared(
+        9,
+        "PartitionMetadata",
+        GROUP_KEY,
+        PARTITION_METADATA_VALUE,
+        note="KIP-932, the early access of 4.0 alone; an unknown type from 4.1 on",
+        read_by=Releases((4, 0), (4, 0)),
+    ),
+    _declared(10, "MemberMetadata", MEMBER_KEY, Schema(ShareGroupMemberMetadataValue, flexible_since=0)),
+    _declared(11, "Metadata", GROUP_KEY, Schema(ShareGroupMetadataValue, flexible_since=0)),
+    _declared(12, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
+    _declared(13, "TargetAssignmentMember", MEMBER_KEY, TARGET_ASSIGNMENT_MEMBER_VALUE),
+    _declared(
+        14, "CurrentMemberAssignment", MEMBER_KEY, Schema(ShareGroupCurrentMemberAssignmentValue, flexible_since=0)
+    ),
+    _declared(
+        15,
+        "StatePartitionMetadata",
+        GROUP_KEY,
+        Schema(ShareGroupStatePartitionMetadataValue, flexible_since=0),
+        note="KIP-932; a 4.0 coordinator decodes it, and then fails for it knows no more of this type",
+    ),
 )

@@ -1,203 +1,179 @@
 """Types 17 to 23: a Kafka Streams group of KIP-1071. All values have version 0 alone and grow by tagged fields.
 
-Follows StreamsGroup*{Key,Value}.json; type 18 as it stood before 4.1 was released.
+Follows StreamsGroup*{Key,Value}.json; type 18 as it was before 4.1 was released.
 """
 
 from sexton.records.consumer import (
+    ASSIGNMENT_EPOCHS_NOTE,
     GROUP_KEY,
     MEMBER_KEY,
+    PARTITION_METADATA_VALUE,
     TARGET_ASSIGNMENT_METADATA_VALUE,
-    TOPICS_WITH_RACKS,
-    assignment_epochs,
 )
 from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import INT8, INT16, INT32, INT64, UINT16, Array, Field, Schema, Struct, Text
+from sexton.records.schema import INT8, INT16, INT32, INT64, UINT16, Array, Schema, Struct, Text, record, wire_field
 
 SINCE_4_1 = Releases((4, 1))
 
-METADATA = RecordType(
-    number=17,
-    name="StreamsGroupMetadata",
-    key=GROUP_KEY,
-    value=Schema(
-        (
-            Field("epoch", INT32),
-            Field("metadata_hash", INT64),
-            Field("validated_topology_epoch", INT32, tag=0, new_in=(4, 2), absent=-1),
-            Field(
-                "last_assignment_configs",
-                Array(Struct((Field("key", Text()), Field("value", Text()))), nullable=True),
-                tag=1,
-                new_in=(4, 2),
-                absent=[],
-            ),
-            Field(
-                "stored_description_topology_epoch",
-                INT32,
-                tag=2,
-                new_in=(4, 4),
-                absent=-1,
-                note="-2 after an interrupted operation: not certain",
-            ),
-            Field("failed_description_topology_epoch", INT32, tag=3, new_in=(4, 4), absent=-1),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
 
-PARTITION_METADATA = RecordType(
-    number=18,
-    name="StreamsGroupPartitionMetadata",
-    key=GROUP_KEY,
-    value=TOPICS_WITH_RACKS,
-    versions=range(1),
-    since="4.1",
-    read_by=None,
-    note="KIP-1071, development builds before 4.1 alone; an unknown type to every release",
-)
+@record
+class KeyValue:
+    """A setting or a tag."""
 
-MEMBER_METADATA = RecordType(
-    number=19,
-    name="StreamsGroupMemberMetadata",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("instance_id", Text(nullable=True)),
-            Field("rack_id", Text(nullable=True)),
-            Field("client_id", Text()),
-            Field("client_host", Text()),
-            Field("rebalance_timeout_ms", INT32),
-            Field("topology_epoch", INT32),
-            Field("process_id", Text()),
-            Field("user_endpoint", Struct((Field("host", Text()), Field("port", UINT16)), nullable=True)),
-            Field("client_tags", Array(Struct((Field("key", Text()), Field("value", Text()))))),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
+    key: str = wire_field(Text())
+    value: str = wire_field(Text())
 
-TARGET_ASSIGNMENT_METADATA = RecordType(
-    number=20,
-    name="StreamsGroupTargetAssignmentMetadata",
-    key=GROUP_KEY,
-    value=TARGET_ASSIGNMENT_METADATA_VALUE,
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
 
-_TASKS = Array(Struct((Field("subtopology_id", Text()), Field("partitions", Array(INT32)))))
+@record
+class StreamsGroupMetadataValue:
+    """Type 17: the group's epoch and the topology epochs that were checked."""
 
-TARGET_ASSIGNMENT_MEMBER = RecordType(
-    number=21,
-    name="StreamsGroupTargetAssignmentMember",
-    key=MEMBER_KEY,
-    value=Schema(
-        (Field("active_tasks", _TASKS), Field("standby_tasks", _TASKS), Field("warmup_tasks", _TASKS)),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
-
-_EPOCHED_TASKS = Array(
-    Struct((Field("subtopology_id", Text()), Field("partitions", Array(INT32)), assignment_epochs((4, 2))))
-)
-
-CURRENT_MEMBER_ASSIGNMENT = RecordType(
-    number=22,
-    name="StreamsGroupCurrentMemberAssignment",
-    key=MEMBER_KEY,
-    value=Schema(
-        (
-            Field("member_epoch", INT32),
-            Field("previous_member_epoch", INT32),
-            Field("state", INT8, note="1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS, 127 UNKNOWN"),
-            Field("active_tasks", _EPOCHED_TASKS),
-            Field("standby_tasks", _EPOCHED_TASKS),
-            Field("warmup_tasks", _EPOCHED_TASKS),
-            Field("active_tasks_pending_revocation", _EPOCHED_TASKS),
-            Field("standby_tasks_pending_revocation", _EPOCHED_TASKS),
-            Field("warmup_tasks_pending_revocation", _EPOCHED_TASKS),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
-
-_INTERNAL_TOPICS = Array(
-    Struct(
-        (
-            Field("name", Text()),
-            Field("partitions", INT32),
-            Field("replication_factor", INT16),
-            Field("topic_configs", Array(Struct((Field("key", Text()), Field("value", Text()))))),
-        )
+    epoch: int = wire_field(INT32)
+    metadata_hash: int = wire_field(INT64)
+    validated_topology_epoch: int = wire_field(INT32, tag=0, new_in=(4, 2), default=-1)
+    last_assignment_configs: tuple[KeyValue, ...] | None = wire_field(
+        Array(Struct(KeyValue), nullable=True), tag=1, new_in=(4, 2), default=()
     )
-)
-
-_COPARTITION_GROUPS = Array(
-    Struct(
-        (
-            Field("source_topics", Array(INT16)),
-            Field("source_topic_regex", Array(INT16)),
-            Field("repartition_source_topics", Array(INT16)),
-        )
+    stored_description_topology_epoch: int = wire_field(
+        INT32, tag=2, new_in=(4, 4), default=-1, note="-2 after an interrupted operation: not certain"
     )
-)
+    failed_description_topology_epoch: int = wire_field(INT32, tag=3, new_in=(4, 4), default=-1)
 
-TOPOLOGY = RecordType(
-    number=23,
-    name="StreamsGroupTopology",
-    key=GROUP_KEY,
-    value=Schema(
-        (
-            Field("epoch", INT32),
-            Field(
-                "subtopologies",
-                Array(
-                    Struct(
-                        (
-                            Field("subtopology_id", Text()),
-                            Field("source_topics", Array(Text())),
-                            Field("source_topic_regex", Array(Text())),
-                            Field("state_changelog_topics", _INTERNAL_TOPICS),
-                            Field("repartition_sink_topics", Array(Text())),
-                            Field("repartition_source_topics", _INTERNAL_TOPICS),
-                            Field("copartition_groups", _COPARTITION_GROUPS, note="indices into the lists above"),
-                        )
-                    )
-                ),
-            ),
-        ),
-        flexible_since=0,
-    ),
-    versions=range(1),
-    since="4.1",
-    read_by=SINCE_4_1,
-    note="KIP-1071",
-)
+
+@record
+class UserEndpoint:
+    """Where a member serves interactive queries."""
+
+    host: str = wire_field(Text())
+    port: int = wire_field(UINT16)
+
+
+@record
+class StreamsGroupMemberMetadataValue:
+    """Type 19: a member, without its tasks."""
+
+    instance_id: str | None = wire_field(Text(nullable=True))
+    rack_id: str | None = wire_field(Text(nullable=True))
+    client_id: str = wire_field(Text())
+    client_host: str = wire_field(Text())
+    rebalance_timeout_ms: int = wire_field(INT32)
+    topology_epoch: int = wire_field(INT32)
+    process_id: str = wire_field(Text())
+    user_endpoint: UserEndpoint | None = wire_field(Struct(UserEndpoint, nullable=True))
+    client_tags: tuple[KeyValue, ...] = wire_field(Array(Struct(KeyValue)))
+
+
+@record
+class Tasks:
+    """Tasks of a subtopology, by partition."""
+
+    subtopology_id: str = wire_field(Text())
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+
+
+@record
+class StreamsGroupTargetAssignmentMemberValue:
+    """Type 21: the target assignment of a member."""
+
+    active_tasks: tuple[Tasks, ...] = wire_field(Array(Struct(Tasks)))
+    standby_tasks: tuple[Tasks, ...] = wire_field(Array(Struct(Tasks)))
+    warmup_tasks: tuple[Tasks, ...] = wire_field(Array(Struct(Tasks)))
+
+
+@record
+class EpochedTasks:
+    """Tasks of a subtopology that a member has, each with the epoch at which it was assigned."""
+
+    subtopology_id: str = wire_field(Text())
+    partitions: tuple[int, ...] = wire_field(Array(INT32))
+    assignment_epochs: tuple[int, ...] | None = wire_field(
+        Array(INT32, nullable=True), tag=0, new_in=(4, 2), default=(), note=ASSIGNMENT_EPOCHS_NOTE
+    )
+
+
+_EPOCHED_TASKS = Array(Struct(EpochedTasks))
+
+
+@record
+class StreamsGroupCurrentMemberAssignmentValue:
+    """Type 22: the tasks that a member has, and those that it has yet to give up."""
+
+    member_epoch: int = wire_field(INT32)
+    previous_member_epoch: int = wire_field(INT32)
+    state: int = wire_field(INT8, note="1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS, 127 UNKNOWN")
+    active_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+    standby_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+    warmup_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+    active_tasks_pending_revocation: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+    standby_tasks_pending_revocation: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+    warmup_tasks_pending_revocation: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
+
+
+@record
+class InternalTopic:
+    """A changelog or repartition topic."""
+
+    name: str = wire_field(Text())
+    partitions: int = wire_field(INT32)
+    replication_factor: int = wire_field(INT16)
+    topic_configs: tuple[KeyValue, ...] = wire_field(Array(Struct(KeyValue)))
+
+
+@record
+class CopartitionGroup:
+    """Topics of a subtopology that have to have as many partitions; indices into its lists of topics."""
+
+    source_topics: tuple[int, ...] = wire_field(Array(INT16))
+    source_topic_regex: tuple[int, ...] = wire_field(Array(INT16))
+    repartition_source_topics: tuple[int, ...] = wire_field(Array(INT16))
+
+
+@record
+class Subtopology:
+    """A part of a topology that runs as tasks."""
+
+    subtopology_id: str = wire_field(Text())
+    source_topics: tuple[str, ...] = wire_field(Array(Text()))
+    source_topic_regex: tuple[str, ...] = wire_field(Array(Text()))
+    state_changelog_topics: tuple[InternalTopic, ...] = wire_field(Array(Struct(InternalTopic)))
+    repartition_sink_topics: tuple[str, ...] = wire_field(Array(Text()))
+    repartition_source_topics: tuple[InternalTopic, ...] = wire_field(Array(Struct(InternalTopic)))
+    copartition_groups: tuple[CopartitionGroup, ...] = wire_field(Array(Struct(CopartitionGroup)))
+
+
+@record
+class StreamsGroupTopologyValue:
+    """Type 23: the topology of the group."""
+
+    epoch: int = wire_field(INT32)
+    subtopologies: tuple[Subtopology, ...] = wire_field(Array(Struct(Subtopology)))
+
+
+def _declared(
+    number: int, name: str, key: Schema, value: Schema, note: str = "KIP-1071", read_by: Releases | None = SINCE_4_1
+) -> RecordType:
+    return RecordType(
+        number=number, name=f"StreamsGroup{name}", key=key, value=value, since="4.1", read_by=read_by, note=note
+    )
+
 
 STREAMS_GROUP_TYPES = (
-    METADATA,
-    PARTITION_METADATA,
-    MEMBER_METADATA,
-    TARGET_ASSIGNMENT_METADATA,
-    TARGET_ASSIGNMENT_MEMBER,
-    CURRENT_MEMBER_ASSIGNMENT,
-    TOPOLOGY,
+    _declared(17, "Metadata", GROUP_KEY, Schema(StreamsGroupMetadataValue, flexible_since=0)),
+    _declared(
+        18,
+        "PartitionMetadata",
+        GROUP_KEY,
+        PARTITION_METADATA_VALUE,
+        note="KIP-1071, development builds before 4.1 alone; an unknown type to every release",
+        read_by=None,
+    ),
+    _declared(19, "MemberMetadata", MEMBER_KEY, Schema(StreamsGroupMemberMetadataValue, flexible_since=0)),
+    _declared(20, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
+    _declared(
+        21, "TargetAssignmentMember", MEMBER_KEY, Schema(StreamsGroupTargetAssignmentMemberValue, flexible_since=0)
+    ),
+    _declared(
+        22, "CurrentMemberAssignment", MEMBER_KEY, Schema(StreamsGroupCurrentMemberAssignmentValue, flexible_since=0)
+    ),
+    _declared(23, "Topology", GROUP_KEY, Schema(StreamsGroupTopologyValue, flexible_since=0)),
 )

@@ -7,12 +7,13 @@ and one to Java.
 
 import codecs
 
-_HANDLER = "sexton.replace_like_java"
+REPLACE_LIKE_JAVA = "sexton.replace_like_java"
+"""The name of the error handler, for str() and bytes.decode()."""
 
 
 def decode_utf8(data: bytes) -> str:
     """Decode `data` exactly as Java's `new String(data, UTF_8)`; never raises."""
-    return data.decode("utf-8", _HANDLER)
+    return data.decode("utf-8", REPLACE_LIKE_JAVA)
 
 
 def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
@@ -29,4 +30,4 @@ def _is_continuation(data: bytes, index: int) -> bool:
     return index < len(data) and data[index] & 0xC0 == 0x80
 
 
-codecs.register_error(_HANDLER, _replace_like_java)
+codecs.register_error(REPLACE_LIKE_JAVA, _replace_like_java)

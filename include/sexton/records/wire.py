@@ -6,11 +6,11 @@ anything is allocated for it. How the pieces make a record is in schema.py.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from sexton.records.utf8 import decode_utf8
+from sexton.records.utf8 import REPLACE_LIKE_JAVA
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 LengthReader = Callable[[bytes, int], tuple[int, int]]
@@ -56,10 +56,10 @@ def fixed_reader(layout: str, what: str) -> Reader:
     unpack, size = packed.unpack_from, packed.size
 
     def read_fixed(buf: bytes, pos: int) -> tuple[Any, int]:
-        end = pos + size
-        if end > len(buf):
-            raise Underflow(f"{what} at byte {pos}, where {max(len(buf) - pos, 0)} bytes are left")
-        return unpack(buf, pos)[0], end
+        try:
+            return unpack(buf, pos)[0], pos + size
+        except struct.error:
+            raise Underflow(f"{what} at byte {pos}, where {max(len(buf) - pos, 0)} bytes are left") from None
 
     return read_fixed
 
@@ -142,8 +142,10 @@ def string_reader(wire_name: str, *, compact: bool, nullable: bool) -> Reader:
             return None, pos
         if size > MAX_STRING_BYTES:
             raise Unreadable(f"string field {wire_name} had invalid length {size}")
-        data, pos = read_slice(buf, pos, size)
-        return decode_utf8(data), pos
+        end = pos + size
+        if end > len(buf):
+            read_slice(buf, pos, size)  # raises
+        return str(buf[pos:end], "utf-8", REPLACE_LIKE_JAVA), end
 
     return read_string
 
@@ -166,7 +168,7 @@ def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: 
     """Make the reader of a list; as in Kafka, more items than bytes left are refused before the first is read."""
     read_length = read_compact_length if compact else read_i32
 
-    def read_array(buf: bytes, pos: int) -> tuple[list[Any] | None, int]:
+    def read_array(buf: bytes, pos: int) -> tuple[tuple[Any, ...] | None, int]:
         count, pos = read_length(buf, pos)
         if count < 0:
             _check_null(wire_name, nullable=nullable)
@@ -183,7 +185,7 @@ def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: 
         for _ in range(count):
             item, pos = read_item(buf, pos)
             items.append(item)
-        return items, pos
+        return tuple(items), pos
 
     return read_array
 
@@ -231,7 +233,7 @@ def array_writer(write_item: Writer, *, compact: bool, nullable: bool) -> Writer
     """Make the writer of a list."""
     write_size = sized_writer(compact=compact, nullable=nullable, write_classic_length=write_i32)
 
-    def write_array(items: list[Any] | None, out: bytearray) -> None:
+    def write_array(items: Sequence[Any] | None, out: bytearray) -> None:
         write_size(None if items is None else len(items), out)
         for item in items or ():
             write_item(item, out)

@@ -66,7 +66,7 @@ class LogParts:
                 except LogError:
                     continue
                 if record_type in OFFSET_TYPES:
-                    found.add(key["group_id"])
+                    found.add(key.group_id)
                 if len(found) >= limit:
                     return found
         return found

@@ -5,9 +5,9 @@ import pytest
 from sexton.coordinator.api.abandonment import abandonment
 from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.profiles import profile_of
-from sexton.records import encode_key, encode_value
 from tests.coordinator.api.broker import WAYS, one_log
 from tests.coordinator.api.test_commit import consumer
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     BASE_MS,
     BatchSpec,

@@ -13,9 +13,10 @@ from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker
 from sexton.log import codec as codecs
 from sexton.log.batch import read_batches, read_records
-from sexton.records import decode_key, decode_value, kafka_uuid
+from sexton.records import GroupMetadataValue, kafka_uuid
 from tests.coordinator.api.broker import one_log
 from tests.coordinator.golden import GOLDEN, RELEASES, segments
+from tests.record_fields import decode_key, decode_value, from_fields
 
 CAP_BYTES = 1 << 26
 DAY_MS = 24 * 3_600_000
@@ -96,7 +97,7 @@ def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
             if record.key[:2] != b"\0\2" or record.value is None:
                 continue
             group_id, (_, fields) = decode_key(record.key)[1]["group_id"], decode_value(2, record.value)
-            group = ClassicGroup.from_value(group_id, fields, profile)
+            group = ClassicGroup.from_value(group_id, from_fields(GroupMetadataValue, fields), profile)
             if not fields["members"]:
                 continue
             registration = GroupMetadataRecord.of_group(

@@ -9,7 +9,7 @@ from sexton.coordinator.api.view import LoadedGroup
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.log.batch import read_batches, read_records
-from sexton.records import decode_key, decode_value
+from sexton.records import GroupMetadataMember, decode_key, decode_value
 from tests.coordinator.golden import GOLDEN, RELEASES, segments
 
 RECORDED = {name: release for name, release in RELEASES.items() if release != "0.9.0.1"}
@@ -35,36 +35,36 @@ def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
     profile = of_broker(release)
     compared = 0
     for key, value in _group_records(name):
-        group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
-        if fields["members"]:
+        group_id, (_, found) = decode_key(key)[1].group_id, decode_value(2, value)
+        if found.members:
             continue
-        group = LoadedGroup.from_row(_folded(group_id, fields, profile).to_group_row())
+        group = LoadedGroup.from_row(_folded(group_id, found, profile).to_group_row())
         assert GroupMetadataRecord.of_group(group, profile=profile).encode(profile) == (key, value)
         compared += 1
     assert compared > 5
 
 
-def _folded(group_id, fields, profile):
-    return ClassicGroup.from_value(group_id, fields, profile)
+def _folded(group_id, found, profile):
+    return ClassicGroup.from_value(group_id, found, profile)
 
 
 @pytest.mark.parametrize("name, release", RECORDED.items())
 def test_a_group_with_members_is_written_from_its_members(name, release):
     compared = 0
     for key, value in _group_records(name):
-        group_id, (_, fields) = decode_key(key)[1]["group_id"], decode_value(2, value)
-        stamp = fields["current_state_timestamp_ms"]
+        group_id, (_, found) = decode_key(key)[1].group_id, decode_value(2, value)
+        stamp = found.current_state_timestamp_ms
         registration = GroupMetadataRecord(
             group_id=group_id,
-            protocol_type=fields["protocol_type"],
-            generation=fields["generation"],
-            protocol=fields["protocol"],
-            leader=fields["leader"],
+            protocol_type=found.protocol_type,
+            generation=found.generation,
+            protocol=found.protocol,
+            leader=found.leader,
             current_state_timestamp_ms=None if stamp == -1 else stamp,
-            members=fields["members"],
+            members=found.members,
         )
         assert registration.encode(of_broker(release)) == (key, value)
-        compared += bool(fields["members"])
+        compared += bool(found.members)
     assert compared > 5
 
 
@@ -93,18 +93,18 @@ def test_a_group_that_has_just_been_made(release, value):
 
 def test_members_of_every_version():
     """The fields of a member as each version has them."""
-    member = {
-        "member_id": "m",
-        "group_instance_id": "i",
-        "client_id": "c",
-        "client_host": "h",
-        "rebalance_timeout_ms": 7,
-        "session_timeout_ms": 9,
-        "subscription": b"s",
-        "assignment": b"",
-    }
+    member = GroupMetadataMember(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="h",
+        rebalance_timeout_ms=7,
+        session_timeout_ms=9,
+        subscription=b"s",
+        assignment=b"",
+    )
     group = GroupMetadataRecord(
-        group_id="g", protocol_type="consumer", generation=2, protocol="range", leader="m", members=[member]
+        group_id="g", protocol_type="consumer", generation=2, protocol="range", leader="m", members=(member,)
     )
     texts = {name: struct.pack(">h", len(name)) + name.encode() for name in "michs"}
     client = texts["c"] + texts["h"]

@@ -13,8 +13,8 @@ from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
-from sexton.records import encode_key, encode_value
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log, rows
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     BatchSpec,
     classic_fields,

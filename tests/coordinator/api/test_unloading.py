@@ -8,9 +8,9 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
-from sexton.records import encode_key, encode_value
 from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines, segments
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     COMMIT,
     BatchSpec,

@@ -28,7 +28,7 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.profile import Profile
-from sexton.records import ZERO_UUID, encode_key, encode_value, parse_kafka_uuid
+from sexton.records import ZERO_UUID, OffsetCommitKey, OffsetCommitValue, encode_key, encode_value, parse_kafka_uuid
 
 _WITH_RETENTION = 1
 """The version of an offset's value that has an expire timestamp."""
@@ -168,17 +168,17 @@ def _offset_record(
     if profile.expires_by_own_stamp and asked_ms is None:
         asked_ms = retention_ms
     version = profile.offset_value_version if asked_ms is None else min(_WITH_RETENTION, profile.offset_value_version)
-    value = {
-        "committed_offset": item.committed_offset,
-        "leader_epoch": -1 if item.leader_epoch is None else item.leader_epoch,
-        "metadata": item.metadata or "",
-        "commit_timestamp_ms": now_ms,
-        "expire_timestamp_ms": -1 if asked_ms is None else now_ms + asked_ms,
-        "topic_id": _stored_topic_id(item, commit, profile),
-    }
+    value = OffsetCommitValue(
+        committed_offset=item.committed_offset,
+        leader_epoch=-1 if item.leader_epoch is None else item.leader_epoch,
+        metadata=item.metadata or "",
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=-1 if asked_ms is None else now_ms + asked_ms,
+        topic_id=_stored_topic_id(item, commit, profile),
+    )
     key_type = profile.offset_key_type
-    key = encode_key(key_type, {"group_id": commit.group_id, "topic": item.topic, "partition": item.partition})
-    return key, encode_value(key_type, version, value)
+    key = OffsetCommitKey(group_id=commit.group_id, topic=item.topic, partition=item.partition)
+    return encode_key(key_type, key), encode_value(key_type, version, value)
 
 
 def _stored_topic_id(item: CommitPartition, commit: Commit, profile: Profile) -> UUID:

@@ -5,14 +5,13 @@ Follows GroupCoordinatorRecordHelpers.newGroupMetadataRecord and newEmptyGroupMe
 GroupMetadataManager.storeGroup with groupMetadataValue (Scala).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sexton.coordinator.api.java_map import iteration_order
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.profile import Profile
-from sexton.records import encode_key, encode_value
+from sexton.records import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue, encode_key, encode_value
 
 RECORD_TYPE = 2
 _NO_TIMESTAMP = -1
@@ -22,8 +21,7 @@ _NO_TIMESTAMP = -1
 class GroupMetadataRecord:
     """What the record says. The defaults are those of a group that has just been made (newEmptyGroupMetadataRecord).
 
-    `members` have the fields of `records.classic.MEMBER`, with subscription and assignment as bytes, in the order of
-    the record.
+    `members` are in the order of the record.
     """
 
     group_id: str
@@ -32,7 +30,7 @@ class GroupMetadataRecord:
     protocol: str | None = None
     leader: str | None = None
     current_state_timestamp_ms: int | None = None
-    members: Sequence[Mapping[str, Any]] = ()
+    members: tuple[GroupMetadataMember, ...] = ()
 
     @classmethod
     def of_group(
@@ -54,7 +52,7 @@ class GroupMetadataRecord:
             protocol=group.protocol,
             leader=group.leader,
             current_state_timestamp_ms=group.current_state_timestamp_ms,
-            members=[_fields_of(by_id[member_id]) for member_id in ids],
+            members=tuple(_member_of(by_id[member_id]) for member_id in ids),
         )
 
     def encode(self, profile: Profile) -> tuple[bytes, bytes]:
@@ -63,15 +61,15 @@ class GroupMetadataRecord:
         Raises ValueError for 0.8.2, which knows no groups. What the version has no field for is left out.
         """
         stamp = self.current_state_timestamp_ms
-        value = {
-            "protocol_type": self.protocol_type or "",
-            "generation": self.generation,
-            "protocol": self.protocol,
-            "leader": self.leader,
-            "current_state_timestamp_ms": _NO_TIMESTAMP if stamp is None else stamp,
-            "members": list(self.members),
-        }
-        key = encode_key(RECORD_TYPE, {"group_id": self.group_id})
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp_ms=_NO_TIMESTAMP if stamp is None else stamp,
+            members=self.members,
+        )
+        key = encode_key(RECORD_TYPE, GroupMetadataKey(group_id=self.group_id))
         return key, encode_value(RECORD_TYPE, value_version(profile), value)
 
 
@@ -82,15 +80,19 @@ def value_version(profile: Profile) -> int:
     return profile.group_value_version
 
 
-def _fields_of(member: LoadedMember) -> dict[str, Any]:
-    """A member as the record has it."""
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "session_timeout_ms": member.session_timeout_ms,
-        "subscription": member.member_metadata,
-        "assignment": member.member_assignment,
-    }
+def _member_of(member: LoadedMember) -> GroupMetadataMember:
+    """A member as the record has it; those of classic groups have all of its fields."""
+    session_ms, rebalance_ms = member.session_timeout_ms, member.rebalance_timeout_ms
+    subscription, assignment = member.member_metadata, member.member_assignment
+    if session_ms is None or rebalance_ms is None or subscription is None or assignment is None:
+        raise ValueError(f"member {member.member_id!r} is not one of a classic group")
+    return GroupMetadataMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id or "",
+        client_host=member.client_host or "",
+        rebalance_timeout_ms=rebalance_ms,
+        session_timeout_ms=session_ms,
+        subscription=subscription,
+        assignment=assignment,
+    )

@@ -66,7 +66,7 @@ def removed_groups(chunks: Iterable[bytes], *, cap_bytes: int) -> set[str]:
         except LogError:
             continue
         if record_type == _GROUP_METADATA:
-            (removed.add if record.value is None else removed.discard)(key["group_id"])
+            (removed.add if record.value is None else removed.discard)(key.group_id)
     return removed
 
 

@@ -18,7 +18,7 @@ from sexton.coordinator.changes.model import (
     continues,
     set_change,
 )
-from sexton.coordinator.decoding import Decoded, Undecodable
+from sexton.coordinator.decoding import DecodedGroup, DecodedOffset, Undecodable
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import Loaded
@@ -93,13 +93,13 @@ def removal_of(batch: Batch, record: Record, profile: Profile) -> TombstoneRecor
     if record.value is not None or batch.is_control or batch.magic > profile.newest_format:
         return None
     found = decoding.decode(record, base_offset=batch.base_offset, profile=profile)
-    if not isinstance(found, Decoded):
+    if not isinstance(found, DecodedOffset | DecodedGroup):
         return None
     return TombstoneRecord(
         record_type=found.record_type,
-        group_id=found.key["group_id"],
-        topic=found.key.get("topic"),
-        partition=found.key.get("partition"),
+        group_id=found.key.group_id,
+        topic=found.key.topic if isinstance(found, DecodedOffset) else None,
+        partition=found.key.partition if isinstance(found, DecodedOffset) else None,
         log_offset=record.log_offset,
         base_offset=batch.base_offset if batch.magic >= _BATCH_FORMAT else None,
         timestamp_ms=record.timestamp_ms if batch.magic > 0 else None,

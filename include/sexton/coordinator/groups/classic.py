@@ -8,10 +8,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sexton.coordinator.groups.group import Fields, Group, GroupTombstone, assignment_text
+from sexton.coordinator.groups.group import Group, GroupTombstone, assignment_text
 from sexton.coordinator.profile import Profile, Subscriptions
 from sexton.errors import TransitionError
-from sexton.records import MOST_ITEMS, MalformedRecord, decode_subscription, decode_utf8
+from sexton.records import (
+    MOST_ITEMS,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    MalformedRecord,
+    decode_subscription,
+    decode_utf8,
+)
 
 CONSUMER = "consumer"
 _METADATA_TYPE = 2
@@ -51,24 +58,24 @@ class ClassicGroup(Group):
         self._subscribed_topics: frozenset[str] | None = None
 
     @classmethod
-    def from_value(cls, group_id: str, value: Fields, profile: Profile) -> "ClassicGroup":
+    def from_value(cls, group_id: str, value: GroupMetadataValue, profile: Profile) -> "ClassicGroup":
         """The group of a record of type 2.
 
         Raises MalformedRecord (malformed_subscription) where the coordinator cannot parse a consumer's subscription,
         and TransitionError where it refuses to add a member; both end its load.
         """
         group = cls(group_id, profile)
-        group.protocol = value["protocol"]
-        group.generation = value["generation"]
-        group.leader = value["leader"]
-        stamp = value["current_state_timestamp_ms"]
+        group.protocol = value.protocol
+        group.generation = value.generation
+        group.leader = value.leader
+        stamp = value.current_state_timestamp_ms
         group.current_state_timestamp_ms = None if stamp == -1 else stamp
         # "" is no protocol type, but members bring theirs with them, even an empty one (ClassicGroup.add)
-        if value["members"]:
-            group._protocol_type = value["protocol_type"]
+        if value.members:
+            group._protocol_type = value.protocol_type
         elif not profile.forgets_protocol_type:
-            group._protocol_type = value["protocol_type"] or None
-        group._add_members(value["members"])
+            group._protocol_type = value.protocol_type or None
+        group._add_members(value.members)
         group._subscribed_topics = group._join_subscriptions()
         return group
 
@@ -79,35 +86,35 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms = since_ms
         self._subscribed_topics = self._join_subscriptions()
 
-    def _add_members(self, members: Collection[Fields]) -> None:
+    def _add_members(self, members: Collection[GroupMetadataMember]) -> None:
         for added, member in enumerate(members):
-            instance = member["group_instance_id"]
+            instance = member.group_instance_id
             if instance is not None:
                 if instance in self.static_members and not self._profile.instances_may_repeat:
                     raise TransitionError(
                         f"Static member with groupInstanceId={instance} cannot be added to group {self.group_id} since "
                         "it is already a member."
                     )
-                self.static_members[instance] = member["member_id"]
+                self.static_members[instance] = member.member_id
             is_double = added != len(self.members)
             if is_double and not self._profile.members_may_repeat:  # more votes for the protocol than members
                 raise TransitionError("None of the member's protocols can be supported.")
-            self.leader = member["member_id"] if self.leader is None else self.leader
-            self.members[member["member_id"]] = self._member(member)
+            self.leader = member.member_id if self.leader is None else self.leader
+            self.members[member.member_id] = self._member(member)
 
-    def _member(self, member: Fields) -> ClassicMember:
-        session, rebalance = member["session_timeout_ms"], member["rebalance_timeout_ms"]
-        topics = self._topics(member["subscription"])
+    def _member(self, member: GroupMetadataMember) -> ClassicMember:
+        session, rebalance = member.session_timeout_ms, member.rebalance_timeout_ms
+        topics = self._topics(member.subscription)
         return ClassicMember(
-            member_id=member["member_id"],
-            group_instance_id=member["group_instance_id"],
-            client_id=member["client_id"],
-            client_host=member["client_host"],
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
             session_timeout_ms=session,
             rebalance_timeout_ms=session if rebalance == -1 else rebalance,
-            subscription=member["subscription"],
+            subscription=member.subscription,
             subscribed_topics=None if topics is None else frozenset(topics),
-            assignment=member["assignment"],
+            assignment=member.assignment,
         )
 
     def _topics(self, subscription: bytes) -> list[str] | None:

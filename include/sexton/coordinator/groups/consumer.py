@@ -7,7 +7,6 @@ from typing import Any
 from sexton.coordinator.groups.assignment_epochs import PartitionOwners
 from sexton.coordinator.groups.group import (
     LEAVE_EPOCH,
-    Fields,
     GroupTombstone,
     Member,
     ModernGroup,
@@ -17,6 +16,16 @@ from sexton.coordinator.groups.group import (
     refuse_duplicates,
 )
 from sexton.coordinator.profile import Profile
+from sexton.records import Key, MemberKey, RegularExpressionKey, Value
+from sexton.records.consumer import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    PartitionMetadataValue,
+    RegularExpressionValue,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataValue,
+)
 
 _REGEX_TYPE = 16
 
@@ -48,38 +57,38 @@ class ConsumerGroup(ModernGroup):
     def subscribed_topics(self) -> Collection[str] | None:
         return frozenset(super().subscribed_topics or ()).union(*self.resolved_regexes.values())
 
-    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
-        match record_type:
-            case 3:
-                self.set_group(value)
-            case 4:  # topics of a 4.0 coordinator; 4.1 keeps a hash with the epoch instead (KIP-1101)
+    def replay_value(self, key: Key, value: Value) -> None:
+        match key, value:
+            case _, ConsumerGroupMetadataValue(epoch=epoch):
+                self.group_epoch = epoch
+            case _, PartitionMetadataValue(topics=topics):  # of a 4.0 coordinator; 4.1 keeps a hash (KIP-1101)
                 if self.profile.keeps_topic_metadata:
-                    refuse_bad_topics(value["topics"])
-            case 5:
-                self._describe_member(key["member_id"], value)
-            case 6:
-                self.set_target_epoch(value)
-            case 7:
-                self.set_target(key["member_id"], value)
-            case 8:
-                self._assign(key["member_id"], value)
-            case 16:
-                self.resolved_regexes[key["regular_expression"]] = frozenset(value["topics"])
+                    refuse_bad_topics(topics)
+            case MemberKey(member_id=member_id), ConsumerGroupMemberMetadataValue() as member:
+                self._describe_member(member_id, member)
+            case _, TargetAssignmentMetadataValue() as target:
+                self.set_target_epoch(target)
+            case MemberKey(member_id=member_id), TargetAssignmentMemberValue() as target:
+                self.set_target(member_id, target)
+            case MemberKey(member_id=member_id), ConsumerGroupCurrentMemberAssignmentValue() as assignment:
+                self._assign(member_id, assignment)
+            case RegularExpressionKey(regular_expression=regex), RegularExpressionValue(topics=topics):
+                self.resolved_regexes[regex] = frozenset(topics)
 
-    def replay_tombstone(self, record_type: int, key: Fields) -> None:
-        match record_type:
-            case 3:
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
+        match record_type, key:
+            case 3, _:
                 self.check_removable()
-            case 5:
-                self.delete_member(key["member_id"])
-            case 6:
+            case 5, MemberKey(member_id=member_id):
+                self.delete_member(member_id)
+            case 6, _:
                 self.delete_target_epoch()
-            case 7:
-                self.delete_target(key["member_id"])
-            case 8:
-                self._delete_assignment(key["member_id"])
-            case 16:
-                self.resolved_regexes.pop(key["regular_expression"], None)
+            case 7, MemberKey(member_id=member_id):
+                self.delete_target(member_id)
+            case 8, MemberKey(member_id=member_id):
+                self._delete_assignment(member_id)
+            case 16, RegularExpressionKey(regular_expression=regex):
+                self.resolved_regexes.pop(regex, None)
 
     def further_tombstones(self) -> list[GroupTombstone]:
         return [
@@ -92,18 +101,18 @@ class ConsumerGroup(ModernGroup):
             self._owners.move(self.members[member_id], None)
         super().delete_member(member_id)
 
-    def _describe_member(self, member_id: str, value: Fields) -> None:
-        classic = value["classic_member_metadata"]
+    def _describe_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
+        classic = value.classic_member_metadata
         self._update(
             replace(
                 self._member(member_id),
-                group_instance_id=value["instance_id"],
-                rack_id=value["rack_id"],
-                client_id=value["client_id"],
-                client_host=value["client_host"],
-                session_timeout_ms=None if classic is None else classic["session_timeout_ms"],
-                rebalance_timeout_ms=value["rebalance_timeout_ms"],
-                subscribed_topics=frozenset(value["subscribed_topic_names"]),
+                group_instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                session_timeout_ms=None if classic is None else classic.session_timeout_ms,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                subscribed_topics=frozenset(value.subscribed_topic_names),
             )
         )
 
@@ -115,20 +124,20 @@ class ConsumerGroup(ModernGroup):
         nothing = frozenset[int]()
         return {one: member.assigned.get(one, nothing) | member.revoking.get(one, nothing) for one in topic_ids}
 
-    def _assign(self, member_id: str, value: Fields) -> None:
+    def _assign(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue) -> None:
         if 8 in self.profile.refuses_repeats:
-            refuse_duplicates(part["topic_id"] for part in value["assigned_partitions"])
-            refuse_duplicates(part["topic_id"] for part in value["partitions_pending_revocation"])
+            refuse_duplicates(part.topic_id for part in value.assigned_partitions)
+            refuse_duplicates(part.topic_id for part in value.partitions_pending_revocation)
         self._update(
             replace(
                 self._member(member_id),
-                member_epoch=value["member_epoch"],
-                state=value["state"],
-                assigned=partitions_by_topic(value["assigned_partitions"]),
-                revoking=partitions_by_topic(value["partitions_pending_revocation"]),
+                member_epoch=value.member_epoch,
+                state=value.state,
+                assigned=partitions_by_topic(value.assigned_partitions),
+                revoking=partitions_by_topic(value.partitions_pending_revocation),
                 assignment_epochs={
-                    **epochs_by_partition(value["partitions_pending_revocation"], value["member_epoch"]),
-                    **epochs_by_partition(value["assigned_partitions"], value["member_epoch"]),
+                    **epochs_by_partition(value.partitions_pending_revocation, value.member_epoch),
+                    **epochs_by_partition(value.assigned_partitions, value.member_epoch),
                 },
             )
         )

@@ -13,10 +13,14 @@ from uuid import UUID
 
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
-from sexton.records import ZERO_UUID, kafka_uuid
-
-Fields = Mapping[str, Any]
-"""The decoded fields of a key or a value, as `records` names them."""
+from sexton.records import ZERO_UUID, Key, Value, kafka_uuid
+from sexton.records.consumer import (
+    EpochedTopicPartitions,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataValue,
+    TopicPartitions,
+    TopicRacks,
+)
 
 LEAVE_EPOCH = -1
 """Epoch of a member whose current assignment has been deleted (LEAVE_GROUP_MEMBER_EPOCH), of a deleted target too."""
@@ -168,11 +172,11 @@ class ModernGroup(Group):
         self.targets: set[str] = set()
 
     @abstractmethod
-    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
+    def replay_value(self, key: Key, value: Value) -> None:
         """Apply one of the group's records; TransitionError, and nothing changed, where Kafka's replay throws."""
 
     @abstractmethod
-    def replay_tombstone(self, record_type: int, key: Fields) -> None:
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
         """Apply a tombstone of one of the group's records, in the same way."""
 
     @property
@@ -194,15 +198,12 @@ class ModernGroup(Group):
     def is_subscribed(self, topic: str) -> bool:
         return topic in (self.subscribed_topics or ())
 
-    def set_group(self, value: Fields) -> None:
-        self.group_epoch = value["epoch"]
-
-    def set_target_epoch(self, value: Fields) -> None:
-        epoch = value["assignment_epoch"]
+    def set_target_epoch(self, value: TargetAssignmentMetadataValue) -> None:
+        epoch = value.assignment_epoch
         if self.profile.checks_target_epochs:
             if epoch < LEAVE_EPOCH:
                 raise TransitionError("The assignment epoch must be non-negative or -1.")
-            if value["assignment_timestamp"] < 0:
+            if value.assignment_timestamp < 0:
                 raise TransitionError("The assignment timestamp must be non-negative.")
         self.assignment_epoch = epoch
 
@@ -214,8 +215,8 @@ class ModernGroup(Group):
             )
         self.assignment_epoch = LEAVE_EPOCH
 
-    def set_target(self, member_id: str, value: Fields) -> None:
-        refuse_duplicates(part["topic_id"] for part in value["topic_partitions"])
+    def set_target(self, member_id: str, value: TargetAssignmentMemberValue) -> None:
+        refuse_duplicates(part.topic_id for part in value.topic_partitions)
         self.targets.add(member_id)
 
     def delete_target(self, member_id: str) -> None:
@@ -322,29 +323,29 @@ def refuse_duplicates(keys: Iterable[object]) -> None:
         seen.add(key)
 
 
-def refuse_bad_topics(topics: Iterable[Fields]) -> None:
+def refuse_bad_topics(topics: Iterable[TopicRacks]) -> None:
     """Throw as the TopicMetadata of 4.0 does: where a topic has no id, no name, or less than no partitions."""
     for topic in topics:
-        if topic["topic_id"] == ZERO_UUID:
+        if topic.topic_id == ZERO_UUID:
             raise TransitionError("Topic id cannot be ZERO_UUID.")
-        if not topic["topic_name"]:
+        if not topic.topic_name:
             raise TransitionError("Topic name cannot be empty.")
-        if topic["num_partitions"] < 0:
+        if topic.num_partitions < 0:
             raise TransitionError("Number of partitions cannot be negative.")
 
 
-def partitions_by_topic(parts: Iterable[Fields]) -> dict[UUID, frozenset[int]]:
+def partitions_by_topic(parts: Iterable[TopicPartitions | EpochedTopicPartitions]) -> dict[UUID, frozenset[int]]:
     """Topic partitions of a record by topic id; of a topic that comes twice the last holds."""
-    return {part["topic_id"]: frozenset(part["partitions"]) for part in parts}
+    return {part.topic_id: frozenset(part.partitions) for part in parts}
 
 
-def epochs_by_partition(parts: Iterable[Fields], member_epoch: int) -> dict[tuple[UUID, int], int]:
+def epochs_by_partition(parts: Iterable[EpochedTopicPartitions], member_epoch: int) -> dict[tuple[UUID, int], int]:
     """Since which epoch a member has each partition; where the record does not tell, since its own (KIP-1251)."""
     found = {}
-    for part in {part["topic_id"]: part for part in parts}.values():
-        numbers, epochs = part["partitions"], part["assignment_epochs"] or ()
+    for part in {part.topic_id: part for part in parts}.values():
+        numbers, epochs = part.partitions, part.assignment_epochs or ()
         told = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
-        found.update({(part["topic_id"], number): epoch for number, epoch in zip(numbers, told, strict=True)})
+        found.update({(part.topic_id, number): epoch for number, epoch in zip(numbers, told, strict=True)})
     return found
 
 

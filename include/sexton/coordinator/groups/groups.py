@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.consumer import ConsumerGroup
-from sexton.coordinator.groups.group import Fields, Group, ModernGroup
+from sexton.coordinator.groups.group import Group, ModernGroup
 from sexton.coordinator.groups.share import EarlyShareGroup, ShareGroup
 from sexton.coordinator.groups.streams import StreamsGroup
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
+from sexton.records import GroupMetadataValue, Key, Value
 
 CLASSIC_TYPE = 2
 _KINDS: dict[int, type[ModernGroup]] = {
@@ -52,14 +53,15 @@ class Groups:
         found = (group.loading_failure() for _, group in sorted(self.by_id.items()))
         return [f"after the last record: {reason}" for reason in found if reason is not None]
 
-    def replay(self, record_type: int, key: Fields, value: Fields | None, *, log_offset: int | None = None) -> None:
+    def replay(self, record_type: int, key: Key, value: Value | None, *, log_offset: int | None = None) -> None:
         """Apply a group record; a `value` of None is a tombstone.
 
         Raises TransitionError, with Kafka's message, where the coordinator's replay throws, and MalformedRecord for a
         subscription that it cannot parse. The groups are then as they were before.
         """
-        group_id = key["group_id"]
+        group_id = key.group_id
         if record_type == CLASSIC_TYPE:
+            assert value is None or isinstance(value, GroupMetadataValue), "the value of a classic group"
             self._replay_classic(group_id, value, log_offset)
             return
         kind = self._kinds.get(record_type)
@@ -71,14 +73,14 @@ class Groups:
         if value is None:
             group.replay_tombstone(record_type, key)
         else:
-            group.replay_value(record_type, key, value)
+            group.replay_value(key, value)
         if value is None and record_type == kind.metadata_type:
             self.by_id.pop(group_id, None)
             return
         group.log_offset = log_offset
         self.by_id[group_id] = group
 
-    def _replay_classic(self, group_id: str, value: Fields | None, log_offset: int | None) -> None:
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None, log_offset: int | None) -> None:
         """Type 2 replaces or removes whatever group has that id, of any type."""
         if value is None:
             self.by_id.pop(group_id, None)

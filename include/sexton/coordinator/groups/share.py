@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from sexton.coordinator.groups.group import (
     LEAVE_EPOCH,
-    Fields,
     Member,
     ModernGroup,
     partitions_by_topic,
@@ -15,6 +14,14 @@ from sexton.coordinator.groups.group import (
     refuse_duplicates,
 )
 from sexton.errors import TransitionError
+from sexton.records import Key, MemberKey, Value
+from sexton.records.consumer import PartitionMetadataValue, TargetAssignmentMemberValue, TargetAssignmentMetadataValue
+from sexton.records.share import (
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+)
 
 
 class ShareGroup(ModernGroup):
@@ -32,35 +39,35 @@ class ShareGroup(ModernGroup):
     def state(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
-        match record_type:
-            case 10:
-                self._describe_member(key["member_id"], value)
-            case 11:
-                self.set_group(value)
-            case 12:
-                self.set_target_epoch(value)
-            case 13:
-                self.set_target(key["member_id"], value)
-            case 14:
-                self._assign(key["member_id"], value)
-            case 15:
-                # the topics themselves are kept beside the groups and say nothing about them
-                refuse_duplicates(topic["topic_id"] for topic in value["initializing_topics"])
-                refuse_duplicates(topic["topic_id"] for topic in value["initialized_topics"])
+    def replay_value(self, key: Key, value: Value) -> None:
+        match key, value:
+            case MemberKey(member_id=member_id), ShareGroupMemberMetadataValue() as member:
+                self._describe_member(member_id, member)
+            case _, ShareGroupMetadataValue(epoch=epoch):
+                self.group_epoch = epoch
+            case _, TargetAssignmentMetadataValue() as target:
+                self.set_target_epoch(target)
+            case MemberKey(member_id=member_id), TargetAssignmentMemberValue() as target:
+                self.set_target(member_id, target)
+            case MemberKey(member_id=member_id), ShareGroupCurrentMemberAssignmentValue() as assignment:
+                self._assign(member_id, assignment)
+            case _, ShareGroupStatePartitionMetadataValue() as topics:
+                # Kafka keeps these topics outside of the groups: they say nothing about a group.
+                refuse_duplicates(topic.topic_id for topic in topics.initializing_topics)
+                refuse_duplicates(topic.topic_id for topic in topics.initialized_topics)
 
-    def replay_tombstone(self, record_type: int, key: Fields) -> None:
-        match record_type:
-            case 10:
-                self.delete_member(key["member_id"])
-            case 11:
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
+        match record_type, key:
+            case 10, MemberKey(member_id=member_id):
+                self.delete_member(member_id)
+            case 11, _:
                 self.check_removable()
-            case 12:
+            case 12, _:
                 self.delete_target_epoch()
-            case 13:
-                self.delete_target(key["member_id"])
-            case 14:
-                self._delete_assignment(key["member_id"])
+            case 13, MemberKey(member_id=member_id):
+                self.delete_target(member_id)
+            case 14, MemberKey(member_id=member_id):
+                self._delete_assignment(member_id)
 
     @property
     def assignment_epoch_message(self) -> str:
@@ -72,22 +79,22 @@ class ShareGroup(ModernGroup):
     def target_message(self, member_id: str) -> str:
         return f"Received a tombstone record to delete member {member_id} but member exists in target assignment."
 
-    def _describe_member(self, member_id: str, value: Fields) -> None:
+    def _describe_member(self, member_id: str, value: ShareGroupMemberMetadataValue) -> None:
         self.members[member_id] = replace(
             self._member(member_id),
-            rack_id=value["rack_id"],
-            client_id=value["client_id"],
-            client_host=value["client_host"],
-            subscribed_topics=frozenset(value["subscribed_topic_names"]),
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topics=frozenset(value.subscribed_topic_names),
         )
 
-    def _assign(self, member_id: str, value: Fields) -> None:
-        refuse_duplicates(part["topic_id"] for part in value["assigned_partitions"])
+    def _assign(self, member_id: str, value: ShareGroupCurrentMemberAssignmentValue) -> None:
+        refuse_duplicates(part.topic_id for part in value.assigned_partitions)
         self.members[member_id] = replace(
             self._member(member_id),
-            member_epoch=value["member_epoch"],
-            state=value["state"],
-            assigned=partitions_by_topic(value["assigned_partitions"]),
+            member_epoch=value.member_epoch,
+            state=value.state,
+            assigned=partitions_by_topic(value.assigned_partitions),
         )
 
     def _delete_assignment(self, member_id: str) -> None:
@@ -105,16 +112,17 @@ class EarlyShareGroup(ShareGroup):
     creating_types = frozenset({10, 11})
     missing_message = "Share group {} not found."
 
-    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
-        if record_type == 14:
-            self._check_known(key["member_id"])
-        elif record_type == 9 and self.profile.keeps_topic_metadata:
-            refuse_bad_topics(value["topics"])
-        super().replay_value(record_type, key, value)
+    def replay_value(self, key: Key, value: Value) -> None:
+        match key, value:
+            case MemberKey(member_id=member_id), ShareGroupCurrentMemberAssignmentValue():
+                self._check_known(member_id)
+            case _, PartitionMetadataValue(topics=topics) if self.profile.keeps_topic_metadata:
+                refuse_bad_topics(topics)
+        super().replay_value(key, value)
 
-    def replay_tombstone(self, record_type: int, key: Fields) -> None:
-        if record_type in (10, 14):
-            self._check_known(key["member_id"])
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
+        if record_type in (10, 14) and isinstance(key, MemberKey):
+            self._check_known(key.member_id)
         super().replay_tombstone(record_type, key)
 
     def _check_known(self, member_id: str) -> None:

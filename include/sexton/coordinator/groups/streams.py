@@ -5,11 +5,20 @@ from dataclasses import replace
 from typing import Any
 
 from sexton.coordinator.groups.assignment_epochs import TASK_KINDS, TaskOwners, Tasks
-from sexton.coordinator.groups.group import LEAVE_EPOCH, Fields, Member, ModernGroup, refuse_duplicates
+from sexton.coordinator.groups.group import LEAVE_EPOCH, Member, ModernGroup, refuse_duplicates
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
+from sexton.records import Key, MemberKey, Value
+from sexton.records.consumer import TargetAssignmentMetadataValue
+from sexton.records.streams import (
+    EpochedTasks,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTopologyValue,
+)
 
-_PENDING = "_pending_revocation"
 _UNREVOKED_TASKS = 2
 _NO_NUMBER = (
     'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
@@ -53,45 +62,45 @@ class StreamsGroup(ModernGroup):
     def is_subscribed(self, topic: str) -> bool:
         return not self.is_empty and super().is_subscribed(topic)
 
-    def replay_value(self, record_type: int, key: Fields, value: Fields) -> None:
-        match record_type:
-            case 17:
-                self.set_group(value)
-            case 19:
-                self._describe_member(key["member_id"], value)
-            case 20:
-                self.set_target_epoch(value)
-            case 21:
-                self.set_target(key["member_id"], value)
-            case 22:
-                self._assign(key["member_id"], value)
-            case 23:
-                self._set_topology(value)
+    def replay_value(self, key: Key, value: Value) -> None:
+        match key, value:
+            case _, StreamsGroupMetadataValue() as metadata:
+                self._set_group(metadata)
+            case MemberKey(member_id=member_id), StreamsGroupMemberMetadataValue() as member:
+                self._describe_member(member_id, member)
+            case _, TargetAssignmentMetadataValue() as target:
+                self.set_target_epoch(target)
+            case MemberKey(member_id=member_id), StreamsGroupTargetAssignmentMemberValue() as target:
+                self._set_target(member_id, target)
+            case MemberKey(member_id=member_id), StreamsGroupCurrentMemberAssignmentValue() as assignment:
+                self._assign(member_id, assignment)
+            case _, StreamsGroupTopologyValue() as topology:
+                self._set_topology(topology)
 
-    def replay_tombstone(self, record_type: int, key: Fields) -> None:
-        match record_type:
-            case 17:
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
+        match record_type, key:
+            case 17, _:
                 self.check_removable()
-            case 19:
-                self.delete_member(key["member_id"])
-            case 20:
+            case 19, MemberKey(member_id=member_id):
+                self.delete_member(member_id)
+            case 20, _:
                 self.delete_target_epoch()
-            case 21:
-                self.delete_target(key["member_id"])
-            case 22:
-                self._delete_assignment(key["member_id"])
-            case 23:
+            case 21, MemberKey(member_id=member_id):
+                self.delete_target(member_id)
+            case 22, MemberKey(member_id=member_id):
+                self._delete_assignment(member_id)
+            case 23, _:
                 self.topology_epoch = self.source_topics = None
 
-    def set_group(self, value: Fields) -> None:
-        refuse_duplicates(config["key"] for config in value["last_assignment_configs"] or ())
-        super().set_group(value)
+    def _set_group(self, value: StreamsGroupMetadataValue) -> None:
+        refuse_duplicates(config.key for config in value.last_assignment_configs or ())
+        self.group_epoch = value.epoch
         if self.validated_topology_epoch is not None:
-            self.validated_topology_epoch = value["validated_topology_epoch"]
+            self.validated_topology_epoch = value.validated_topology_epoch
 
-    def set_target(self, member_id: str, value: Fields) -> None:
-        for kind in TASK_KINDS:
-            refuse_duplicates(task["subtopology_id"] for task in value[kind])
+    def _set_target(self, member_id: str, value: StreamsGroupTargetAssignmentMemberValue) -> None:
+        for tasks in (value.active_tasks, value.standby_tasks, value.warmup_tasks):
+            refuse_duplicates(task.subtopology_id for task in tasks)
         self.targets.add(member_id)
 
     def delete_member(self, member_id: str) -> None:
@@ -113,53 +122,55 @@ class StreamsGroup(ModernGroup):
                 return f"member {member_id} of streams group {self.group_id}: {reason}"
         return None
 
-    def _set_topology(self, value: Fields) -> None:
-        subtopologies = value["subtopologies"]
-        refuse_duplicates(subtopology["subtopology_id"] for subtopology in subtopologies)
-        if value["epoch"] < 0:
+    def _set_topology(self, value: StreamsGroupTopologyValue) -> None:
+        subtopologies = value.subtopologies
+        refuse_duplicates(subtopology.subtopology_id for subtopology in subtopologies)
+        if value.epoch < 0:
             raise TransitionError("Topology epoch must be non-negative.")
-        self.topology_epoch = value["epoch"]
+        self.topology_epoch = value.epoch
         self.source_topics = frozenset[str]().union(
-            *(subtopology["source_topics"] for subtopology in subtopologies),
-            *([topic["name"] for topic in subtopology["repartition_source_topics"]] for subtopology in subtopologies),
+            *(subtopology.source_topics for subtopology in subtopologies),
+            *([topic.name for topic in subtopology.repartition_source_topics] for subtopology in subtopologies),
         )
 
-    def _describe_member(self, member_id: str, value: Fields) -> None:
-        refuse_duplicates(tag["key"] for tag in value["client_tags"])
+    def _describe_member(self, member_id: str, value: StreamsGroupMemberMetadataValue) -> None:
+        refuse_duplicates(tag.key for tag in value.client_tags)
         if self._owners is not None:
-            self._owners.describe(member_id, value["process_id"])
+            self._owners.describe(member_id, value.process_id)
         self.members[member_id] = replace(
             self._member(member_id),
-            group_instance_id=value["instance_id"],
-            rack_id=value["rack_id"],
-            client_id=value["client_id"],
-            client_host=value["client_host"],
-            rebalance_timeout_ms=value["rebalance_timeout_ms"],
+            group_instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
         )
 
-    def _assign(self, member_id: str, value: Fields) -> None:
+    def _assign(self, member_id: str, value: StreamsGroupCurrentMemberAssignmentValue) -> None:
         self._check_tasks(value)
         if self._owners is not None:
-            self._owners.assign(member_id, _tasks(value), _tasks(value, _PENDING))
+            self._owners.assign(
+                member_id, _by_subtopology(_assigned_tasks(value)), _by_subtopology(_revoked_tasks(value))
+            )
         self.members[member_id] = replace(
             self._member(member_id),
-            member_epoch=value["member_epoch"],
-            state=value["state"],
-            assigned=_named(_tasks(value)),
+            member_epoch=value.member_epoch,
+            state=value.state,
+            assigned=_named(_by_subtopology(_assigned_tasks(value))),
         )
 
-    def _check_tasks(self, value: Fields) -> None:
-        for part in ("", _PENDING) if 22 in self.profile.refuses_repeats else ():
-            for kind in TASK_KINDS:
-                refuse_duplicates(task["subtopology_id"] for task in value[kind + part])
-        for part in ("", _PENDING) if self.profile.checks_task_epochs else ():
-            for task in value["active_tasks" + part]:
-                count, epoch_count = len(task["partitions"]), len(task["assignment_epochs"] or ())
-                if epoch_count not in (0, count):
-                    raise TransitionError(
-                        f"Assignment epochs must be provided for all partitions. Subtopology {task['subtopology_id']} "
-                        f"has {count} partitions but {epoch_count} epochs"
-                    )
+    def _check_tasks(self, value: StreamsGroupCurrentMemberAssignmentValue) -> None:
+        assigned, revoking = _assigned_tasks(value), _revoked_tasks(value)
+        if 22 in self.profile.refuses_repeats:
+            for tasks in (*assigned, *revoking):
+                refuse_duplicates(task.subtopology_id for task in tasks)
+        for task in (*assigned[0], *revoking[0]) if self.profile.checks_task_epochs else ():
+            count, epoch_count = len(task.partitions), len(task.assignment_epochs or ())
+            if epoch_count not in (0, count):
+                raise TransitionError(
+                    f"Assignment epochs must be provided for all partitions. Subtopology {task.subtopology_id} "
+                    f"has {count} partitions but {epoch_count} epochs"
+                )
 
     def _delete_assignment(self, member_id: str) -> None:
         if member_id in self.members:
@@ -175,12 +186,28 @@ class StreamsGroup(ModernGroup):
         return self.members.get(member_id) or blank
 
 
-def _tasks(value: Fields, part: str = "") -> Tasks:
+_TasksByKind = tuple[tuple[EpochedTasks, ...], tuple[EpochedTasks, ...], tuple[EpochedTasks, ...]]
+"""Active, standby and warm-up tasks: in the order of TASK_KINDS."""
+
+
+def _assigned_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByKind:
+    return value.active_tasks, value.standby_tasks, value.warmup_tasks
+
+
+def _revoked_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByKind:
+    return (
+        value.active_tasks_pending_revocation,
+        value.standby_tasks_pending_revocation,
+        value.warmup_tasks_pending_revocation,
+    )
+
+
+def _by_subtopology(tasks: _TasksByKind) -> Tasks:
     """Partitions by kind of task and subtopology; of a subtopology that comes twice the last holds."""
     return {
-        (kind, task["subtopology_id"]): frozenset(task["partitions"])
-        for kind in TASK_KINDS
-        for task in value[kind + part]
+        (kind, task.subtopology_id): frozenset(task.partitions)
+        for kind, some in zip(TASK_KINDS, tasks, strict=True)
+        for task in some
     }
 
 

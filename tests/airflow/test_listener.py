@@ -14,6 +14,7 @@ from sexton.airflow import consent, listener, runs
 from sexton.airflow.consent import approval_folder, read_trigger, write_trigger
 from sexton.airflow.runs import run_folder
 from sexton.settings import Settings
+from tests.airflow_database import migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW = str(Path(sys.executable).parent / "airflow")
@@ -68,7 +69,7 @@ def test_a_real_scheduler_notes_it(tmp_path) -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
-    run(AIRFLOW, "db", "migrate")
+    migrated_database(tmp_path / "airflow.db")
     run(AIRFLOW, "dags", "reserialize")
     asked = json.dumps({"plan_id": "a" * 64, "sink": "coordinator"})
     run(AIRFLOW, "dags", "trigger", "apply_tombstones", "--run-id", RUN_ID, "--conf", asked)

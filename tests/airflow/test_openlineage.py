@@ -13,6 +13,7 @@ import pytest
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.openlineage import dataset_of, kafka_namespace
 from sexton.airflow.spark_tasks import STAGES
+from tests.airflow_database import migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "lineage.md"
@@ -83,7 +84,7 @@ def told(environment: dict[str, str], program: str, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def events(home: Path, environment: dict[str, str]) -> list[dict[str, Any]]:
     """Of one run of offset_retention."""
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=environment, check=True, capture_output=True)
+    migrated_database(Path(environment["AIRFLOW_HOME"]) / "airflow.db")
     assert "state: success" in told(environment, PROGRAM, str(ROOT / "dags" / "offset_retention.py"))
     return [json.loads(line) for line in (home / "lineage.jsonl").read_text("utf-8").splitlines()]
 

@@ -28,6 +28,7 @@ from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
+from tests.airflow_database import migrated_home
 from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Say, archived_offsets
 from tests.integration.day_script import DayScript, until
 from tests.integration.differential import UNSTABLE
@@ -77,6 +78,7 @@ def live_a_day(
     """
     day = Day(home, hour_s=hour_s, say=say)
     system = System(day.config, Console(quiet=True))
+    migrated_home(system.home.root)
     with ThreadPoolExecutor(1) as aside:
         starting: Future[None] | None = None
         try:

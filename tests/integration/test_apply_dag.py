@@ -34,6 +34,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import PROJECT_ROOT, Settings
 from tests.airflow.parking import has_parked
+from tests.airflow_database import migrated_home
 from tests.environment import with_settings
 
 APPLY, RESTORE = "apply_tombstones", "restore_offsets"
@@ -136,6 +137,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (home / name).symlink_to(PROJECT_ROOT / name)
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True), users=USERS)
+    migrated_home(system.home.root)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
     applier = {"bootstrap.servers": config.bootstrap_servers, "client.id": "applier", "sasl.password": CANARY}
     try:

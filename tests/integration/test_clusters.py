@@ -11,6 +11,7 @@ import pytest
 
 from sexton.java import JavaHome
 from sexton.settings import PROJECT_ROOT
+from tests.airflow_database import migrated_database
 from tests.archived import Archive
 from tests.pipeline.archive_runs import instant, three_minutes
 
@@ -56,7 +57,7 @@ def environment(archive: Archive, java: JavaHome) -> dict[str, str]:
         "SEXTON_WAREHOUSE": str(home / "warehouse"),
         "SEXTON_CATALOG_URI": f"jdbc:sqlite:{home / 'catalog.db'}",
     }
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=found, check=True, capture_output=True)
+    migrated_database(home / "airflow" / "airflow.db")
     return found
 
 

@@ -31,6 +31,7 @@ from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import PROJECT_ROOT, Settings
+from tests.airflow_database import migrated_home
 from tests.record_fields import decode_key
 
 STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
@@ -62,6 +63,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         (home / name).symlink_to(PROJECT_ROOT / name)
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True))
+    migrated_home(system.home.root)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
     try:
         system.start(SEXTON_SCHEDULE="", SEXTON_SETTLE_MS="500")

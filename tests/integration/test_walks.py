@@ -30,6 +30,7 @@ from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import commit_offsets
 from sexton.settings import PROJECT_ROOT, Settings, settings, variable
+from tests.airflow_database import migrated_home
 from tests.ui import chromium
 from tests.ui.walks import keep_pictures, steps_of
 
@@ -111,6 +112,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     policy.write_text(POLICY, "utf-8")
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True))
+    migrated_home(system.home.root)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
     broker = EmbeddedBroker(
         config.var / "kafka",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.lake.catalog import Lake
+from tests.airflow_database import migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 180
@@ -83,7 +84,7 @@ def api_server(
         **({"AIRFLOW__CORE__AUTH_MANAGER": auth_manager} if auth_manager else {}),
     }
     airflow = str(Path(sys.executable).parent / "airflow")
-    subprocess.run([airflow, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=180)
+    migrated_database(folder / "airflow.db")
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [airflow, "api-server"], env=environment, stdout=log, stderr=log, start_new_session=True
@@ -94,12 +95,8 @@ def api_server(
         tokens = {name: _token(url, name, password) for name, password in passwords.items()}
         yield ApiServer(url=url, tokens=tokens, pid=server.pid)
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+        os.killpg(server.pid, signal.SIGKILL)  # a polite end takes seconds, and nothing is asked of what it leaves
+        server.wait()
 
 
 def _token(url: str, name: str, password: str) -> str:

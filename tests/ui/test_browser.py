@@ -33,6 +33,7 @@ from tests.ui.lakes import WrittenLake
 from tests.ui.test_what_if import ANSWER
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over
 
+SHOTS = "SEXTON_SHOTS"
 WIDTHS, THEMES = (1280, 390), ("light", "dark")
 """A laptop's and a phone's."""
 CALM = FIRST_MS + HOUR_MS
@@ -100,13 +101,13 @@ def base(world: WrittenLake, files: Path) -> Iterator[str]:
 
 def look(folder: Path, pages: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
     """What the browser tells of pages, by page and look."""
-    asked = {"pages": pages, "widths": WIDTHS, "themes": THEMES, **options}
+    asked = {"pages": pages, "widths": WIDTHS, "themes": THEMES, "shots": SHOTS in os.environ, **options}
     found: list[dict[str, Any]] = chromium.run_script("check.mjs", folder, **asked)
     return found
 
 
 def test_every_page_at_two_widths_light_and_dark(base: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("SEXTON_SHOTS", tmp_path))
+    folder = Path(os.environ.get(SHOTS, tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     pages = [{"name": name, "url": base + path} for name, path in PAGES.items()]
     pages += [

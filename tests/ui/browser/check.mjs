@@ -1,8 +1,8 @@
 // Opens pages in headless Chromium at two widths, light and dark, and tells what is wrong with them as JSON.
 //
-// node check.mjs CONFIG.json, where CONFIG is {chromium, out, cookies: [...], pages: [{name, url, steps?, tell?}], widths, themes}.
+// node check.mjs CONFIG.json, where CONFIG is {chromium, out, shots?, cookies: [...], pages: [{name, url, steps?, tell?}], widths, themes}.
 // Told per page and look: axe-core's findings, errors of the console (CSP violations among them), failed requests, and
-// requests to anywhere else than the page's own server; of the element `tell` what it says. Screenshots go to `out`.
+// requests to anywhere else than the page's own server; of the element `tell` what it says. Screenshots go to `out` unless `shots` is false.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -35,7 +35,7 @@ for (const theme of config.themes) {
         if (step.wait) await page.waitForTimeout(step.wait);
         if (step.idle) await page.waitForLoadState("networkidle");
       }
-      await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: config.fullPage ?? true });
+      if (config.shots ?? true) await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: config.fullPage ?? true });
       const focus = await page.evaluate(() => document.activeElement?.getAttribute("name") || document.activeElement?.tagName);
       const language = await page.evaluate(() => document.documentElement.lang);
       const text = each.tell ? await page.innerText(each.tell) : "";

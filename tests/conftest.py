@@ -1,15 +1,23 @@
 """What every part of the suite shares: its order, and the seed, counts and figures of the tests of faults.
 
-Several tests run at a time, a file each. Those with a real broker come first: they mostly wait for its clock.
+Several tests run at a time, a file each; lanes.py says which worker takes which file.
 
 Random cases of tests/faults come from a printed seed: a fixed one and, for one more run of each random test, one drawn
 at the start; `--seed N` draws it again. Counts are small unless `--full` is asked for.
 """
 
+import gc
+import os
 import secrets
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.lanes import Lanes, give_way, place_of
+
+# Kernels are compiled where `make install` has compiled them, here and in every process that a test starts.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".cache" / "numba"))
 
 pytest_plugins = ["tests.engines"]
 SEED = pytest.StashKey[int]()
@@ -27,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     handed: dict[str, Any] = getattr(config, "workerinput", {})
     asked = config.getoption("--seed")
     config.stash[SEED] = handed.get("seed", secrets.randbits(32) if asked is None else asked)
+    give_way(handed)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -34,12 +43,27 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["seed"] = node.config.stash[SEED]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: "integration" not in item.path.parts)
+    items.sort(key=lambda item: place_of(item.path))
     if config.getoption("--full"):
         for item in items:
             if "faults" in item.path.parts:
                 item.add_marker(pytest.mark.timeout(0))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now lives as long as the process: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

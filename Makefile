@@ -27,6 +27,7 @@ check: install lint ## Check style, types and what needs no broker, no Spark and
 	$(PY) -m pytest -q -n 2 $(CHECKED)
 
 test: install lint ## Run everything that CI runs
+	$(PY) -m tests.prepare
 	$(PY) -m pytest -q -n 3
 
 bench: install ## Measure the kernels and the audit on this machine

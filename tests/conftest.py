@@ -9,15 +9,16 @@ at the start; `--seed N` draws it again. Counts are small unless `--full` is ask
 import gc
 import os
 import secrets
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import java_home
 from tests.lanes import Lanes, give_way, place_of
 
 # Kernels are compiled where `make install` has compiled them, here and in every process that a test starts.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".cache" / "numba"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(java_home.ROOT / ".cache" / "numba"))
+os.environ.update(java_home.variables(os.environ))
 
 pytest_plugins = ["tests.engines"]
 SEED = pytest.StashKey[int]()

@@ -27,11 +27,11 @@ _STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """A retention, and a policy or none; `told_by` says where the retention is from."""
+    """A retention, and a policy or none; `source` says where the retention is from."""
 
     retention_ms: int
     policy: Policy | None
-    told_by: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""The command line. Its exit codes are in `codes`.
+"""The command line: one module a command, its exit codes in `exit_codes`.
 
-One module a command; each imports what it needs when it runs, so that --help answers at once. An error is one line on
-stderr, `error: <place>: <what> (<fix>)`; --debug adds the traceback.
+A command imports what it needs when it runs, so that --help is fast. An error is one line on stderr,
+`error: <where>: <what> (<fix>)`; --debug adds the traceback.
 """
 
 import os
@@ -25,6 +25,8 @@ from sexton.cli import (
     fetch,
     forecast,
     groups,
+    groups_coordinator,
+    groups_dry_run,
     plan,
     policy,
     restore,
@@ -32,21 +34,21 @@ from sexton.cli import (
     snapshot,
     what_if,
 )
+from sexton.cli.command import Debug, State, command
 from sexton.cli.exit_codes import CODES, INTERRUPTED, ORDER
-from sexton.cli.options import Debug, State
 from sexton.errors import SextonError
 from sexton.report.names import harmless
 from sexton.uris import without_login
 
 ABOUT = """\
-Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, says which offsets and groups
-have expired and why, and plans their tombstones. Only [b]apply[/b] and [b]restore[/b] change a cluster, and only
-when they are told to.
+Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, shows which offsets and groups have
+expired and why, and plans their tombstones. Only [b]apply[/b] and [b]restore[/b] change a cluster, and only with an
+option that says so.
 """
 EPILOG = f"""\
 [b]Start here[/b]
 
-[dim]# is this machine fit?[/dim]
+[dim]# can this machine run it?[/dim]
 sexton doctor
 
 [dim]# what would a broker delete from these segments, and why?[/dim]
@@ -54,7 +56,7 @@ sexton audit --segments /var/kafka-logs --out run
 
 [b]Exit codes[/b]
 {", ".join(f"{code} {short}" for code, (short, _) in CODES.items())}.
-Of several the first of {" ".join(map(str, ORDER))}.
+If several apply, the first of {" ".join(map(str, ORDER))}.
 """
 
 app = typer.Typer(
@@ -65,22 +67,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
-app.command("snapshot", epilog=snapshot.EXAMPLES)(snapshot.snapshot)
-app.command("fetch", epilog=fetch.EXAMPLES)(fetch.fetch)
+command(app, "audit", audit.EXAMPLES)(audit.audit)
+command(app, "snapshot", snapshot.EXAMPLES)(snapshot.snapshot)
+command(app, "fetch", fetch.EXAMPLES)(fetch.fetch)
+command(groups.app, "coordinator", groups_coordinator.COORDINATOR_EXAMPLES)(groups_coordinator.coordinator)
+command(groups.app, "unload", groups_coordinator.UNLOAD_EXAMPLES)(groups_coordinator.unload)
+command(groups.app, "check-commit", groups_dry_run.CHECK_COMMIT_EXAMPLES)(groups_dry_run.check_commit)
+command(groups.app, "metadata-record", groups_dry_run.METADATA_RECORD_EXAMPLES)(groups_dry_run.metadata_record)
 app.add_typer(groups.app, name="groups")
-app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command("diff", epilog=diff.EXAMPLES)(diff.diff)
-app.command("forecast", epilog=forecast.EXAMPLES)(forecast.forecast)
-app.command("what-if", epilog=what_if.EXAMPLES)(what_if.what_if)
-app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
-app.command("apply", epilog=apply.EXAMPLES)(apply.apply)
-app.command("restore", epilog=restore.EXAMPLES)(restore.restore)
+command(app, "explain", explain.EXAMPLES)(explain.explain)
+command(app, "diff", diff.EXAMPLES)(diff.diff)
+command(app, "forecast", forecast.EXAMPLES)(forecast.forecast)
+command(app, "what-if", what_if.EXAMPLES)(what_if.what_if)
+command(app, "plan", plan.EXAMPLES)(plan.plan)
+command(app, "apply", apply.EXAMPLES)(apply.apply)
+command(app, "restore", restore.EXAMPLES)(restore.restore)
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")
 app.add_typer(broker.app, name="broker")
-app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+command(app, "doctor", doctor.EXAMPLES)(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:
@@ -104,29 +110,29 @@ def _root(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; every failure is told in one line on stderr."""
+    """Run one command and return its exit code; a failure is one line on stderr."""
     state = State()
     try:
         code = app(args=argv, prog_name="sexton", standalone_mode=False, obj=state)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (`| head`): give Python nothing to complain about when it flushes at exit.
+        # The reader has gone (`| head`): Python must not fail when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        code, line = _told(error)
+        code, line = _described(error)
         if state.debug:
             sys.stderr.write(without_login(traceback.format_exc()))
-        _say(f"error: {line}")
+        _print_error(f"error: {line}")
         return code
     if code == INTERRUPTED:
-        _say("interrupted")
+        _print_error("interrupted")
     return int(code or 0)
 
 
-def _told(error: Exception) -> tuple[int, str]:
+def _described(error: Exception) -> tuple[int, str]:
     """The exit code and the line of an error."""
     if isinstance(error, SextonError):
         return error.exit_code, str(error)
@@ -135,16 +141,16 @@ def _told(error: Exception) -> tuple[int, str]:
         command = context.command_path if context else "sexton"
         return getattr(error, "exit_code", 2), f"{_usage_line(error)} (see `{command} --help`)"
     if isinstance(error, OSError) and error.strerror:
-        place = f"{error.filename}: " if error.filename else ""
-        return 1, f"{place}{error.strerror}"
+        where = f"{error.filename}: " if error.filename else ""
+        return 1, f"{where}{error.strerror}"
     first = next(iter(str(error).strip().splitlines()), "")
     return 1, f"{type(error).__name__}: {first} (--debug shows where)"
 
 
 def _usage_line(error: TyperException) -> str:
-    told = getattr(error, "format_message", None)
-    return str(told() if told else error).rstrip(".")
+    message = getattr(error, "format_message", None)
+    return str(message() if message else error).rstrip(".")
 
 
-def _say(line: str) -> None:
+def _print_error(line: str) -> None:
     sys.stderr.write(harmless(without_login(" ".join(line.split()))) + "\n")

@@ -1,27 +1,57 @@
-"""What the commands that change a cluster share: ending early, and the ledger's table afterwards."""
+"""What `apply` and `restore` share: options, ending after the current step, and the ledger's table."""
 
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sexton.cli.progress import bar
+from sexton.errors import UsageError
 
 if TYPE_CHECKING:
     from sexton.ledger.entries import Entry
 
+EXECUTION = "Execution"
+"""A panel of --help."""
+
+ApprovedBy = Annotated[
+    str | None, typer.Option(metavar="NAME", rich_help_panel=EXECUTION, help="Who approved it, for the ledger.")
+]
+
+
+def check_approved(approved_by: str | None, *, option: str, what: str) -> None:
+    """UsageError if nobody is named who approved `what`, which `option` carries out."""
+    if not (approved_by or "").strip():
+        raise UsageError(f"{what} not approved", where=option, fix="pass --approved-by NAME")
+
 
 @contextmanager
-def asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether SIGTERM came; the process goes on all the same, and ends when its step is done."""
-    came: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+def progress_until_terminated(label: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], bool]]:
+    """A progress bar that is given (done, total) after each step and returns whether to go on.
+
+    It returns False once SIGTERM has come: the process finishes its step, records the outcome and ends.
+    """
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
     try:
-        yield lambda: bool(came)
+        with bar(label, is_quiet=is_quiet) as show:
+
+            def progress(done: int, total: int) -> bool:
+                show(done, total)
+                return not received
+
+            yield progress
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str | None]:
-    """Rows in the table, None without a lake, and what went wrong: the ledger itself is written already."""
+    """Write the ledger to the table apply_ledger; returns its rows (None without a lake) and what failed.
+
+    The ledger itself is written already.
+    """
     from sexton.lake.catalog import open_lake
     from sexton.ledger.publish import publish_ledger
 
@@ -29,4 +59,4 @@ def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str |
         return publish_ledger(open_lake(), entries, as_of_ms=as_of_ms), None
     except Exception as error:
         fix = "everything was done and is in the ledger; run the same command again"
-        return None, f"the table apply_ledger was not brought up to date: {error} ({fix})"
+        return None, f"the table apply_ledger was not updated: {error} ({fix})"

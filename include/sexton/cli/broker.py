@@ -1,13 +1,12 @@
-"""`sexton broker`: a real Kafka broker on this machine, to try things against."""
+"""`sexton broker`: a real Kafka broker on this machine, to try things out."""
 
-import json as jsonlib
-import sys
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from sexton.cli.options import Debug, Json
+from sexton.cli.command import command, command_group
+from sexton.cli.options import Json
+from sexton.cli.output import print_json, print_line
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 
@@ -17,31 +16,19 @@ UP_EXAMPLES = """\
 [dim]# on 127.0.0.1:19092[/dim]
 sexton broker up
 
-[dim]# one that keeps offsets for a minute, for trials[/dim]
+[dim]# one that keeps offsets for a minute[/dim]
 sexton broker up --port 19093 --set offsets.retention.minutes=1
 """
 DOWN_EXAMPLES = """\
 [b]Examples[/b]
 
-[dim]# its data stays; `sexton broker up` goes on with it[/dim]
+[dim]# its data stays; `sexton broker up` continues with it[/dim]
 sexton broker down
 """
-app = typer.Typer(
-    help="Start and stop the embedded Kafka broker.",
-    epilog=UP_EXAMPLES,
-    rich_markup_mode="rich",
-    add_completion=False,
-)
+app = command_group("Start and stop the embedded Kafka broker.", UP_EXAMPLES)
 
 
-@app.callback(invoke_without_command=True)
-def _help(context: typer.Context) -> int:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-    return 0
-
-
-@app.command("up", epilog=UP_EXAMPLES)
+@command(app, "up", UP_EXAMPLES)
 def up(
     *,
     port: Annotated[
@@ -53,7 +40,6 @@ def up(
         typer.Option("--set", metavar="NAME=VALUE", help="A broker property, such as offsets.retention.minutes=1."),
     ] = None,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
     """Start the broker and leave it running; its data stays in var/kafka until you delete it."""
     properties = dict(_property(text) for text in setting or [])
@@ -73,19 +59,25 @@ def up(
     )
     with working("Starting Kafka", is_quiet=json):
         broker.start()
-    told = {"bootstrap_servers": broker.bootstrap_servers, "cluster_id": broker.cluster_id, "data": str(broker.data)}
-    _tell(told, json=json, line=f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}")
+    if json:
+        servers, cluster_id = broker.bootstrap_servers, broker.cluster_id
+        print_json({"bootstrap_servers": servers, "cluster_id": cluster_id, "data": str(broker.data)})
+    else:
+        print_line(f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}")
     return 0
 
 
-@app.command("down", epilog=DOWN_EXAMPLES)
-def down(*, json: Json = False, _debug: Debug = False) -> int:
+@command(app, "down", DOWN_EXAMPLES)
+def down(*, json: Json = False) -> int:
     """Stop the broker and keep its data."""
     from sexton.kafka.broker import stop_broker
     from sexton.settings import settings
 
     stopped = stop_broker(settings().var / "kafka")
-    _tell({"stopped": stopped}, json=json, line="Kafka is stopped." if stopped else "No broker was running.")
+    if json:
+        print_json({"stopped": stopped})
+    else:
+        print_line("Kafka is stopped." if stopped else "No broker was running.")
     return 0
 
 
@@ -96,7 +88,3 @@ def _property(text: str) -> tuple[str, str]:
             f"not NAME=VALUE: {text!r}", where="--set", fix="for example --set offsets.retention.minutes=1"
         )
     return name.strip(), value.strip()
-
-
-def _tell(facts: Mapping[str, object], *, json: bool, line: str) -> None:
-    sys.stdout.write((jsonlib.dumps(facts) if json else line) + "\n")

@@ -1,25 +1,22 @@
-"""`sexton diff`: what differs between two instants."""
+"""`sexton diff`: the differences between two instants."""
 
-import json as jsonlib
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton.cli.input_options import (
+from sexton.cli.command import Without
+from sexton.cli.input_options import LogInput
+from sexton.cli.options import DEFAULT_ROWS, Json, ShownRows, check_profile, now_ms, parse_instant
+from sexton.cli.output import (
     UNDECODABLE,
-    Archive,
-    Profile,
-    Segments,
-    TopicsFile,
-    tell_aside,
-    tell_doubts,
-    tell_line,
-    tell_table,
+    print_aside,
+    print_doubts,
+    print_json,
+    print_left_out,
+    print_line,
+    print_table,
 )
-from sexton.cli.options import Debug, Json, check_profile, parse_instant
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
@@ -41,102 +38,78 @@ sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
 """
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
-DEFAULT_ROWS = 50
 
 
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="An instant (ISO 8601 or ms), or a run folder.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another one of the same kind.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The other one, of the same kind.")],
     *,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show up to N groups and N offsets; 0: all. --json has all.")
-    ] = DEFAULT_ROWS,
-    segments: Segments = None,
-    archive: Archive = None,
-    topics: TopicsFile = None,
-    profile: Profile = None,
+    limit: ShownRows = DEFAULT_ROWS,
+    log: Annotated[LogInput, Without({"run", "cluster_id", "as_of", "load_buffer_bytes"})],
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
     """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
 
-    The instants are of --segments or --archive, else of the published runs at or before them. Two run folders are
-    compared as they are.
+    The instants are looked up in --segments or --archive, else in the published runs at or before them. Two run folders
+    are compared as they are.
     """
-    if segments is not None and archive is not None:
+    if log.segments is not None and log.archive is not None:
         raise UsageError("give --segments DIR or --archive URI, not both", fix="see `sexton diff --help`")
-    if profile is not None:
-        check_profile(profile)
+    check_profile(log.profile)
 
     from sexton.history.difference import difference
 
-    sides = [
-        _side(text, segments=segments, archive=archive, topics=topics, profile=profile) for text in (before, after)
-    ]
-    tell_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
+    sides = [_side(text, log) for text in (before, after)]
+    print_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
         found = difference(*sides)
     for text, side in zip((before, after), sides, strict=True):
         if not getattr(side, "is_covered", True):
-            raise NoCoverage("no record was written before that instant", where=text, fix="choose a later one")
+            raise NoCoverage("no record was written before this instant", where=text, fix="choose a later one")
     undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
     if json:
-        told = {
-            "operation": "diff",
-            "before": before,
-            "after": after,
-            "counts": found.counts(),
-            "groups": found.groups.to_pylist(),
-            "offsets": found.offsets.to_pylist(),
-        }
-        sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
+        rows = {"groups": found.groups.to_pylist(), "offsets": found.offsets.to_pylist()}
+        print_json({"operation": "diff", "before": before, "after": after, "counts": found.counts(), **rows})
     else:
         _print(found, limit)
     if undecodable:
-        tell_aside(f"! {undecodable} undecodable records")
+        print_aside(f"! {undecodable} undecodable records")
     return UNDECODABLE if undecodable else 0
 
 
-def _side(text: str, *, segments: Path | None, archive: str | None, topics: Path | None, profile: str | None) -> "Side":
-    """What an argument names; UsageError for what is neither an instant nor a run folder."""
+def _side(text: str, log: LogInput) -> "Side":
+    """The state that an argument names; UsageError if it is neither an instant nor a run folder."""
     from sexton.coordinator.profiles import NEWEST
     from sexton.history.difference import LogSide, PublishedSide, RunSide
     from sexton.runs.folder import RunFolder
 
-    if segments is None and archive is None and Path(text).is_dir():
+    if not log.is_log and Path(text).is_dir():
         return RunSide(RunFolder(text))
     at_ms = parse_instant(text, "diff")
-    if segments is None and archive is None:
+    if not log.is_log:
         from sexton.lake.catalog import open_lake
         from sexton.lake.read import published_at
 
         lake = open_lake()
         return PublishedSide(lake, published_at(lake, at_ms))
-    from sexton.runs.source import open_archive, open_segments
     from sexton.views.log_parts import LogParts
     from sexton.views.log_profile import choice_of
 
-    topics_file = None if topics is None else str(topics)
-    if segments is not None:
-        source = open_segments(str(segments), topics_file=topics_file)
-    else:
-        source = open_archive(str(archive), as_of_ms=at_ms, topics_file=topics_file)
-    taken_at_ms = time.time_ns() // 1_000_000
+    source, taken_at_ms = log.source(at_ms), now_ms()
     parts = LogParts(source, profile=NEWEST, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
-    choice = choice_of(source, profile, parts)
+    choice = choice_of(source, log.profile, parts)
     return LogSide(source, choice.profile, at_ms, taken_at_ms, doubts=choice.doubts)
 
 
 def _print(found: "Comparison", limit: int) -> None:
     for name, counts in found.counts().items():
-        tell_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
+        print_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
     for columns, rows in ((GROUP_COLUMNS, found.groups), (OFFSET_COLUMNS, found.offsets)):
         if not rows.num_rows:
             continue
         names = ["group_id", "topic", "partition"] if "topic" in rows.column_names else ["group_id"]
         causes = ["cause"] if "cause" in rows.column_names else []
         shown = rows.select([*names, "change", "before", "after", *causes]).slice(0, limit or None)
-        tell_line("")
-        tell_table(columns, (tuple(row.values()) for row in shown.to_pylist()))
-        if shown.num_rows < rows.num_rows:
-            tell_aside(f"{figures.count(rows.num_rows - shown.num_rows)} more (--limit 0 shows all)")
+        print_line()
+        print_table(columns, (tuple(row.values()) for row in shown.to_pylist()))
+        print_left_out(rows.num_rows - shown.num_rows)

@@ -1,14 +1,13 @@
-"""`sexton doctor`: is this machine fit?"""
+"""`sexton doctor`: check whether this machine can run Sexton."""
 
-import json as jsonlib
-import sys
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from sexton.cli.options import BootstrapServers, ClientConfigFile, Debug, Json, client_of, output
+from sexton.cli.options import ClusterInput, Json
+from sexton.cli.output import console, print_json
 from sexton.cli.progress import working
 from sexton.report.names import harmless
 
@@ -21,22 +20,20 @@ sexton doctor
 [dim]# and whether that cluster can be reached[/dim]
 sexton doctor --bootstrap-servers kafka-1:9092
 """
-_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("mend", "red")}
+_MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("fix", "red")}
 
 
 def doctor(
     *,
-    bootstrap_servers: BootstrapServers = None,
-    client_config_file: ClientConfigFile = None,
+    cluster: ClusterInput,
     failpoints: Annotated[
         bool, typer.Option("--failpoints", help="List the places where tests kill a process, and check nothing.")
     ] = False,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
-    """Check Python, Java, Spark, jars, caches, disk and ports, and say how to mend what is wrong.
+    """Check Python, Java, Spark, jars, caches, disk and ports, and show how to fix what is wrong.
 
-    With a cluster given, also whether it answers. Exit code 0 when nothing has to be mended, else 2.
+    With a cluster, also check that it answers. Exit code 0 when nothing has to be fixed, else 2.
     """
     if failpoints:
         return _list_failpoints(json)
@@ -44,13 +41,12 @@ def doctor(
     from sexton.doctor import examine
     from sexton.settings import settings
 
-    client = client_of(bootstrap_servers, client_config_file) if bootstrap_servers or client_config_file else None
-    with working("Looking", is_quiet=json):
+    client = cluster.client() if cluster.is_given else None
+    with working("Checking", is_quiet=json):
         checks = list(examine(settings(), client=client))
     fit = not any(check.state == "problem" for check in checks)
     if json:
-        told = {"fit": fit, "checks": [check.model_dump() for check in checks]}
-        sys.stdout.write(jsonlib.dumps(told, indent=2) + "\n")
+        print_json({"fit": fit, "checks": [check.model_dump() for check in checks]})
         return 0 if fit else 2
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for column in ("state", "check", "found"):
@@ -60,10 +56,9 @@ def doctor(
         table.add_row(Text(mark, style=style), Text(check.name), Text(harmless(check.found)))
         if check.fix:
             table.add_row("", "", Text(f"-> {check.fix}", style=style))
-    console = output()
-    console.print(table)
+    console().print(table)
     problems = sum(check.state == "problem" for check in checks)
-    console.print(Text("This machine is fit." if fit else f"{problems} to mend.", style="bold"))
+    console().print(Text("This machine is fit." if fit else f"{problems} to fix.", style="bold"))
     return 0 if fit else 2
 
 
@@ -71,10 +66,10 @@ def _list_failpoints(json: bool) -> int:
     from sexton.failpoints import FAILPOINTS
 
     if json:
-        sys.stdout.write(jsonlib.dumps(dict(FAILPOINTS), indent=2) + "\n")
+        print_json(dict(FAILPOINTS))
         return 0
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for name, what in FAILPOINTS.items():
         table.add_row(name, what)
-    output().print(table)
+    console().print(table)
     return 0

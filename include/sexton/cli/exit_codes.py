@@ -1,4 +1,4 @@
-"""The exit codes of every command, in one place; `sexton.errors` says which error has which."""
+"""The exit codes of all commands; `sexton.errors` defines which error has which."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,16 +7,16 @@ INTERRUPTED = 130
 
 CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
-        0: ("fine", "What a broker would answer to a question is an answer, also where it is an error."),
+        0: ("fine", "An error that a broker would return is an answer, too."),
         2: ("usage", "An option, a setting or an input is wrong or missing; nothing was done."),
-        3: ("data quality", "A critical check failed, an archive has lost something, a policy's test did not pass."),
-        4: ("no coverage", "Nothing is known of that instant, or of that group's log partition."),
-        5: ("undecodable input", "All output is written, but some bytes could not be read, or a load never ends."),
-        6: ("refused", "A guard said no, and nothing was touched."),
+        3: ("data quality", "A critical check failed, an archive has lost something, or a policy's test failed."),
+        4: ("no coverage", "Nothing is known about that instant, or about that group's log partition."),
+        5: ("undecodable input", "All output is written, but some bytes could not be decoded, or a load never ends."),
+        6: ("refused", "A guard refused; nothing was changed."),
         1: ("anything else", "Trying again may help."),
         INTERRUPTED: ("interrupted", "Ctrl-C."),
     }
 )
-"""Of each a word, and what it says."""
+"""Code -> short name and meaning."""
 ORDER = (2, 4, 5, 6, 3, 1)
-"""Of several that apply the first of these is it."""
+"""If several apply, the first of these is returned."""

@@ -1,8 +1,9 @@
-"""`sexton fetch --in-flight`: commits that wait for the log, and what is answered once they are in it, or failed."""
+"""`sexton fetch --in-flight`: commits that are not in the log yet, and the answers once they are appended or failed."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sexton.cli.options import parse_exact_partition
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
@@ -10,29 +11,21 @@ if TYPE_CHECKING:
     from sexton.coordinator.offsets import StoredOffset
 
 Flying = Mapping[tuple[str, int], int | None]
-"""The committed offset by partition, None where it was not named."""
+"""The committed offset by partition, None if it was not named."""
 COLUMNS = ("TOPIC", "PARTITION", "ONCE APPENDED", "IF THE APPEND FAILS")
 _UNKNOWN = -1
 
 
-def exact_partition(text: str) -> tuple[str, int]:
-    """A topic and one of its partitions."""
-    topic, _, partition = text.rpartition(":")
-    if not topic or not (partition.isascii() and partition.isdigit()):
-        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
-    return topic, int(partition)
-
-
 def commit_in_flight(text: str) -> tuple[tuple[str, int], int | None]:
-    """A partition, and the offset that is committed for it where that is named."""
-    place, equals, offset = text.partition("=")
+    """The partition of `TOPIC:PARTITION[=OFFSET]`, and the offset if it is named."""
+    partition, equals, offset = text.partition("=")
     if equals and not (offset.isascii() and offset.isdigit()):
         raise UsageError(f"not TOPIC:PARTITION=OFFSET: {text!r}", where="--in-flight", fix="such as orders:0=42")
-    return exact_partition(place), int(offset) if equals else None
+    return parse_exact_partition(partition), int(offset) if equals else None
 
 
 def in_flight_offsets(flying: Flying) -> "dict[tuple[str, int], StoredOffset]":
-    """The commits as a coordinator has them before they are in the log."""
+    """The commits as a coordinator holds them before they are in the log."""
     from sexton.coordinator.offsets import StoredOffset
 
     return {
@@ -51,20 +44,20 @@ def in_flight_offsets(flying: Flying) -> "dict[tuple[str, int], StoredOffset]":
 
 
 def outcomes(flying: Flying, appended: "FetchAnswer", failed: "FetchAnswer") -> list[dict[str, Any]]:
-    """What is answered for each partition later: an offset, or the name of an error; None where it was not named."""
+    """The later answer for each partition: an offset, or the name of an error; None if no offset was named."""
     after, before = ({(one.topic, one.partition): one for one in answer.offsets} for answer in (appended, failed))
     return [
         {
             "topic": topic,
             "partition": partition,
-            "if_appended": _told(after.get((topic, partition)), is_named=offset is not None),
-            "if_failed": _told(before.get((topic, partition)), is_named=True),
+            "if_appended": _answer(after.get((topic, partition)), is_named=offset is not None),
+            "if_failed": _answer(before.get((topic, partition)), is_named=True),
         }
         for (topic, partition), offset in flying.items()
     ]
 
 
-def _told(one: "FetchedOffset | None", *, is_named: bool) -> int | str | None:
+def _answer(one: "FetchedOffset | None", *, is_named: bool) -> int | str | None:
     if one is not None and one.error:
         return one.error.name
     if not is_named:

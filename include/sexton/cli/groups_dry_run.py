@@ -1,28 +1,14 @@
-"""`sexton groups check-commit` and `registration`: what a coordinator would append, and what clients are answered."""
+"""`sexton groups check-commit` and `metadata-record`: the batches that a coordinator would append."""
 
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.fetch_in_flight import exact_partition
-from sexton.cli.input_options import (
-    Archive,
-    AsOf,
-    Profile,
-    RunDir,
-    Segments,
-    TopicsFile,
-    error_fields,
-    exit_code,
-    tell_json,
-    tell_line,
-    tell_notes,
-    tell_table,
-    view_of,
-)
-from sexton.cli.options import Debug, Json, LoadBuffer, codec_number
+from sexton.cli.input_options import Queried
+from sexton.cli.options import GroupId, Json, codec_number, now_ms, parse_exact_partition
+from sexton.cli.output import error_fields, exit_code, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.log.entry import CODECS
@@ -40,7 +26,7 @@ if TYPE_CHECKING:
 CHECK_COMMIT_EXAMPLES = """\
 [b]Examples[/b]
 
-[dim]# would the offsets tool get through, while the group has members?[/dim]
+[dim]# would an offset reset succeed while the group has members?[/dim]
 sexton groups check-commit my-group orders:0 orders:1 --segments backup
 
 [dim]# a member, and metadata of 5,000 characters[/dim]
@@ -49,15 +35,15 @@ sexton groups check-commit my-group orders:0 --member-id m-1 --generation 7 --me
 [dim]# the batch of a transaction's commit, for kafka-dump-log[/dim]
 sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 --segments backup --out batch
 """
-REGISTRATION_EXAMPLES = """\
+METADATA_RECORD_EXAMPLES = """\
 [b]Examples[/b]
 
 [dim]# the record of a group, as Kafka 2.8 writes it[/dim]
-sexton groups registration my-group --segments backup --profile group_metadata_manager:2.8
+sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
 """
-_REQUEST, _BROKER = "The request", "Settings of the broker and of the offsets topic"
+_REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
-_RECORDED = "Default: what the snapshot recorded of the broker, else Kafka's"
+_RECORDED = "Default: as recorded, else Kafka's"
 Codec = Annotated[
     str | None,
     typer.Option(
@@ -73,8 +59,7 @@ MessageFormat = Annotated[
         min=0,
         max=2,
         rich_help_panel=_BROKER,
-        help="The record format (magic) of message.format.version. Default: what the snapshot recorded, else the "
-        "newest that the release writes.",
+        help="Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
     ),
 ]
 LeaderEpoch = Annotated[
@@ -87,15 +72,15 @@ Out = Annotated[
 
 
 def check_commit(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")],
-    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="What would be committed.")],
+    group: GroupId,
+    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="The partitions to commit.")],
     *,
-    member_id: Annotated[str, typer.Option(rich_help_panel=_REQUEST, help="Of the member that commits.")] = "",
+    member_id: Annotated[str, typer.Option(rich_help_panel=_REQUEST, help="The member that commits.")] = "",
     group_instance_id: Annotated[
         str | None, typer.Option(metavar="ID", rich_help_panel=_REQUEST, help="group.instance.id of a static member.")
     ] = None,
     generation: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="Generation, or member epoch; -1: no member.")
+        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="Generation or member epoch; -1: no member.")
     ] = -1,
     transactional: Annotated[
         bool, typer.Option("--transactional", rich_help_panel=_REQUEST, help="In a transaction (TxnOffsetCommit).")
@@ -110,7 +95,7 @@ def check_commit(
         int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Version of the request.")
     ] = 9,
     committed_offset: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="The offset, the same for every partition.")
+        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="The offset, for every partition.")
     ] = 0,
     metadata_length: Annotated[
         int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Length of the metadata, in UTF-16 units.")
@@ -131,7 +116,7 @@ def check_commit(
             metavar="N",
             min=1,
             rich_help_panel=_BROKER,
-            help=f"offsets.retention.minutes: up to 2.0 every record has its end. {_RECORDED} of that release.",
+            help=f"offsets.retention.minutes: up to 2.0 each record has an expiry. {_RECORDED} of that release.",
         ),
     ] = None,
     codec: Codec = None,
@@ -147,30 +132,21 @@ def check_commit(
     ] = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
-    segments: Segments = None,
-    archive: Archive = None,
-    run: RunDir = None,
-    topics: TopicsFile = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
-    load_buffer_bytes: LoadBuffer = None,
+    log: Queried,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
     """Dry run of a commit: validation, the batch that would be appended, and the answer to each append error.
 
-    Follows OffsetCommit and TxnOffsetCommit; nothing is committed. With known topics, partitions that do not exist are
+    Follows OffsetCommit and TxnOffsetCommit; commits nothing. If the topics are known, partitions that do not exist are
     refused as the broker refuses them.
     """
-    places = [exact_partition(text) for text in partitions]
+    places = [parse_exact_partition(text) for text in partitions]
 
     from sexton.coordinator.api.commit import Commit, CommitPartition
     from sexton.coordinator.api.dry_run import commit_offsets
 
     wanted = codec_number(codec)
-    view = view_of(
-        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
-    )
+    view = log.view()
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
     broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
@@ -200,7 +176,7 @@ def check_commit(
             producer_epoch=producer_epoch,
             retention_ms=retention_ms,
         ),
-        now_ms=_now_ms(view),
+        now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
         retention_ms=(retention_minutes or _recorded_minutes(view)) * 60_000,
         topic=settings,
         end=end,
@@ -211,48 +187,39 @@ def check_commit(
         _write(out, end, dry_run.batch)
     if json:
         operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
-        tell_json(view, operation, _commit_json(group, places, dry_run, end))
+        print_view_json(view, operation, _commit_json(group, places, dry_run, end))
         return exit_code(view)
-    tell_table(
+    print_table(
         ("TOPIC", "PARTITION", "ERROR"),
         ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
     )
-    _tell_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
+    _print_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
     first = places[0]
-    _tell_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
-    tell_notes(view)
+    _print_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
+    print_notes(view)
     return exit_code(view)
 
 
-def registration(
+def metadata_record(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A classic group.")],
     *,
     codec: Codec = None,
     message_format: MessageFormat = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
-    segments: Segments = None,
-    archive: Archive = None,
-    run: RunDir = None,
-    topics: TopicsFile = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
-    load_buffer_bytes: LoadBuffer = None,
+    log: Queried,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
     """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.
 
-    The record is the one of the group as it is, with its members. Nothing is written to any log.
+    The record holds the group as it is, with its members. Nothing is written to a log.
     """
     from sexton.coordinator.api.dry_run import store_group
     from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
     from sexton.coordinator.api.listing import describe_group
 
     wanted = codec_number(codec)
-    view = view_of(
-        segments, archive, run, topics=topics, as_of=as_of, profile=profile, load_buffer_bytes=load_buffer_bytes
-    )
+    view = log.view()
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
     settings = _broker(view, codec=wanted, message_format=message_format).topic
@@ -261,10 +228,10 @@ def registration(
         answer = described.error.name if described.error else described.state
         if json:
             fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
-            tell_json(view, "storeGroup", fields)
+            print_view_json(view, "storeGroup", fields)
         else:
-            tell_line(f"{short(group)}: {answer}")
-            tell_notes(view)
+            print_line(f"{short(group)}: {answer}")
+            print_notes(view)
         return exit_code(view)
     end = _log_end(view, group, leader_epoch)
     try:
@@ -272,7 +239,7 @@ def registration(
         dry_run = store_group(
             GroupMetadataRecord.of_group(described.group, described.members, profile=rules),
             profile=rules,
-            now_ms=_now_ms(view),
+            now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
             topic=settings,
             end=end,
         )
@@ -283,16 +250,16 @@ def registration(
     key, value = dry_run.record
     if json:
         record = {"version": version, "key": key.hex(), "value": value.hex()}
-        after = {error.name: error_fields(told) for error, told in dry_run.after_failed_append.items()}
+        after = {error.name: error_fields(answer) for error, answer in dry_run.after_failed_append.items()}
         batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex(), "after_failed_append": after}
-        tell_json(view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
+        print_view_json(view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
         return exit_code(view)
-    tell_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
-    tell_line(f"key    {key.hex()}")
-    tell_line(f"value  {value.hex()}")
-    _tell_append(dry_run.batch, 1, end=end, settings=settings, view=view)
-    _tell_failed_appends(dry_run.after_failed_append)
-    tell_notes(view)
+    print_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
+    print_line(f"key    {key.hex()}")
+    print_line(f"value  {value.hex()}")
+    _print_append(dry_run.batch, 1, end=end, settings=settings, view=view)
+    _print_failed_appends(dry_run.after_failed_append)
+    print_notes(view)
     return exit_code(view)
 
 
@@ -316,25 +283,25 @@ def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryR
     }
 
 
-def _tell_append(
+def _print_append(
     batch: bytes, record_count: int, *, end: "LogEnd", settings: "TopicSettings", view: "CoordinatorView"
 ) -> None:
     if not batch:
-        tell_line("nothing would be appended")
+        print_line("nothing would be appended")
         return
     magic, codec = settings.magic(view.coordinator.profile), CODECS[settings.codec]
-    tell_line(
+    print_line(
         f"would be appended at log_offset {end.log_offset}: {record_count} records, {len(batch)} bytes, "
         f"record format {magic}, codec {codec}"
     )
-    tell_line(f"bytes  {batch.hex()}")
+    print_line(f"bytes  {batch.hex()}")
 
 
-def _tell_failed_appends(answers: "Mapping[Error, Error]") -> None:
+def _print_failed_appends(answers: "Mapping[Error, Error]") -> None:
     if answers:
-        tell_line("")
-        tell_table(
-            ("IF THE APPEND FAILS WITH", "THE CLIENT IS ANSWERED"),
+        print_line()
+        print_table(
+            ("IF THE APPEND FAILS WITH", "THE CLIENT RECEIVES"),
             ((error.name, answer.name) for error, answer in answers.items()),
         )
 
@@ -347,40 +314,28 @@ def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd"
     return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
 
 
-def _now_ms(view: "CoordinatorView") -> int:
-    return time.time_ns() // 1_000_000 if view.as_of_ms is None else view.as_of_ms
-
-
 def _broker(
     view: "CoordinatorView", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
 ) -> "BrokerSettings":
-    """The broker's settings as they were recorded, and what the options say instead of them."""
-    from dataclasses import replace
-
+    """The recorded settings of the broker, overridden by the options."""
     from sexton.coordinator.api.broker_settings import broker_settings
 
     recorded = view.recorded
     if max_message_bytes is not None:
         recorded = replace(recorded, max_message_bytes=max_message_bytes)
-    told = broker_settings(recorded, profile=view.coordinator.profile)
+    settings = broker_settings(recorded, profile=view.coordinator.profile)
     if codec is None:
-        view.warnings.extend(told.warnings)
+        view.warnings.extend(settings.warnings)
     asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}
-    return replace(told, topic=replace(told.topic, **asked))
+    return replace(settings, topic=replace(settings.topic, **asked))
 
 
 def _recorded_minutes(view: "CoordinatorView") -> int:
-    told = view.recorded.broker_settings.get("offsets.retention.minutes")
-    return int(told) if told else view.coordinator.profile.default_retention_minutes
+    recorded = view.recorded.broker_settings.get("offsets.retention.minutes")
+    return int(recorded) if recorded else view.coordinator.profile.default_retention_minutes
 
 
 def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:
     if batch:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{end.log_offset:020d}.log").write_bytes(batch)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to `sexton groups`."""
-    app.command("check-commit", epilog=CHECK_COMMIT_EXAMPLES)(check_commit)
-    app.command("registration", epilog=REGISTRATION_EXAMPLES)(registration)

@@ -1,13 +1,10 @@
 """`sexton groups list --bootstrap-servers`: the groups that the brokers of a cluster list now."""
 
-import json as jsonlib
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sexton.cli.input_options import tell_aside, tell_table
-from sexton.cli.options import client_of
+from sexton.cli.options import ClusterInput
+from sexton.cli.output import print_doubts, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,19 +14,18 @@ FAILED = 1
 
 
 def list_live(
-    bootstrap_servers: str | None,
-    client_config_file: Path | None,
+    cluster: ClusterInput,
     *,
     states: "Collection[str]",
     types: "Collection[str]",
     json: bool,
 ) -> int:
-    """Print what every broker lists; 1 where one failed, whose groups are then missing."""
+    """Print the groups that every broker lists; returns 1 if a broker failed, whose groups are then missing."""
     from sexton.kafka.group_state import list_groups
     from sexton.kafka.rights import sees_all_groups
     from sexton.kafka.session import ClusterSession
 
-    with ClusterSession(client_of(bootstrap_servers, client_config_file)) as session:
+    with ClusterSession(cluster.client()) as session:
         found = list_groups(session)
         sees_all = sees_all_groups(session)
     wanted_states, wanted_types = ({word.strip().lower() for word in words} for words in (states, types))
@@ -41,23 +37,18 @@ def list_live(
     ]
     warnings = [f"broker {broker} failed, and its groups are missing: {why}" for broker, why in found.failed.items()]
     if not sees_all:
-        warnings.append("this principal may not describe every group: those that it may not are missing")
+        warnings.append("this principal may not describe every group: the others are missing")
     if json:
-        answer = {
-            "operation": "ListGroups",
-            "groups": [asdict(group) for group in groups],
-            "failed_brokers": [{"broker": broker, "error": why} for broker, why in found.failed.items()],
-            "warnings": warnings,
-        }
-        sys.stdout.write(jsonlib.dumps(answer, ensure_ascii=True, indent=2) + "\n")
+        failed = [{"broker": broker, "error": why} for broker, why in found.failed.items()]
+        listed = [asdict(group) for group in groups]
+        print_json({"operation": "ListGroups", "groups": listed, "failed_brokers": failed, "warnings": warnings})
     else:
-        tell_table(
+        print_table(
             COLUMNS,
             (
                 (one.group_id, one.group_type or None, one.state or None, one.protocol_type or None, one.coordinator)
                 for one in groups
             ),
         )
-        for warning in warnings:
-            tell_aside(f"! {warning}")
+        print_doubts(warnings)
     return FAILED if found.failed else 0

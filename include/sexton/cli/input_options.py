@@ -1,170 +1,177 @@
-"""What the commands that ask a coordinator share: where to ask, and how answers are printed."""
+"""The input of a command as its options describe it: a log to query, or a log to replay and judge."""
 
-import json as jsonlib
-import sys
-import time
-from collections.abc import Iterable, Sequence
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
 
-from sexton.cli.options import PROFILE_HELP, check_profile, complete_profile, output, parse_instant
+from sexton.cli.command import Without
+from sexton.cli.options import (
+    AUTO_PROFILE,
+    INPUT,
+    Archive,
+    AsOf,
+    ClusterId,
+    Codec,
+    Full,
+    LoadBuffer,
+    PolicyFile,
+    Profile,
+    RetentionMinutes,
+    RunDir,
+    Segments,
+    TopicsFile,
+    check_profile,
+    check_retention,
+    check_topics_file,
+    codec_number,
+    now_ms,
+    parse_optional_instant,
+)
 from sexton.errors import UsageError
-from sexton.report.names import NAME_CELLS, harmless, visible
 
 if TYPE_CHECKING:
-    from sexton.coordinator.api.errors import Error
+    from sexton.pipeline.replay_groups import ReplayRequest
+    from sexton.runs.source import LogSource
     from sexton.views.coordinator_view import CoordinatorView
 
-MISSING = "-"
-UNDECODABLE = 5
-_INPUT = "Input, one of the three"
-_RULES = "Rules"
 
-Segments = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=_INPUT, help="A log directory with __consumer_offsets-N folders."),
-]
-Archive = Annotated[
-    str | None,
-    typer.Option(metavar="URI", rich_help_panel=_INPUT, help="Sexton's archive of segments: a folder or s3://, ..."),
-]
-RunDir = Annotated[
-    Path | None, typer.Option("--run", metavar="DIR", rich_help_panel=_INPUT, help="What `sexton audit --out` left.")
-]
-TopicsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--topics",
-        metavar="FILE",
-        rich_help_panel=_INPUT,
-        help="The cluster's topics as JSON lines (topic, id, partitions): for lag, ids and the number of partitions.",
-    ),
-]
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ISO|MS", rich_help_panel=_RULES, help="Ask as of this instant; nothing written from then on is read."
-    ),
-]
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME[:RELEASE]",
-        rich_help_panel=_RULES,
-        help=f"{PROFILE_HELP} Default: auto; of a run, its own.",
-        autocompletion=complete_profile,
-    ),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogInput:
+    """A log, an archive or a run folder that a command queries, at an instant and by a coordinator's rules."""
 
+    segments: Segments = None
+    archive: Archive = None
+    run: RunDir = None
+    cluster_id: ClusterId = None
+    topics: TopicsFile = None
+    as_of: AsOf = None
+    profile: Profile = None
+    load_buffer_bytes: LoadBuffer = None
 
-def view_of(
-    segments: Path | None,
-    archive: str | None,
-    run: Path | None,
-    *,
-    topics: Path | None,
-    as_of: str | None,
-    profile: str | None,
-    load_buffer_bytes: int | None = None,
-) -> "CoordinatorView":
-    """Open what the options name."""
-    if profile is not None:
-        check_profile(profile)
-    if run is not None and load_buffer_bytes is not None:
-        raise UsageError("a run has its own", where="--load-buffer-bytes", fix="ask the segments or the archive")
-    if topics is not None and not topics.is_file():
-        raise UsageError("no such file", where=topics, fix="--topics takes a file of JSON lines")
-    as_of_ms = None if as_of is None else parse_instant(as_of, "--as-of")
+    @property
+    def is_log(self) -> bool:
+        """Whether segments or an archive are given."""
+        return self.segments is not None or self.archive is not None
 
-    from sexton.views.coordinator_view import ViewRequest, open_view
+    def view(self) -> "CoordinatorView":
+        """Open it for questions to a coordinator."""
+        check_profile(self.profile)
+        if self.run is not None and self.load_buffer_bytes is not None:
+            raise UsageError(
+                "a run has a recorded load buffer", where="--load-buffer-bytes", fix="use --segments or --archive"
+            )
+        check_topics_file(self.topics)
+        as_of_ms = parse_optional_instant(self.as_of, "--as-of")
 
-    return open_view(
-        ViewRequest(
-            segments=None if segments is None else str(segments),
-            archive=archive,
-            run=None if run is None else str(run),
-            as_of_ms=as_of_ms,
-            taken_at_ms=time.time_ns() // 1_000_000,
-            profile=profile,
-            topics_file=None if topics is None else str(topics),
-            load_buffer_bytes=load_buffer_bytes,
+        from sexton.views.coordinator_view import ViewRequest, open_view
+
+        return open_view(
+            ViewRequest(
+                segments=_text(self.segments),
+                archive=self.archive,
+                run=_text(self.run),
+                as_of_ms=as_of_ms,
+                taken_at_ms=now_ms(),
+                profile=self.profile,
+                topics_file=_text(self.topics),
+                load_buffer_bytes=self.load_buffer_bytes,
+            )
         )
-    )
+
+    def source(self, as_of_ms: int | None) -> "LogSource":
+        """The segments of the log, or of the archive as of an instant."""
+        from sexton.runs.source import open_archive, open_segments
+
+        if self.segments is not None:
+            return open_segments(str(self.segments), topics_file=_text(self.topics))
+        return open_archive(str(self.archive), as_of_ms=as_of_ms, topics_file=_text(self.topics))
+
+    def check_replayable(self, name: str) -> None:
+        """UsageError for options that do not go together in `forecast` and `what-if`."""
+        if sum(place is not None for place in (self.segments, self.archive, self.run)) > 1:
+            raise UsageError(
+                "give one of --segments, --archive and --run, or none for the published tables",
+                fix=f"see `sexton {name} --help`",
+            )
+        given = {"--topics": self.topics, "--profile": self.profile, "--load-buffer-bytes": self.load_buffer_bytes}
+        option = next((option for option, value in given.items() if value is not None), None)
+        if not self.is_log and option is not None:
+            raise UsageError("applies only to a log", where=option, fix="give --segments or --archive")
+        if self.run is not None and self.as_of is not None:
+            raise UsageError("a run folder has one instant", where="--as-of", fix="leave it out")
 
 
-def tell_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> None:
-    """Print an answer for machines, with the operation that it follows and whose rules."""
-    tell_doubts(view.doubts)
-    profile = view.coordinator.profile
-    told = {
-        "operation": operation,
-        "profile": profile.text,
-        "is_proven": profile.is_proven,
-        "as_of_ms": view.as_of_ms,
-        **answer,
-        "warnings": [*view.warnings, *view.notes()],
-    }
-    sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")
+Queried = Annotated[LogInput, Without({"cluster_id"})]
+"""Input of the commands that ask a coordinator."""
 
 
-def error_fields(error: "Error") -> dict[str, Any]:
-    """An error as JSON tells it."""
-    return {"error": error.name, "error_code": error.value}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayInput:
+    """A log or an archive that `audit` and `plan` replay, and the rules by which they judge it."""
+
+    segments: Segments = None
+    archive: Archive = None
+    cluster_id: ClusterId = None
+    full: Full = False
+    topics: TopicsFile = None
+    taken_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ISO|MS",
+            rich_help_panel=INPUT,
+            help="When the segments were copied; batches stamped over an hour later are reported. Default: now.",
+        ),
+    ] = None
+    as_of: AsOf = None
+    retention_minutes: RetentionMinutes = None
+    profile: Profile = None
+    load_buffer_bytes: LoadBuffer = None
+    codec: Codec = None
+    policy: PolicyFile = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that is read; None for a URI."""
+        place = str(self.segments or self.archive)
+        return None if "://" in place else Path(place)
+
+    def check(self, name: str) -> None:
+        """UsageError for options that do not go together, before anything that takes long."""
+        if (self.segments is None) == (self.archive is None):
+            raise UsageError("give either --segments DIR or --archive URI", fix=f"see `sexton {name} --help`")
+        if self.archive is None and (self.cluster_id is not None or self.full):
+            option = "--full" if self.full else "--cluster-id"
+            raise UsageError("only an archive has clusters and checkpoints", where=option, fix="give --archive URI")
+        check_topics_file(self.topics)
+        check_retention(self.retention_minutes)
+        parse_optional_instant(self.as_of, "--as-of")
+        parse_optional_instant(self.taken_at, "--taken-at")
+        check_profile(self.profile)
+        codec_number(self.codec)
+
+    def request(self, name: str) -> "ReplayRequest":
+        """The request for a replay. Imports what reads logs, which takes seconds: `check` first."""
+        from sexton.pipeline.replay_groups import ReplayRequest
+
+        taken_at_ms = parse_optional_instant(self.taken_at, "--taken-at")
+        return ReplayRequest(
+            run_id=f"{name}-{uuid.uuid4().hex[:16]}",
+            segments=_text(self.segments),
+            archive=self.archive,
+            as_of_ms=parse_optional_instant(self.as_of, "--as-of"),
+            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+            retention_minutes=self.retention_minutes,
+            profile=self.profile or AUTO_PROFILE,
+            load_buffer_bytes=self.load_buffer_bytes,
+            codec=codec_number(self.codec),
+            topics_file=_text(self.topics),
+            cluster_id=self.cluster_id,
+            is_full=self.full,
+        )
 
 
-def tell_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under Kafka's column names; None is `-`. In a pipe no line is wrapped, so that awk can read them."""
-    told = [[_cell(value) for value in row] for row in rows]
-    if not sys.stdout.isatty():
-        _tell_plain([list(columns), *told])
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in told:
-        table.add_row(*map(Text, row))
-    output().print(table)
-
-
-def _tell_plain(rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as what is in them, and no wider than a name may be: one of 32 KB would pad every other line."""
-    widths = [min(max(cell_len(row[number]) for row in rows), NAME_CELLS) for number in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-
-
-def _cell(value: object) -> str:
-    return MISSING if value is None else visible(value) if isinstance(value, str) else str(value)
-
-
-def tell_line(text: str) -> None:
-    """Print one line of an answer."""
-    sys.stdout.write(harmless(text) + "\n")
-
-
-def tell_aside(text: str) -> None:
-    """Say on stderr what is not part of the answer."""
-    sys.stderr.write(harmless(text) + "\n")
-
-
-def tell_doubts(doubts: Iterable[str]) -> None:
-    """Say on stderr what speaks against the profile that a log is read by."""
-    for doubt in doubts:
-        tell_aside(f"! {doubt}")
-
-
-def tell_notes(view: "CoordinatorView") -> None:
-    """Say on stderr what has to be known of the log beside the answer."""
-    for note in [*view.warnings, *view.notes()]:
-        tell_aside(f"! {note}")
-
-
-def exit_code(view: "CoordinatorView") -> int:
-    """5 where something that was read could not be decoded; an error that a broker would answer is none of ours."""
-    return UNDECODABLE if view.has_undecodable else 0
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

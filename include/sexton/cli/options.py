@@ -1,120 +1,39 @@
-"""What several commands share: options with one meaning, instants as text, and where output goes."""
+"""Options that several commands share, each declared once, and what their values mean."""
 
-import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from sexton.coordinator import profiles
 from sexton.errors import UsageError
 from sexton.log.entry import CODECS
 
 if TYPE_CHECKING:
-    from sexton.kafka.client import ClientConfig
+    from pyarrow import fs as pafs
 
-PIPE_COLUMNS = 120
+    from sexton.kafka.client import ClientConfig
+    from sexton.policy import Policy
+
 AUTO_PROFILE = "auto"
-DEFAULT_PROFILE = AUTO_PROFILE
 PROFILE_HELP = (
-    "Whose rules to replay by: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9), offset_manager "
-    "(0.8.2 to 0.10.0), each at a RELEASE or, alone, at "
+    "The coordinator whose rules apply: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or "
+    "offset_manager (0.8.2 to 0.10.0), each at a RELEASE or at its newest: "
     f"{', '.join(profiles.profile_of(name).text.partition(':')[2] for name in profiles.NAMES)}; "
-    "auto takes what the log or the archive proves, and where nothing does the newest. "
+    "auto: the one that the log or the archive proves, else the newest. "
     f"Compared with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; "
-    "other releases are unproven: they follow Kafka's sources."
+    "other releases follow Kafka's sources and are unproven. Default: auto; for a run, the run's."
 )
+INPUT, RULES, OUTPUT = "Input", "Rules", "Output"
+"""Panels of --help."""
+DEFAULT_ROWS = 50
+MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
+MINUTE_MS = 60_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
-
-
-@dataclass(slots=True)
-class State:
-    """What `main` wants to know of a command while it runs."""
-
-    debug: bool = False
-
-
-def _remember_debug(context: typer.Context, wanted: bool) -> bool:
-    if wanted and isinstance(context.obj, State):
-        context.obj.debug = True
-    return wanted
-
-
-Debug = Annotated[
-    bool, typer.Option("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print machine output on stdout, and nothing else.")]
-
-ClusterId = Annotated[
-    str | None, typer.Option(metavar="ID", help="Which cluster of an archive that holds several (see `archive ls`).")
-]
-Full = Annotated[
-    bool, typer.Option("--full", help="Replay the archive from its beginning, from no published checkpoint on.")
-]
-
-LoadBuffer = Annotated[
-    int | None,
-    typer.Option(
-        "--load-buffer-bytes",
-        metavar="N",
-        min=1,
-        rich_help_panel="Rules",
-        help="The broker's offsets.load.buffer.size, of matter before 2.0.1. Default: as recorded, else 5242880.",
-    ),
-]
-Codec = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(CODECS),
-        rich_help_panel="Rules",
-        help="offsets.topic.compression.codec: the plan's batches are written in it. Default: as recorded, else none.",
-    ),
-]
-BootstrapServers = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster, by some of its brokers.")
-]
-ClientConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--client-config",
-        metavar="FILE",
-        help="A client.properties file: the place for secrets, which no option takes.",
-    ),
-]
-
-
-def client_of(bootstrap_servers: str | None, client_config_file: Path | None) -> "ClientConfig":
-    """How to reach the cluster that the options speak of; without any, the one of the settings."""
-    from sexton.kafka.client import client_config, read_properties
-    from sexton.settings import settings
-
-    properties = read_properties(client_config_file) if client_config_file else {}
-    if not bootstrap_servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
-        bootstrap_servers = settings().bootstrap_servers
-    return client_config(properties, bootstrap_servers=bootstrap_servers, where=client_config_file)
-
-
-def codec_number(name: str | None) -> int | None:
-    """The number of a codec; UsageError for what is none."""
-    if name is None:
-        return None
-    if name not in CODECS:
-        raise UsageError(f"unknown codec {name!r}", where="--codec", fix=f"one of {', '.join(CODECS)}")
-    return CODECS.index(name)
-
-
-def check_profile(text: str) -> None:
-    """UsageError unless `text` is a profile, with a release or without, or AUTO_PROFILE."""
-    if text == AUTO_PROFILE:
-        return
-    try:
-        profiles.profile_of(text)
-    except UsageError as error:
-        raise UsageError(error.message, where="--profile", fix=error.fix) from None
 
 
 def complete_profile(incomplete: str) -> list[str]:
@@ -122,8 +41,182 @@ def complete_profile(incomplete: str) -> list[str]:
     return [name for name in (*profiles.NAMES, AUTO_PROFILE) if name.startswith(incomplete)]
 
 
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
+ShownRows = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Rows to show; 0: all. --json has all.")]
+
+Segments = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", rich_help_panel=INPUT, help="A log directory with __consumer_offsets-N folders."),
+]
+Archive = Annotated[
+    str | None,
+    typer.Option(metavar="URI", rich_help_panel=INPUT, help="Sexton's archive: a folder or s3://, gs://, ..."),
+]
+RunDir = Annotated[
+    Path | None, typer.Option("--run", metavar="DIR", rich_help_panel=INPUT, help="A folder of `sexton audit --out`.")
+]
+ClusterId = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="The cluster, where an archive holds several (see `archive ls`)."),
+]
+TopicsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--topics",
+        metavar="FILE",
+        rich_help_panel=INPUT,
+        help="The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
+    ),
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Replay the archive from its beginning instead of from a published checkpoint.")
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ISO|MS",
+        rich_help_panel=RULES,
+        help="The instant to answer for; records from then on are not read. Default: after the newest batch.",
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=RULES, help=PROFILE_HELP, autocompletion=complete_profile),
+]
+LoadBuffer = Annotated[
+    int | None,
+    typer.Option(
+        "--load-buffer-bytes",
+        metavar="N",
+        min=1,
+        rich_help_panel=RULES,
+        help="The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
+    ),
+]
+Codec = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(CODECS),
+        rich_help_panel=RULES,
+        help="offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
+    ),
+]
+RetentionMinutes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        rich_help_panel=RULES,
+        help="offsets.retention.minutes. Default: as recorded, else Kafka's: 10080 (1440 before 2.0).",
+    ),
+]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy", metavar="FILE", rich_help_panel=RULES, help="Retention rules and holds (see `sexton policy`)."
+    ),
+]
+ArchiveUri = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="URI", help="A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE."),
+]
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,...", help="Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
+]
+ClientConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config", metavar="FILE", help="A client.properties file: for secrets, which no option takes."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInput:
+    """The cluster that a command talks to."""
+
+    bootstrap_servers: BootstrapServers = None
+    client_config_file: ClientConfigFile = None
+
+    @property
+    def is_given(self) -> bool:
+        return self.bootstrap_servers is not None or self.client_config_file is not None
+
+    def client(self) -> "ClientConfig":
+        """The settings of a client; by default those of the cluster of SEXTON_BOOTSTRAP_SERVERS."""
+        from sexton.kafka.client import client_config, read_properties
+        from sexton.settings import settings
+
+        servers, file = self.bootstrap_servers, self.client_config_file
+        properties = read_properties(file) if file else {}
+        if not servers and not {"bootstrap.servers", "metadata.broker.list"} & properties.keys():
+            servers = settings().bootstrap_servers
+        return client_config(properties, bootstrap_servers=servers, where=file)
+
+
+def archive_uri(archive: str | None) -> str:
+    """The archive of the options, else of the settings."""
+    from sexton.settings import settings
+
+    return archive or settings().archive_uri
+
+
+def open_archive_uri(archive: str | None) -> "tuple[pafs.FileSystem, str]":
+    """File system and folder of the archive of the options, else of the settings."""
+    from sexton.runs.source import filesystem
+
+    return filesystem(archive_uri(archive))
+
+
+def read_policy_file(path: Path | None) -> "Policy | None":
+    """The policy in a file; UsageError for one with mistakes."""
+    if path is None:
+        return None
+    from sexton.policy import read_policy
+
+    return read_policy(path)
+
+
+def now_ms() -> int:
+    """The clock of this machine."""
+    return time.time_ns() // 1_000_000
+
+
+def codec_number(name: str | None) -> int | None:
+    """Kafka's number of a codec; UsageError for an unknown name."""
+    if name is None:
+        return None
+    if name not in CODECS:
+        raise UsageError(f"unknown codec {name!r}", where="--codec", fix=f"one of {', '.join(CODECS)}")
+    return CODECS.index(name)
+
+
+def check_profile(text: str | None) -> None:
+    """UsageError unless `text` is a profile, with a release or without, AUTO_PROFILE or None."""
+    if text is None or text == AUTO_PROFILE:
+        return
+    try:
+        profiles.profile_of(text)
+    except UsageError as error:
+        raise UsageError(error.message, where="--profile", fix=error.fix) from None
+
+
+def check_topics_file(path: Path | None) -> None:
+    """UsageError for a file that does not exist."""
+    if path is not None and not path.is_file():
+        raise UsageError("no such file", where=path, fix="--topics takes a file of JSON lines")
+
+
+def check_retention(minutes: int | None, option: str = "--retention-minutes") -> None:
+    """UsageError for a retention that Kafka's setting cannot hold."""
+    if minutes is not None and minutes > MAX_RETENTION_MINUTES:
+        raise UsageError(f"too long: {minutes}", where=option, fix=f"at most {MAX_RETENTION_MINUTES}")
+
+
 def parse_instant(text: str, option: str) -> int:
-    """Epoch milliseconds, or ISO 8601 (UTC where it names no zone), as epoch milliseconds."""
+    """Epoch milliseconds of an instant: itself epoch milliseconds, or ISO 8601 (UTC without a zone)."""
     if text.strip().lstrip("-").isdigit():
         at_ms = int(text)
     else:
@@ -131,7 +224,9 @@ def parse_instant(text: str, option: str) -> int:
             moment = datetime.fromisoformat(text.strip())
         except ValueError:
             raise UsageError(
-                f"no instant: {text!r}", where=option, fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds"
+                f"not an instant: {text!r}",
+                where=option,
+                fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds",
             ) from None
         at_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     if not 0 <= at_ms < _END_MS:
@@ -139,6 +234,22 @@ def parse_instant(text: str, option: str) -> int:
     return at_ms
 
 
-def output() -> Console:
-    """stdout for people: colours on a terminal, plain text in a pipe."""
-    return Console(file=sys.stdout, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+def parse_optional_instant(text: str | None, option: str) -> int | None:
+    """`parse_instant`, with None for an option that was not given."""
+    return None if text is None else parse_instant(text, option)
+
+
+def parse_partition(text: str, where: str) -> tuple[str, int | None]:
+    """The topic of `TOPIC[:PARTITION]`, and the partition if it is named; topic names contain no colon."""
+    topic, colon, partition = text.partition(":")
+    if not topic or (colon and not (partition.isascii() and partition.isdigit())):
+        raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", where=where, fix="such as orders or orders:0")
+    return topic, int(partition) if colon else None
+
+
+def parse_exact_partition(text: str, where: str | None = None) -> tuple[str, int]:
+    """Topic and partition of `TOPIC:PARTITION`."""
+    topic, _, partition = text.rpartition(":")
+    if not topic or not (partition.isascii() and partition.isdigit()):
+        raise UsageError(f"not TOPIC:PARTITION: {text!r}", where=where, fix="such as orders:0")
+    return topic, int(partition)

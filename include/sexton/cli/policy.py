@@ -1,32 +1,18 @@
-"""`sexton policy`: retention rules checked, explained for a group, and held against what their owners expect."""
+"""`sexton policy`: check a policy, run its tests, and show what it decides about a group."""
 
-import json as jsonlib
-import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.input_options import (
-    Archive,
-    AsOf,
-    Profile,
-    RunDir,
-    Segments,
-    TopicsFile,
-    exit_code,
-    tell_aside,
-    tell_json,
-    tell_line,
-    tell_notes,
-    view_of,
-)
-from sexton.cli.options import Debug, Json
-from sexton.cli.policy_output import ONLY_SHORTENS, answer_fields, answers_of, judged_group, tell_group
+from sexton.cli.command import Without, command, command_group
+from sexton.cli.input_options import LogInput
+from sexton.cli.options import MINUTE_MS, GroupId, Json, RetentionMinutes, now_ms
+from sexton.cli.output import exit_code, print_aside, print_doubts, print_json, print_line, print_notes, print_view_json
+from sexton.cli.policy_output import ONLY_SHORTENS, decision_fields, decisions_of, judged_group, print_group
 from sexton.cli.progress import working
-from sexton.errors import UsageError
+from sexton.errors import DataQualityFailure, UsageError
 from sexton.report import figures
 from sexton.report.names import short
 
@@ -37,7 +23,7 @@ if TYPE_CHECKING:
 CHECK_EXAMPLES = """\
 [b]Examples[/b]
 
-[dim]# is this file a policy, and does it do what it seems to?[/dim]
+[dim]# is this file valid, and do its rules have an effect?[/dim]
 sexton policy check policy.yaml
 
 [dim]# for a broker that keeps offsets for 30 days; as JSON for a pull request[/dim]
@@ -46,10 +32,10 @@ sexton policy check policy.yaml --retention-minutes 43200 --json | jq '.warnings
 SHOW_EXAMPLES = """\
 [b]Examples[/b]
 
-[dim]# which rule decides about each offset of a group, and why do the others not?[/dim]
+[dim]# which rule decides about each offset of a group, and why not the others?[/dim]
 sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets
 
-[dim]# as it would have been decided then, from a broker's disk[/dim]
+[dim]# as of an instant, from a broker's disk[/dim]
 sexton policy show ci-build-7 --policy policy.yaml --segments backup --as-of 2026-11-21T04:00:00Z
 """
 TEST_EXAMPLES = """\
@@ -58,42 +44,22 @@ TEST_EXAMPLES = """\
 [dim]# the `tests:` of the policy itself, in a pipeline: exit code 3 when one fails[/dim]
 sexton policy test policy.yaml
 
-[dim]# those of a team, kept in a file of their own[/dim]
+[dim]# tests of a team in another file[/dim]
 sexton policy test policy.yaml --tests team-a.yaml
 """
 DEFAULT_RETENTION_MINUTES = 10_080
-MINUTE_MS = 60_000
-_USAGE = 2
-_FAILED = 3
 
-app = typer.Typer(
-    help="Check retention rules, see which one decides about a group, and put them to the test.",
-    epilog=CHECK_EXAMPLES,
-    rich_markup_mode="rich",
-    add_completion=False,
-)
+app = command_group("Check a policy, run its tests, and show which rule decides about a group.", CHECK_EXAMPLES)
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The policy: a YAML file.", show_default=False)]
-RetentionMinutes = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="The broker's offsets.retention.minutes. Default: 10080.")
-]
 
 
-@app.callback(invoke_without_command=True)
-def _help(context: typer.Context) -> int:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-    return 0
+@command(app, "check", CHECK_EXAMPLES)
+def check(file: PolicyFile, *, retention_minutes: RetentionMinutes = None, json: Json = False) -> int:
+    """Check a policy: every mistake with its line and a correction, and warnings about rules without effect.
 
-
-@app.command("check", epilog=CHECK_EXAMPLES)
-def check(
-    file: PolicyFile, *, retention_minutes: RetentionMinutes = None, json: Json = False, _debug: Debug = False
-) -> int:
-    """Check a policy: every mistake with its line and what to write instead, and what a valid one cannot do.
-
-    Exit code 2 for a file with mistakes. Warnings change nothing: holds and rules that outlast the broker's own
-    retention, holds that have ended, rules that can never decide.
+    Exit code 2 for a file with mistakes. Warnings do not change the exit code: holds and rules that outlast the
+    broker's retention, holds that have ended, rules that can never decide.
     """
     from sexton.policy import PolicyError
     from sexton.policy.lint import lint_policy
@@ -104,44 +70,40 @@ def check(
         policy = policy_of(document)
     except PolicyError as error:
         if json:
-            _print_json({"is_valid": False, "mistakes": [asdict(diagnostic) for diagnostic in error.diagnostics]})
+            print_json({"is_valid": False, "mistakes": [asdict(diagnostic) for diagnostic in error.diagnostics]})
         else:
             for diagnostic in error.diagnostics:
-                tell_aside(str(diagnostic))
-            tell_aside(f"error: {short(str(file))}: {figures.some(len(error.diagnostics), 'mistake')}")
-        return _USAGE
+                print_aside(str(diagnostic))
+            print_aside(f"error: {short(str(file))}: {figures.some(len(error.diagnostics), 'mistake')}")
+        return UsageError.exit_code
     warnings = lint_policy(
         policy,
         document,
         retention_ms=(retention_minutes or DEFAULT_RETENTION_MINUTES) * MINUTE_MS,
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=now_ms(),
     )
     if json:
-        told = {**_identity(policy), "limits": policy.limits.model_dump(), "tests": len(policy.tests)}
-        _print_json({"is_valid": True, **told, "warnings": [asdict(warning) for warning in warnings]})
+        head = {**_identity(policy), "limits": policy.limits.model_dump(), "tests": len(policy.tests)}
+        print_json({"is_valid": True, **head, "warnings": [asdict(warning) for warning in warnings]})
         return 0
-    for warning in warnings:
-        tell_aside(f"! {warning}")
+    print_doubts(map(str, warnings))
     counts = (figures.some(len(policy.holds), "hold"), figures.some(len(policy.rules), "rule"))
-    tell_line(f"{short(str(file))}: valid, {' and '.join(counts)}, {figures.some(len(policy.tests), 'test')}")
-    tell_line(f"sha256 {policy.sha256}")
-    tell_line(f"What no rule matches is kept; {ONLY_SHORTENS}.")
+    print_line(f"{short(str(file))}: valid, {' and '.join(counts)}, {figures.some(len(policy.tests), 'test')}")
+    print_line(f"sha256 {policy.sha256}")
+    print_line(f"What no rule matches is kept; {ONLY_SHORTENS}.")
     return 0
 
 
-@app.command("test", epilog=TEST_EXAMPLES)
+@command(app, "test", TEST_EXAMPLES)
 def put_to_test(
     file: PolicyFile,
     *,
-    tests: Annotated[
-        Path | None, typer.Option("--tests", metavar="FILE", help="Tests of a file of their own, beside the policy's.")
-    ] = None,
+    tests: Annotated[Path | None, typer.Option("--tests", metavar="FILE", help="More tests, in another file.")] = None,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
-    """Put expectations to a policy: facts about a group and an offset, and what has to come out.
+    """Run the tests of a policy: a group with an offset, and the expected decision.
 
-    Exit code 3 when one does not come out, and the reason why of every hold and rule.
+    Exit code 3 if a test fails, with the outcome of every hold and rule.
     """
     from sexton.policy import read_policy
     from sexton.policy.reading import read_tests
@@ -151,69 +113,62 @@ def put_to_test(
     expectations = [*policy.tests, *(read_tests(tests).tests if tests is not None else ())]
     if not expectations:
         raise UsageError("no tests", where=file, fix="add `tests:` to the policy, or give --tests FILE")
-    results = run_tests(policy, expectations, now_ms=time.time_ns() // 1_000_000)
+    results = run_tests(policy, expectations, now_ms=now_ms())
     failed = [result for result in results if not result.holds]
     if json:
-        told = {**_identity(policy), "passed": len(results) - len(failed), "failed": len(failed)}
-        _print_json({**told, "tests": [{"holds": result.holds, **asdict(result)} for result in results]})
+        head = {**_identity(policy), "passed": len(results) - len(failed), "failed": len(failed)}
+        print_json({**head, "tests": [{"holds": result.holds, **asdict(result)} for result in results]})
     else:
         for result in results:
-            _tell_result(result)
-        tell_line(f"{len(results) - len(failed)} of {figures.some(len(results), 'test')} passed")
-    return _FAILED if failed else 0
+            _print_result(result)
+        print_line(f"{len(results) - len(failed)} of {figures.some(len(results), 'test')} passed")
+    return DataQualityFailure.exit_code if failed else 0
 
 
-def _tell_result(result: "PolicyTestResult") -> None:
+def _print_result(result: "PolicyTestResult") -> None:
     if result.holds:
-        tell_line(f"ok    {result.name}")
+        print_line(f"ok    {result.name}")
         return
-    tell_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
+    print_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
     for one in result.considered:
-        tell_line(f"      {one.rule}: {one.outcome}, {one.why}")
+        print_line(f"      {one.rule}: {one.outcome}, {one.why}")
 
 
-@app.command("show", epilog=SHOW_EXAMPLES)
+@command(app, "show", SHOW_EXAMPLES)
 def show(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")],
+    group: GroupId,
     *,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", metavar="FILE", help="The policy. Default: that of the settings (SEXTON_POLICY)."),
+        typer.Option("--policy", metavar="FILE", help="The policy. Default: SEXTON_POLICY."),
     ] = None,
     retention_minutes: RetentionMinutes = None,
-    segments: Segments = None,
-    archive: Archive = None,
-    run: RunDir = None,
-    topics: TopicsFile = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
+    log: Annotated[LogInput, Without({"cluster_id", "load_buffer_bytes"})],
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
-    """Show what a policy does with each offset of a group: which hold or rule decides, and why the others do not.
+    """Show what a policy decides about each offset of a group: by which hold or rule, and why not by the others.
 
-    Judged at --as-of, of a run at its own instant, else now. A group without offsets is shown as the group it is.
+    Judged at --as-of, at the instant of a run, or now. For a group without offsets it shows the decision on the group.
     """
     from sexton.policy import read_policy
 
     rules = read_policy(_policy_file(policy))
-    view = view_of(segments, archive, run, topics=topics, as_of=as_of, profile=profile)
+    view = log.view()
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
-    now_ms = time.time_ns() // 1_000_000 if view.as_of_ms is None else view.as_of_ms
-    judged = judged_group(
-        view, group, segments, archive, run, topics=topics, retention_minutes=retention_minutes, now_ms=now_ms
-    )
-    answers = [] if judged is None else answers_of(rules, judged, now_ms=now_ms)
+    at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
+    judged = judged_group(view, group, log, retention_minutes=retention_minutes, now_ms=at_ms)
+    decisions = [] if judged is None else decisions_of(rules, judged, now_ms=at_ms)
     if json:
-        told = {"now_ms": now_ms, "policy": _identity(rules), "group": None if judged is None else asdict(judged.group)}
-        tell_json(view, "policy show", {**told, "decisions": [answer_fields(answer) for answer in answers]})
+        found = None if judged is None else asdict(judged.group)
+        head = {"now_ms": at_ms, "policy": _identity(rules), "group": found}
+        print_view_json(view, "policy show", {**head, "decisions": [decision_fields(one) for one in decisions]})
         return exit_code(view)
     if judged is None:
-        tell_line(f"{short(group)}: no such group")
+        print_line(f"{short(group)}: no such group")
     else:
-        tell_group(judged, answers, now_ms=now_ms)
-    tell_notes(view)
+        print_group(judged, decisions, now_ms=at_ms)
+    print_notes(view)
     return exit_code(view)
 
 
@@ -229,7 +184,3 @@ def _policy_file(given: Path | None) -> Path:
 
 def _identity(policy: "Policy") -> dict[str, Any]:
     return {"sha256": policy.sha256, "holds": len(policy.holds), "rules": len(policy.rules)}
-
-
-def _print_json(told: dict[str, Any]) -> None:
-    sys.stdout.write(jsonlib.dumps(told, ensure_ascii=True, indent=2) + "\n")

@@ -1,11 +1,11 @@
-"""What `sexton policy show` answers: a group as it is judged, what a policy decides about it, and how that is told."""
+"""What `sexton policy show` prints: a judged group, and what a policy decides about it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sexton.cli.input_options import tell_aside, tell_line, tell_table
+from sexton.cli.input_options import LogInput
+from sexton.cli.output import print_aside, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
     from sexton.views.judged import JudgedGroup, JudgedOffset
 
-    # An offset, or None for a group that has none; what is decided, and what became of each hold and rule.
-    Answer = tuple[JudgedOffset | None, Decision, list[RuleTrace]]
+    # An offset (None for a group without offsets), the decision, and the outcome of each hold and rule.
+    Decided = tuple[JudgedOffset | None, Decision, list[RuleTrace]]
 
 ONLY_SHORTENS = "a policy can shorten what the broker keeps, never lengthen it"
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "BROKER", "POLICY", "REASON", "DECIDED-BY", "EXPIRES")
@@ -25,34 +25,23 @@ _SHOWN_OFFSETS = 3
 
 
 def judged_group(
-    view: "CoordinatorView",
-    group: str,
-    segments: Path | None,
-    archive: str | None,
-    run: Path | None,
-    *,
-    topics: Path | None,
-    retention_minutes: int | None,
-    now_ms: int,
+    view: "CoordinatorView", group: str, log: LogInput, *, retention_minutes: int | None, now_ms: int
 ) -> "JudgedGroup | None":
-    """A group of what the options name, with the broker's verdict on each offset; None where it is not there."""
-    from sexton.runs.source import open_archive, open_segments
+    """A group with the broker's verdict on each offset; None if it does not exist."""
     from sexton.views.judged import judged_in_log, judged_in_run
 
-    if run is not None:
-        if retention_minutes is not None:
-            raise UsageError("a run has its own", where="--retention-minutes", fix="ask the segments or the archive")
-        return judged_in_run(view, str(run), group)
-    topics_file = None if topics is None else str(topics)
-    if segments is not None:
-        source = open_segments(str(segments), topics_file=topics_file)
-    else:
-        source = open_archive(str(archive), as_of_ms=view.as_of_ms, topics_file=topics_file)
-    return judged_in_log(view, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
+    if log.run is None:
+        source = log.source(view.as_of_ms)
+        return judged_in_log(view, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
+    if retention_minutes is not None:
+        raise UsageError(
+            "a run was judged with its retention", where="--retention-minutes", fix="use --segments or --archive"
+        )
+    return judged_in_run(view, str(log.run), group)
 
 
-def answers_of(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "list[Answer]":
-    """What the policy decides about each offset, or about the group where it has none."""
+def decisions_of(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "list[Decided]":
+    """What the policy decides about each offset, or about a group without offsets."""
     from sexton.policy import decide, decide_bare, explain
 
     group = judged.group
@@ -68,31 +57,31 @@ def answers_of(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "list
     ]
 
 
-def answer_fields(answer: "Answer") -> dict[str, Any]:
-    """An answer as JSON tells it."""
-    offset, decision, considered = answer
+def decision_fields(one: "Decided") -> dict[str, Any]:
+    """A decision in JSON."""
+    offset, decision, considered = one
     about = {} if offset is None else {"committed_offset": offset.committed_offset, **asdict(offset.facts)}
     decided = {f"policy_{name}": value for name, value in asdict(decision).items()}
-    return {**about, **decided, "considered": [asdict(one) for one in considered]}
+    return {**about, **decided, "considered": [asdict(rule) for rule in considered]}
 
 
-def tell_group(judged: "JudgedGroup", answers: "list[Answer]", *, now_ms: int) -> None:
-    """Print the offsets with what is decided, then once for all that are alike what became of each hold and rule."""
+def print_group(judged: "JudgedGroup", decisions: "list[Decided]", *, now_ms: int) -> None:
+    """Print the decisions on the offsets, then the outcome of each hold and rule, once for offsets that share it."""
     group = judged.group
     active = "" if group.last_active_ms is None else f", last active {figures.instant(group.last_active_ms)}"
-    tell_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {figures.instant(now_ms)}")
+    print_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {figures.instant(now_ms)}")
     if judged.offsets:
-        tell_line("")
-        tell_table(OFFSET_COLUMNS, (_row(*answer[:2]) for answer in answers))
-    for names, considered in _alike(answers):
-        tell_line("")
-        tell_line(names)
-        tell_table(RULE_COLUMNS, ((one.rule, one.outcome, one.why) for one in considered))
-    lost = [answer for answer in answers if answer[0] is not None and _is_lost(*answer[:2])]
+        print_line()
+        print_table(OFFSET_COLUMNS, (_row(*one[:2]) for one in decisions))
+    for names, considered in _alike(decisions):
+        print_line()
+        print_line(names)
+        print_table(RULE_COLUMNS, ((one.rule, one.outcome, one.why) for one in considered))
+    lost = [one for one in decisions if one[0] is not None and _is_lost(*one[:2])]
     if lost:
         held = " (held)" if any(decision.verdict == "hold" for _, decision, _ in lost) else ""
         what = f"{figures.some(len(lost), 'offset')} that the policy keeps{held}"
-        tell_aside(f"! the broker expires {what} all the same, at its next sweep: {ONLY_SHORTENS}")
+        print_aside(f"! the broker expires {what} at its next sweep: {ONLY_SHORTENS}")
 
 
 def _is_lost(offset: "JudgedOffset | None", decision: "Decision") -> bool:
@@ -114,10 +103,10 @@ def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object
     )
 
 
-def _alike(answers: "list[Answer]") -> "Iterable[tuple[str, list[RuleTrace]]]":
-    """Offsets about which every hold and rule says the same, by what to call them."""
+def _alike(decisions: "list[Decided]") -> "Iterable[tuple[str, list[RuleTrace]]]":
+    """Names of offsets with the same outcome of every hold and rule, and that outcome."""
     found: dict[str, tuple[list[str], list[RuleTrace]]] = {}
-    for offset, _, considered in answers:
+    for offset, _, considered in decisions:
         name = "the group" if offset is None else f"{short(offset.facts.topic)}-{offset.facts.partition}"
         found.setdefault(repr(considered), ([], considered))[0].append(name)
     for names, considered in found.values():

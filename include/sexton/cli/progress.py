@@ -1,4 +1,4 @@
-"""Progress of long work, told on stderr and on a terminal only: in a pipe, and beside --json, there is none of it."""
+"""Progress of long work, shown on stderr on a terminal only: not in a pipe, and not with --json."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 
 @contextmanager
 def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Something to tell progress to, (done, of): a count of steps, or with `in_percent` a share of bytes."""
+    """A progress bar, updated by calls with (done, total): steps, or with `in_percent` bytes."""
     console = Console(stderr=True)
     amount: ProgressColumn = TextColumn("{task.percentage:>3.0f} %") if in_percent else MofNCompleteColumn()
     is_off = is_quiet or not console.is_terminal
@@ -17,12 +17,12 @@ def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Cal
         TextColumn("{task.description}"), BarColumn(), amount, console=console, transient=True, disable=is_off
     ) as progress:
         task = progress.add_task(label, total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager
 def working(label: str, *, is_quiet: bool) -> Iterator[None]:
-    """For work of which nobody knows how much there is."""
+    """A spinner, for work of unknown size."""
     console = Console(stderr=True)
     if is_quiet or not console.is_terminal:
         yield

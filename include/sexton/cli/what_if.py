@@ -1,35 +1,21 @@
-"""`sexton what-if`: who would lose what under another retention or policy."""
+"""`sexton what-if`: who would lose what with another retention or policy."""
 
-import json as jsonlib
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.audit import check_retention, policy_from
-from sexton.cli.input_options import (
-    UNDECODABLE,
-    Archive,
-    AsOf,
-    Profile,
-    RunDir,
-    Segments,
-    TopicsFile,
-    tell_aside,
-    tell_line,
-    tell_table,
-)
-from sexton.cli.judged_input import Asked, published, replayed
-from sexton.cli.options import ClusterId, Debug, Json, LoadBuffer
-from sexton.cli.plan import PolicyFile, scratch
+from sexton.cli.input_options import LogInput
+from sexton.cli.judged_input import published, replayed, temporary_folder
+from sexton.cli.options import DEFAULT_ROWS, MINUTE_MS, Json, PolicyFile, ShownRows, check_retention, read_policy_file
+from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report import figures
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
-    from sexton.analysis.what_if import RetentionRules, WhatIf
+    from sexton.analysis.what_if import ComparedGroup, ComparedOffset, RetentionRules, WhatIf
     from sexton.policy import Policy
     from sexton.runs.folder import RunFolder, RunRecord
 
@@ -39,7 +25,7 @@ EXAMPLES = """\
 [dim]# who would lose something if offsets were kept for one day?[/dim]
 sexton what-if --retention-minutes 1440 --archive s3://keep/offsets
 
-[dim]# and if that had been so last Friday?[/dim]
+[dim]# and with that retention last Friday?[/dim]
 sexton what-if --retention-minutes 1440 --archive s3://keep/offsets --as-of 2026-11-20T18:00:00Z
 
 [dim]# what would this change of the policy do, group by group?[/dim]
@@ -50,15 +36,11 @@ sexton what-if --retention-minutes 1440 --json | jq '.offsets[] | select(.propos
 """
 GROUP_COLUMNS = ("GROUP", "STATE", "NEWLY-LOST", "SPARED", "LOST-IN-ALL", "OF", "WHOLE-GROUP", "BY")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "COMMITTED", "IN-FORCE", "WHAT-IF", "BY")
-DEFAULT_ROWS = 50
-MINUTE_MS = 60_000
-_RULES, _AGAINST = "RetentionRules to try", "Held against"
+_RULES, _AGAINST = "Rules to compare", "Rules in force"
 
 
 def what_if(
-    group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="Tell of this group, offset by offset.")
-    ] = None,
+    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Show this group, offset by offset.")] = None,
     *,
     retention_minutes: Annotated[
         int | None,
@@ -80,62 +62,41 @@ def what_if(
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=_AGAINST, help="The policy in force. Default: none."),
     ] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Show up to N groups; 0: all. --json has all.")
-    ] = DEFAULT_ROWS,
-    segments: Segments = None,
-    archive: Archive = None,
-    run: RunDir = None,
-    cluster_id: ClusterId = None,
-    topics: TopicsFile = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
-    load_buffer_bytes: LoadBuffer = None,
+    limit: ShownRows = DEFAULT_ROWS,
+    log: LogInput,
     json: Json = False,
-    _debug: Debug = False,
 ) -> int:
-    """Tell what other rules would delete that those in force do not, and what they would spare, at any instant.
+    """Compare other rules with those in force at an instant: what they would delete, and what they would spare.
 
-    Nothing is changed and nothing planned. Without --segments, --archive and --run the published tables are asked.
-    What a policy takes goes once its plan is applied, what the broker takes goes by itself.
+    Changes nothing and plans nothing. Without --segments, --archive and --run it reads the published tables. What a
+    policy expires is deleted once a plan is applied; what the broker expires is deleted automatically.
     """
-    asked = Asked(
-        segments=segments,
-        archive=archive,
-        run=run,
-        cluster_id=cluster_id,
-        topics=topics,
-        as_of=as_of,
-        profile=profile,
-        load_buffer_bytes=load_buffer_bytes,
-        name="what-if",
-    )
-    asked.check()
+    log.check_replayable("what-if")
     if retention_minutes is None and policy is None and against_policy is None:
-        raise UsageError("nothing to try", fix="give --retention-minutes N, --policy FILE, or both")
+        raise UsageError("no rules to compare", fix="give --retention-minutes N, --policy FILE, or both")
     for option, minutes in (("--retention-minutes", retention_minutes), ("--against-minutes", against_minutes)):
         check_retention(minutes, option)
-    tried, known = policy_from(policy), policy_from(against_policy)
+    tried, known = read_policy_file(policy), read_policy_file(against_policy)
 
-    def told(folder: "RunFolder", record: "RunRecord") -> int:
+    def compared(folder: "RunFolder", record: "RunRecord") -> int:
         from sexton.analysis.what_if import what_if as compare
 
         in_force, proposed = _sides(record, retention_minutes, tried, against_minutes, known)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
-        _tell(found, record, group, limit=limit, json=json)
+        _print(found, record, group, limit=limit, json=json)
         return UNDECODABLE if record.counts.get("undecodable_records") or record.endless else 0
 
-    if asked.is_log:
-        with replayed(asked, retention_minutes=None, policy=None, quiet=json) as state:
-            return told(*state)
+    if log.is_log:
+        with replayed(log, "what-if", quiet=json) as state:
+            return compared(*state)
     from sexton.runs.folder import RunFolder
 
-    if run is not None:
-        return told(RunFolder(run), RunFolder(run).read_run())
+    if log.run is not None:
+        return compared(RunFolder(log.run), RunFolder(log.run).read_run())
     from sexton.analysis.what_if import published_folder
 
-    with scratch() as place:
-        return told(*published_folder(*published(asked), place))
+    with temporary_folder() as place:
+        return compared(*published_folder(*published(log), place))
 
 
 def _sides(
@@ -150,49 +111,50 @@ def _sides(
     in_force = RetentionRules(
         retention_ms=record.retention_ms if against_minutes is None else against_minutes * MINUTE_MS,
         policy=against_policy,
-        told_by=record.retention_source if against_minutes is None else "asked for",
+        source=record.retention_source if against_minutes is None else "asked for",
     )
     proposed = RetentionRules(
         retention_ms=in_force.retention_ms if retention_minutes is None else retention_minutes * MINUTE_MS,
         policy=policy,
-        told_by=in_force.told_by if retention_minutes is None else "asked for",
+        source=in_force.source if retention_minutes is None else "asked for",
     )
     return in_force, proposed
 
 
-def _tell(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int, json: bool) -> None:
+def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int, json: bool) -> None:
     if json:
-        sys.stdout.write(jsonlib.dumps(_fields(found, record), ensure_ascii=True, indent=2) + "\n")
+        print_json(_fields(found, record))
         return
     counts = found.counts()
-    tell_line(f"as of     {figures.instant(record.as_of_ms)}")
-    tell_line(f"in force  {_words(found.in_force)}: {figures.some(counts['offsets_lost_in_force'], 'offset')} would go")
-    tell_line(f"what if   {_words(found.proposed)}: {figures.some(counts['offsets_lost_proposed'], 'offset')} would go")
-    tell_line(
-        f"          {figures.count(counts['offsets_newly_lost'])} that stay by the rules in force, "
-        f"{figures.count(counts['offsets_spared'])} that these go by are spared; "
+    print_line(f"as of     {figures.instant(record.as_of_ms)}")
+    for label, rules, name in (("in force", found.in_force, "in_force"), ("what if ", found.proposed, "proposed")):
+        expiring = figures.some(counts[f"offsets_lost_{name}"], "offset")
+        print_line(f"{label}  {_words(rules)}: {expiring} would expire")
+    print_line(
+        f"          {figures.count(counts['offsets_newly_lost'])} more offsets expire, "
+        f"{figures.count(counts['offsets_spared'])} fewer; "
         f"{figures.some(counts['whole_groups_proposed'], 'whole group')} instead of "
         f"{figures.count(counts['whole_groups_in_force'])}"
     )
-    tell_line("")
+    print_line()
     if group is not None:
         _print_offsets(found, group)
     else:
         _print_groups(found, limit)
     for text in record.warnings:
-        tell_aside(f"! {visible(text)}")
+        print_aside(f"! {visible(text)}")
 
 
 def _words(rules: "RetentionRules") -> str:
     policy = "no policy" if rules.policy is None else f"policy {rules.policy.sha256[:12]}"
-    return f"retention {figures.duration(rules.retention_ms)} ({rules.told_by}), {policy}"
+    return f"retention {figures.duration(rules.retention_ms)} ({rules.source}), {policy}"
 
 
 def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
     def rules(side: "RetentionRules") -> dict[str, Any]:
         return {
             "retention_ms": side.retention_ms,
-            "retention_source": side.told_by,
+            "retention_source": side.source,
             "policy_sha256": None if side.policy is None else side.policy.sha256,
         }
 
@@ -212,29 +174,17 @@ def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
 def _print_groups(found: "WhatIf", limit: int) -> None:
     differing = [one for one in found.groups if one.differs]
     if not differing:
-        tell_line("no group would fare otherwise")
+        print_line("no differences")
         return
     differing.sort(key=lambda one: (-one.newly_lost, -one.spared, one.group_id))
-    shown = differing[: limit or None]
-    tell_table(
-        GROUP_COLUMNS,
-        (
-            (
-                short(one.group_id),
-                one.state,
-                one.newly_lost,
-                one.spared,
-                one.lost_proposed,
-                one.offset_count,
-                _whole(one.whole_in_force, one.whole_proposed),
-                ", ".join(one.by),
-            )
-            for one in shown
-        ),
-    )
-    if len(shown) < len(differing):
-        tell_aside(f"{figures.count(len(differing) - len(shown))} more (--limit 0 shows all)")
-    tell_aside("one group, offset by offset: sexton what-if GROUP ...; as a plan: sexton plan --policy FILE")
+    print_table(GROUP_COLUMNS, map(_group_row, differing), limit=limit)
+    print_aside("one group, offset by offset: sexton what-if GROUP ...; as a plan: sexton plan --policy FILE")
+
+
+def _group_row(group: "ComparedGroup") -> tuple[object, ...]:
+    whole = _whole(group.whole_in_force, group.whole_proposed)
+    lost = group.newly_lost, group.spared, group.lost_proposed, group.offset_count
+    return short(group.group_id), group.state, *lost, whole, ", ".join(group.by)
 
 
 def _whole(in_force: bool, proposed: bool) -> str:
@@ -245,20 +195,12 @@ def _whole(in_force: bool, proposed: bool) -> str:
 
 def _print_offsets(found: "WhatIf", group: str) -> None:
     if not found.offsets:
-        tell_line(f"{short(group)}: neither takes anything of it")
+        print_line(f"{short(group)}: neither expires any of its offsets")
         return
-    tell_table(
-        OFFSET_COLUMNS,
-        (
-            (
-                one.topic,
-                one.partition,
-                one.committed_offset,
-                figures.instant(one.commit_timestamp_ms),
-                "goes" if one.in_force else "stays",
-                "goes" if one.proposed else "stays",
-                one.by,
-            )
-            for one in found.offsets
-        ),
-    )
+    print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
+
+
+def _offset_row(one: "ComparedOffset") -> tuple[object, ...]:
+    fate = ("expires" if expires else "stays" for expires in (one.in_force, one.proposed))
+    committed = figures.instant(one.commit_timestamp_ms)
+    return one.topic, one.partition, one.committed_offset, committed, *fate, one.by

@@ -100,9 +100,9 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         found = what_if(
             folder,
             record,
-            in_force=RetentionRules(retention_ms=retention_ms, policy=known, told_by="the published run"),
+            in_force=RetentionRules(retention_ms=retention_ms, policy=known, source="the published run"),
             proposed=RetentionRules(
-                retention_ms=retention_ms if minutes is None else minutes * 60_000, policy=tried, told_by="asked for"
+                retention_ms=retention_ms if minutes is None else minutes * 60_000, policy=tried, source="asked for"
             ),
         )
     differing = sorted(

@@ -1,0 +1,88 @@
+"""Turns functions into commands: objects of options become options, and every command gets --debug.
+
+Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, each declared as
+Typer declares options, so that options of several commands are declared once.
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+import typer
+
+Function = Callable[..., int]
+
+
+@dataclasses.dataclass(slots=True)
+class State:
+    """What `main` needs to know of a command while it runs."""
+
+    debug: bool = False
+
+
+class Without(frozenset[str]):
+    """The fields of an object of options that a command does not have: `Annotated[LogInput, Without({"run"})]`."""
+
+
+def _remember_debug(context: typer.Context, wanted: bool) -> bool:
+    if wanted and isinstance(context.obj, State):
+        context.obj.debug = True
+    return wanted
+
+
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error.")
+]
+
+
+def command(app: typer.Typer, name: str, examples: str) -> Callable[[Function], Function]:
+    """Add a function to `app` as the command `name`."""
+
+    def add(function: Function) -> Function:
+        app.command(name, epilog=examples)(_with_plain_options(function))
+        return function
+
+    return add
+
+
+def command_group(text: str, examples: str) -> typer.Typer:
+    """An app for several commands, which prints its help when none of them is given."""
+    app = typer.Typer(help=text, epilog=examples, rich_markup_mode="rich", add_completion=False)
+
+    @app.callback(invoke_without_command=True)
+    def _help(context: typer.Context) -> int:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+        return 0
+
+    return app
+
+
+def _with_plain_options(function: Function) -> Function:
+    """`function` with the fields of its objects of options as parameters, and with --debug."""
+    objects: dict[str, tuple[Any, list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
+        if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+            parameters.append(parameter)
+            continue
+        left_out = next((note for note in notes if isinstance(note, Without)), Without())
+        fields = [field for name, field in inspect.signature(kind).parameters.items() if name not in left_out]
+        objects[parameter.name] = kind, [field.name for field in fields]
+        parameters += fields
+    debug = inspect.Parameter("_debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+
+    @functools.wraps(function)
+    def run(**given: Any) -> int:
+        given.pop(debug.name)
+        for name, (kind, fields) in objects.items():
+            given[name] = kind(**{field: given.pop(field) for field in fields})
+        return function(**given)
+
+    parameters.append(debug)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

@@ -1,0 +1,131 @@
+"""What commands print: answers on stdout as tables, lines or JSON, everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sexton.errors import UndecodableInput
+from sexton.report.figures import count, size, some
+from sexton.report.names import NAME_CELLS, harmless, visible
+from sexton.uris import uri_without_login
+
+if TYPE_CHECKING:
+    from sexton.coordinator.api.errors import Error
+    from sexton.views.coordinator_view import CoordinatorView
+
+MISSING = "-"
+PIPE_COLUMNS = 120
+UNDECODABLE = UndecodableInput.exit_code
+
+
+def console() -> Console:
+    """stdout for people: colours on a terminal, plain text in a pipe."""
+    return Console(file=sys.stdout, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+
+
+def print_line(text: str = "") -> None:
+    """Print a line of an answer."""
+    sys.stdout.write(harmless(text) + "\n")
+
+
+def print_aside(text: str) -> None:
+    """Print on stderr what is not part of the answer."""
+    sys.stderr.write(harmless(text) + "\n")
+
+
+def print_json(document: object) -> None:
+    """Print an answer for machines."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=True, indent=2) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, limit: int = 0) -> None:
+    """Print up to `limit` rows (0: all) under Kafka's column names; None is `-`.
+
+    In a pipe lines are not wrapped, so that awk can read them.
+    """
+    rows = list(rows)
+    cells = [[_cell(value) for value in row] for row in rows[: limit or None]]
+    if not sys.stdout.isatty():
+        _print_plain([list(columns), *cells])
+    else:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        console().print(table)
+    print_left_out(len(rows) - len(cells))
+
+
+def print_left_out(rows: int) -> None:
+    """Print on stderr how many rows --limit left out."""
+    if rows:
+        print_aside(f"{count(rows)} more (--limit 0 shows all)")
+
+
+def _print_plain(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as their cells, and no wider than a name may be: one of 32 KB would pad every other line."""
+    widths = [min(max(cell_len(row[number]) for row in rows), NAME_CELLS) for number in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _cell(value: object) -> str:
+    return MISSING if value is None else visible(value) if isinstance(value, str) else str(value)
+
+
+def print_archived(taken: Any, archive: str, *, at: str = "") -> None:
+    """Print what a snapshot or an import added to an archive, and its warnings."""
+    new = "nothing new"
+    if taken.segments:
+        new = f"{count(taken.log_offsets)} log_offsets, {size(taken.size_bytes)} in {some(taken.segments, 'segment')}"
+    print_line(f"{new} from {some(taken.log_partitions, 'log partition')} of cluster {taken.cluster_id}{at}")
+    print_warnings(taken.warnings)
+    print_line(f"archive  {uri_without_login(archive)}")
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings that belong to an answer, in yellow on a terminal."""
+    for warning in warnings:
+        console().print(Text(harmless(f"! {warning}"), style="yellow"), soft_wrap=True)
+
+
+def print_doubts(doubts: Iterable[str]) -> None:
+    """Print on stderr what contradicts the profile, and other notes on a log."""
+    for doubt in doubts:
+        print_aside(f"! {doubt}")
+
+
+def print_notes(view: "CoordinatorView") -> None:
+    """Print on stderr the warnings and notes on what was read."""
+    print_doubts([*view.warnings, *view.notes()])
+
+
+def print_view_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> None:
+    """Print a coordinator's answer for machines, with the operation, the profile and the warnings."""
+    print_doubts(view.doubts)
+    profile = view.coordinator.profile
+    head = {
+        "operation": operation,
+        "profile": profile.text,
+        "is_proven": profile.is_proven,
+        "as_of_ms": view.as_of_ms,
+    }
+    print_json({**head, **answer, "warnings": [*view.warnings, *view.notes()]})
+
+
+def error_fields(error: "Error") -> dict[str, Any]:
+    """A Kafka error in JSON."""
+    return {"error": error.name, "error_code": error.value}
+
+
+def exit_code(view: "CoordinatorView") -> int:
+    """5 if something that was read could not be decoded, else 0: an error that a broker would answer is an answer."""
+    return UNDECODABLE if view.has_undecodable else 0

@@ -144,7 +144,7 @@ def test_json_is_all_that_stdout_gets(run: Run, audited: Callable[[Any], list[An
         (["--out", "o"], "--segments DIR or --archive URI"),
         (["--segments", "a", "--archive", "b", "--out", "o"], "--segments DIR or --archive URI"),
         (["--segments", "a", "--out", "o", "--policy", "absent"], "absent: No such file or directory"),
-        (["--segments", "a", "--out", "o", "--as-of", "soon"], "--as-of: no instant: 'soon'"),
+        (["--segments", "a", "--out", "o", "--as-of", "soon"], "--as-of: not an instant: 'soon'"),
         (["--segments", "a", "--out", "o", "--as-of", "-1"], "--as-of: out of range"),
         (["--segments", "a", "--out", "o", "--taken-at", str(2**63)], "--taken-at: out of range"),
         (["--segments", "a", "--out", "o", "--retention-minutes", "0"], "--retention-minutes"),

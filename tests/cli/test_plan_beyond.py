@@ -90,7 +90,7 @@ def test_a_minutes_retention_takes_what_the_broker_would_keep(
     code, told, _ = run("plan", "--archive", archive.root, "--out", tmp_path / "out", "--retention-minutes", 1)
     first, *_ = told.splitlines()
     assert first.startswith("Deletes 200 offsets of 200 groups that the broker would keep")
-    assert "not possible: it is a what-if, by another retention than the broker's" in told
+    assert "not possible: it is a what-if: its retention is not the broker's" in told
     doing = ("--sink=coordinator", "--approved-by=ann")
     code, _, err = run("apply", found["plan_id"], "--archive", archive.root, *doing)
     assert (code, "over its limits" in err) == (6, True), err

@@ -94,7 +94,7 @@ def test_a_plan_beyond_its_limits_is_kept_and_not_to_be_applied(run: Run, archiv
     code, told, _ = run("plan", "--archive", archive.root, "--policy", strict, "--out", tmp_path / "out")
     assert code == 0
     assert "over limit   3 offsets would go; limits.max_offsets is 2" in told
-    assert "not possible: it is over its limits" in told
+    assert "not possible: it exceeds its limits" in told
     assert "sexton apply" not in told
 
 
@@ -142,7 +142,7 @@ def test_forecast_of_a_group_says_what_would_turn_it(run: Run, archive: Archive,
         ("u", 6, "broker", "expired_explicit"),
         ("t", 5, "rule:fast", "expired"),
     ]
-    assert "it holds no offset" in run("forecast", "nobody", "--archive", archive.root)[1]
+    assert "it has no offsets" in run("forecast", "nobody", "--archive", archive.root)[1]
 
 
 def test_forecast_of_a_run_folder(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_what_if_retention_were_shorter(run: Run, archive: Archive) -> None:
         ("f", 1, 2),
     ]
     code, told, _ = run("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)
-    assert "stays     goes" in told
+    assert "stays     expires" in told
     assert told.count("broker") == 1
 
 
@@ -206,17 +206,17 @@ def test_what_if_a_policy_changed(run: Run, archive: Archive, policy: Path, tmp_
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
-        (["plan", "--out", "out"], "give --segments DIR or --archive URI"),
-        (["plan", "--segments", "a", "--archive", "b", "--out", "out"], "give --segments DIR or --archive URI"),
+        (["plan", "--out", "out"], "give either --segments DIR or --archive URI"),
+        (["plan", "--segments", "a", "--archive", "b", "--out", "out"], "give either --segments DIR or --archive URI"),
         (["plan", "--segments", "a", "--full", "--out", "out"], "only an archive has"),
         (["plan", "--archive", "nothing", "--policy", "missing.yaml", "--out", "out"], "missing.yaml"),
         (["plan", "--archive", "nothing", "--retention-minutes", "99999999999", "--out", "out"], "too long"),
         (["forecast", "--archive", "a", "--run", "b"], "give one of --segments, --archive and --run"),
-        (["forecast", "--run", "b", "--retention-minutes", "1"], "a run was judged by its own rules"),
+        (["forecast", "--run", "b", "--retention-minutes", "1"], "a run was already judged, with its own rules"),
         (["forecast", "--run", "nowhere"], "no run here"),
-        (["what-if", "--archive", "a"], "nothing to try"),
-        (["what-if", "--run", "b", "--as-of", "5", "--retention-minutes", "1"], "a run folder is of one instant"),
-        (["what-if", "--topics", "t", "--retention-minutes", "1"], "only of a log that is replayed"),
+        (["what-if", "--archive", "a"], "no rules to compare"),
+        (["what-if", "--run", "b", "--as-of", "5", "--retention-minutes", "1"], "a run folder has one instant"),
+        (["what-if", "--topics", "t", "--retention-minutes", "1"], "applies only to a log"),
         (["what-if", "--archive", "a", "--against-minutes", "99999999999", "--policy", "x"], "too long"),
     ],
 )

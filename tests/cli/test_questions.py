@@ -192,17 +192,17 @@ def test_an_instant_before_the_log_is_exit_code_4(run, tmp_path, command):
         (["fetch", "g", "--segments", "absent"], "no such folder"),
         (["fetch", "g", *SEGMENTS, "--topic", "t:x"], "--topic: not TOPIC or TOPIC:PARTITION: 't:x'"),
         (["fetch", "g", *SEGMENTS, "--topic", ":1"], "--topic: not TOPIC"),
-        (["fetch", "g", *SEGMENTS, "--topic", "a", "--topic", "b", "--topic-id", "x"], "an id is of one topic"),
+        (["fetch", "g", *SEGMENTS, "--topic", "a", "--topic", "b", "--topic-id", "x"], "an id belongs to one topic"),
         (["fetch", "g", *SEGMENTS, "--profile", "nobody"], "--profile: unknown profile"),
-        (["fetch", "g", *SEGMENTS, "--as-of", "soon"], "--as-of: no instant"),
+        (["fetch", "g", *SEGMENTS, "--as-of", "soon"], "--as-of: not an instant"),
         (["fetch", "g", *SEGMENTS, "--topics", "absent"], "absent: no such file"),
         (["groups", "describe", *SEGMENTS], "give the groups, or --all-groups"),
         (["groups", "describe", "g", "--all-groups", *SEGMENTS], "give the groups, or --all-groups"),
         (["groups", "describe", "g", "--members", "--state", *SEGMENTS], "one of --offsets, --members and --state"),
-        (["groups", "unload", "9", *SEGMENTS], "log partition 9 is not here"),
+        (["groups", "unload", "9", *SEGMENTS], "log partition 9 does not exist"),
         (["groups", "check-commit", "g", "t", *SEGMENTS], "not TOPIC:PARTITION: 't'"),
         (["groups", "check-commit", "g", "t:0", "--codec", "brotli", *SEGMENTS], "--codec: unknown codec 'brotli'"),
-        (["groups", "registration", "consumer-1", *SEGMENTS], "is Consumer"),
+        (["groups", "metadata-record", "consumer-1", *SEGMENTS], "is Consumer"),
     ],
     ids=lambda value: " ".join(map(str, value[:3])) if isinstance(value, list) else "",
 )
@@ -410,7 +410,7 @@ def test_what_the_snapshot_recorded_is_the_default_of_the_write_path(run, record
     assert told(*commits, "--metadata-length", 4)["partitions"][0]["error"] == "OFFSET_METADATA_TOO_LARGE"
     wider = told(*commits, "--metadata-length", 4, "--max-metadata-length", 4)
     assert wider["partitions"][0]["error"] == "NONE"
-    for words in (commits, ("registration", "g")):
+    for words in (commits, ("metadata-record", "g")):
         for options, codec in (((), 4), (("--codec", "none"), 0), (("--codec", "lz4"), 3)):
             (batch,) = read_batches(bytes.fromhex(told(*words, *options)["batch"]))
             assert batch.codec == codec
@@ -450,7 +450,7 @@ def test_a_run_keeps_what_the_snapshot_recorded(run, recorded, tmp_path):
     write_run(tmp_path / "run", archive=recorded[1])
     _, out, _ = run("groups", "coordinator", "g", "--run", tmp_path / "run")
     assert table(out)[1][2] == str(7 + partition_of("g", 2))
-    _, out, _ = run("groups", "registration", "g", "--run", tmp_path / "run", "--json")
+    _, out, _ = run("groups", "metadata-record", "g", "--run", tmp_path / "run", "--json")
     (batch,) = read_batches(bytes.fromhex(json.loads(out)["batch"]))
     assert batch.codec == 4
     rows = [
@@ -461,16 +461,16 @@ def test_a_run_keeps_what_the_snapshot_recorded(run, recorded, tmp_path):
     assert {row["log_partition"]: row["coordinator"] for row in rows} == {0: 7, 1: 8}
 
 
-def test_registration(run, asked):
-    told = asked("groups", "registration", "classic-2", *SEGMENTS)
+def test_metadata_record(run, asked):
+    told = asked("groups", "metadata-record", "classic-2", *SEGMENTS)
     assert told["key"] == "00020009" + b"classic-2".hex()
     assert (told["version"], told["value"][:4]) == (3, "0003")
-    _, out, _ = run("groups", "registration", "classic-2", *SEGMENTS)
+    _, out, _ = run("groups", "metadata-record", "classic-2", *SEGMENTS)
     assert f"value  {told['value']}\n" in out
 
 
-def test_registration_of_a_group_with_members(asked):
-    answer = asked("groups", "registration", "classic-1", *SEGMENTS)
+def test_metadata_record_of_a_group_with_members(asked):
+    answer = asked("groups", "metadata-record", "classic-1", *SEGMENTS)
     _, fields = decode_value(2, bytes.fromhex(answer["value"]))
     (member,) = fields["members"]
     assert decode_subscription(member["subscription"]) == ["t1"]
@@ -479,11 +479,11 @@ def test_registration_of_a_group_with_members(asked):
 
 
 def test_a_group_that_is_not_there_is_answered_as_by_the_broker(run, asked, tmp_path):
-    assert asked("groups", "registration", "nobody", *SEGMENTS)["error"] == "GROUP_ID_NOT_FOUND"
-    code, out, _ = run("groups", "registration", "nobody", *SEGMENTS)
+    assert asked("groups", "metadata-record", "nobody", *SEGMENTS)["error"] == "GROUP_ID_NOT_FOUND"
+    code, out, _ = run("groups", "metadata-record", "nobody", *SEGMENTS)
     assert (code, out) == (0, "nobody: GROUP_ID_NOT_FOUND\n")
     old = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}), "--profile", "group_metadata_manager:2.8")
-    answer = asked("groups", "registration", "nobody", *old)
+    answer = asked("groups", "metadata-record", "nobody", *old)
     assert (answer["error"], answer["state"]) == ("NONE", "Dead")
 
 
@@ -596,7 +596,7 @@ def test_a_broker_that_fails_does_not_end_the_listing_of_a_cluster(run, brokers)
 def test_a_listing_is_of_a_cluster_or_of_a_log(run, brokers):
     code, _, err = run(*LIVE, *SEGMENTS)
     assert code == 2
-    assert "a cluster or a log, not both" in err
+    assert "give a cluster or a log, not both" in err
 
 
 def test_what_is_answered_over_commits_in_flight(run, asked, held):

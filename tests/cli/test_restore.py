@@ -88,7 +88,7 @@ def test_the_diff_comes_first_and_changes_nothing(run, cluster) -> None:
     assert "does not come back: a deleted group's type, generation and members" in err
     assert "1 offset outside of the log" in err
     restore_id = lines[-1].removeprefix("restore ")
-    assert f"to do it: sexton restore --id {restore_id} --apply --approved-by NAME" in err
+    assert f"to apply it: sexton restore --id {restore_id} --apply --approved-by NAME" in err
     assert cluster.commits == []
 
 
@@ -134,7 +134,7 @@ def test_nothing_to_do(run, asked, cluster) -> None:
     told = asked(*THEN)
     assert (told["restore_id"], told["counts"]) == (None, {"same": 2, "newer_now": 1})
     code, out, err = run(*THEN, *DO)
-    assert (code, "nothing to put back" in out, "to do it" in err) == (0, True, False)
+    assert (code, "nothing to put back" in out, "to apply it" in err) == (0, True, False)
 
 
 def test_a_group_with_members_is_refused_with_the_reason(run, asked, cluster) -> None:
@@ -144,7 +144,7 @@ def test_a_group_with_members_is_refused_with_the_reason(run, asked, cluster) ->
     assert code == 1
     assert "2 refused" in out
     assert out.count("UNKNOWN_MEMBER_ID") == 2
-    assert "to go on: sexton restore --id" in err
+    assert "to continue: sexton restore --id" in err
     told = asked(*THEN)
     assert told["counts"] == {"newer_now": 1, "group_has_members": 2}
     assert {offset["error"] for offset in told["offsets"]} == {None, "UNKNOWN_MEMBER_ID"}
@@ -158,7 +158,7 @@ def test_a_table_that_cannot_be_written_is_told_and_the_ledger_has_it(run, asked
         broken.setattr("sexton.lake.catalog.open_lake", fail)
         code, out, err = run(*THEN, *DO)
     assert (code, "2 done" in out) == (1, True)
-    assert "the table apply_ledger was not brought up to date: no space (everything was done" in err
+    assert "the table apply_ledger was not updated: no space (everything was done" in err
     restore_id = next(line for line in out.splitlines() if line.startswith("restore ")).removeprefix("restore ")
     assert asked("--id", restore_id, *DO)["counts"] == {"done": 2}
 
@@ -179,13 +179,13 @@ def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:
         ([], 2, "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT"),
         (["--as-of", instant(1), "--from-plan", "0" * 64], 2, "give one of"),
         (["--as-of", instant(1)], 2, "of an instant, say what to put back"),
-        (["--as-of", "yesterday", "--group", "g"], 2, "no instant"),
+        (["--as-of", "yesterday", "--group", "g"], 2, "not an instant"),
         (["--as-of", instant(1), "--pattern", "("], 2, "--pattern: '('"),
         (["--as-of", instant(1), "--topic", ":1"], 2, "not TOPIC or TOPIC:PARTITION"),
         (["--as-of", instant(9), "--group", GONE], 4, "settle"),
-        ([*THEN, "--apply"], 2, "who approved it?"),
-        ([*THEN, "--apply", "--approved-by", " "], 2, "who approved it?"),
-        (["--id", "0" * 64, "--clamp"], 2, "a kept restore is done as it was shown"),
+        ([*THEN, "--apply"], 2, "restore not approved (pass --approved-by NAME)"),
+        ([*THEN, "--apply", "--approved-by", " "], 2, "restore not approved (pass --approved-by NAME)"),
+        (["--id", "0" * 64, "--clamp"], 2, "a kept restore is applied exactly as it was shown"),
         (["--id", "0" * 64], 2, "no restore 000"),
         (["--id", "../../x"], 2, "no restore_id"),
         (["--from-ledger", "0" * 64], 2, "it was never applied"),

@@ -77,8 +77,8 @@ def test_it_does_what_was_approved(made: World, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (("--sink=coordinator",), 2, "who approved it? (--approved-by NAME)"),
-        (("--sink=coordinator", "--approved-by= "), 2, "who approved it?"),
+        (("--sink=coordinator",), 2, "plan not approved (pass --approved-by NAME)"),
+        (("--sink=coordinator", "--approved-by= "), 2, "plan not approved"),
         (("--sink=log", "--approved-by=ann"), 2, "read docs/apply.md, then add --allow-log-sink"),
         (("--sink=coordinator", "--approved-by=ann", "--plan-sha256=00"), 6, "was changed since it was approved"),
         (("--sink=both",), 2, "--sink"),

@@ -61,7 +61,7 @@ def up(
         broker.start()
     if json:
         servers, cluster_id = broker.bootstrap_servers, broker.cluster_id
-        print_json({"bootstrap_servers": servers, "cluster_id": cluster_id, "data": str(broker.data)})
+        print_json({"bootstrap_servers": servers, "cluster_id": cluster_id, "data": str(broker.data)}, indent=None)
     else:
         print_line(f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}")
     return 0
@@ -75,7 +75,7 @@ def down(*, json: Json = False) -> int:
 
     stopped = stop_broker(settings().var / "kafka")
     if json:
-        print_json({"stopped": stopped})
+        print_json({"stopped": stopped}, indent=None)
     else:
         print_line("Kafka is stopped." if stopped else "No broker was running.")
     return 0

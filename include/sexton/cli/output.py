@@ -39,9 +39,9 @@ def print_aside(text: str) -> None:
     sys.stderr.write(harmless(text) + "\n")
 
 
-def print_json(document: object) -> None:
+def print_json(document: object, *, indent: int | None = 2) -> None:
     """Print an answer for machines."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=True, indent=2) + "\n")
+    sys.stdout.write(json.dumps(document, ensure_ascii=True, indent=indent) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, limit: int = 0) -> None:

@@ -148,9 +148,7 @@ rules:
 def test_show_says_what_the_broker_expires_all_the_same(run, policy):
     later = ("--as-of", "2026-12-21T00:00:00Z")
     _, _, err = run("policy", "show", "classic-0", "--policy", policy(HOLDS_ALL), *SEGMENTS, *later)
-    assert (
-        "! the broker expires 3 offsets that the policy keeps (held) at its next sweep: a policy" in err
-    )
+    assert "! the broker expires 3 offsets that the policy keeps (held) at its next sweep: a policy" in err
     late = ("--retention-minutes", 1_000_000)
     assert run("policy", "show", "classic-0", "--policy", policy(HOLDS_ALL), *SEGMENTS, *later, *late)[2] == ""
 

@@ -28,6 +28,7 @@ from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
+from tests import airflow_calls
 from tests.airflow_database import migrated_home
 from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Say, archived_offsets
 from tests.integration.day_script import DayScript, until
@@ -115,9 +116,9 @@ def run_all(api: AirflowApi, lived: Lived, rng: random.Random, say: Say) -> int:
     single = [interval for interval in intervals if interval not in backfilled]
     rng.shuffle(single)
     backwards = rng.random() < 0.5
-    backfill = api.backfill(MAIN_DAG, backfilled[0][0], backfilled[-1][0], backwards=backwards)
+    backfill = airflow_calls.backfill(api, MAIN_DAG, backfilled[0][0], backfilled[-1][0], backwards=backwards)
     for interval in single:
-        api.trigger_interval(MAIN_DAG, *interval)
+        airflow_calls.trigger_interval(api, MAIN_DAG, *interval)
     api.set_paused(MAIN_DAG, False)
     lived.tasks = _ended(api, intervals, say)
     return backfill
@@ -125,9 +126,9 @@ def run_all(api: AirflowApi, lived: Lived, rng: random.Random, say: Say) -> int:
 
 def run_again(api: AirflowApi, lived: Lived, interval: Interval, backfill: int, say: Say) -> None:
     """Backfill an interval that has a run already, which takes its place."""
-    until(lambda: api.is_backfill_over(backfill), "the backfill is over")  # a DAG has one at a time
+    until(lambda: airflow_calls.is_backfill_over(api, backfill), "the backfill is over")  # a DAG has one at a time
     lived.again = interval
-    api.backfill(MAIN_DAG, interval[0], interval[0], reprocess="completed")
+    airflow_calls.backfill(api, MAIN_DAG, interval[0], interval[0], reprocess="completed")
     lived.tasks |= _ended(api, [interval], say)
 
 
@@ -136,7 +137,7 @@ def _ended(api: AirflowApi, intervals: list[Interval], say: Say) -> dict[Interva
     deadline = time.monotonic() + RUN_TIMEOUT_S * len(intervals)
     over = 0
     while True:
-        runs = api.runs_by_interval(MAIN_DAG)
+        runs = airflow_calls.runs_by_interval(api, MAIN_DAG)
         ended = [at for at in intervals if at in runs and runs[at]["state"] in ("success", "failed")]
         if len(ended) > over:
             over = len(ended)

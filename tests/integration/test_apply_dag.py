@@ -33,6 +33,7 @@ from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import PROJECT_ROOT, Settings
+from tests import airflow_calls
 from tests.airflow.parking import has_parked
 from tests.airflow_database import migrated_home
 from tests.environment import with_settings
@@ -104,10 +105,10 @@ class Run:
     def wait_until_it_asks(self) -> dict[str, Any]:
         wait_for(lambda: self.states()["approve"] == "awaiting_input", self.log)
         wait_for(lambda: has_parked(self._system.config.var / "log" / "airflow-scheduler.log", self.run_id), self.log)
-        return self.api.question(self.dag_id, self.run_id, "approve")
+        return airflow_calls.question(self.api, self.dag_id, self.run_id, "approve")
 
     def answer(self, option: str, *, by: str) -> None:
-        self._system.api(by).answer(self.dag_id, self.run_id, "approve", option)
+        airflow_calls.answer(self._system.api(by), self.dag_id, self.run_id, "approve", option)
 
     def end(self) -> str:
         wait_for(lambda: self.api.run_state(self.dag_id, self.run_id) in ("success", "failed"), self.log)
@@ -120,7 +121,7 @@ class Run:
 
     def call(self, method: str, path: str, body: Any = None, *, by: str = "admin") -> Any:
         place = f"/api/v2/dags/{self.dag_id}/dagRuns/{self.run_id}{path}"
-        return self._system.api(by)._call(method, place, body)  # what only tests ask of Airflow
+        return self._system.api(by).call(method, place, body)  # what only tests ask of Airflow
 
 
 def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
@@ -267,7 +268,7 @@ def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World) -
     world.plan_json.write_bytes(whole + b"\n")
     try:
         cleared = {"dry_run": False, "only_failed": False, "dag_run_id": run.run_id, "task_ids": ["preview", "approve"]}
-        world.system.api()._call("POST", f"/api/v2/dags/{APPLY}/clearTaskInstances", cleared)
+        world.system.api().call("POST", f"/api/v2/dags/{APPLY}/clearTaskInstances", cleared)
         assert run.end() == "failed"
     finally:
         world.plan_json.write_bytes(whole)
@@ -339,7 +340,7 @@ def test_a_restore_brings_them_back(world: World) -> None:
 def test_no_secret_is_anywhere(world: World) -> None:
     """In no log, no XCom, no rendered field and no file of a run; only the environment that it was given in has it."""
     api = world.system.api()
-    xcoms = api._call("GET", "/api/v2/dags/~/dagRuns/~/taskInstances/~/xcomEntries?limit=1000")
+    xcoms = api.call("GET", "/api/v2/dags/~/dagRuns/~/taskInstances/~/xcomEntries?limit=1000")
     for entry in xcoms["xcom_entries"]:
         assert CANARY not in json.dumps(entry)
     found = [

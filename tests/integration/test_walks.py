@@ -30,6 +30,7 @@ from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import commit_offsets
 from sexton.settings import PROJECT_ROOT, Settings, settings, variable
+from tests import airflow_calls
 from tests.airflow_database import migrated_home
 from tests.ui import chromium
 from tests.ui.walks import keep_pictures, steps_of
@@ -210,7 +211,7 @@ def test_scheduled_retention(world: World) -> None:
     world.deletion.result(RUN_TIMEOUT_S)
     api, last = world.system.api(), datetime.fromtimestamp(world.ticks[-1], UTC)
     # A DAG that is switched on runs what was next when its file was last read.
-    wait_for(lambda: _instant(api._call("GET", f"/api/v2/dags/{MAIN_DAG}")["next_dagrun_run_after"]) == last)
+    wait_for(lambda: _instant(api.call("GET", f"/api/v2/dags/{MAIN_DAG}")["next_dagrun_run_after"]) == last)
     told = world.walk("scheduled-retention")
     assert told["state"] == "success"
     assert told["runs"] == world.instants[:1]
@@ -227,7 +228,7 @@ def test_backfill(world: World) -> None:
     told = world.walk("backfill", **{"from": first, "to": last})
     assert told["untouched"]
     assert told["runs"] == world.instants
-    runs = world.system.api().runs_by_interval(MAIN_DAG)
+    runs = airflow_calls.runs_by_interval(world.system.api(), MAIN_DAG)
     intervals = [(1_000 * start, 1_000 * end) for start, end in pairwise(world.ticks)]
     assert [runs[interval]["state"] for interval in intervals] == ["success"] * len(intervals)
 

@@ -96,7 +96,7 @@ def test_a_broker_with_data_of_ones_own_keeps_its_retention(make) -> None:
     system = make()
     system.broker_directory.mkdir(parents=True)
     up.start(system)
-    up.have_clients(system)
+    up.ensure_clients(system)
     assert (system.started, system.clients) == ([{}], 0)
     assert up.publish_first_runs(system, Console(quiet=True)) == 0
     assert system.fake.asked == []
@@ -111,10 +111,10 @@ def test_a_setting_turns_the_clients_off(make) -> None:
 def test_clients_that_have_ended_are_started_anew(make) -> None:
     system = make()
     up.start(system)
-    up.have_clients(system)
+    up.ensure_clients(system)
     assert system.clients == 1
     system.clients = 0
-    up.have_clients(system)
+    up.ensure_clients(system)
     assert system.clients == 1
 
 
@@ -141,9 +141,9 @@ def test_what_was_broken_off_is_gone_on_with(make) -> None:
 
 
 def test_one_at_a_time(tmp_path) -> None:
-    with up.alone(tmp_path), pytest.raises(SetupError, match="another `make up`"), up.alone(tmp_path):
+    with up.exclusive(tmp_path), pytest.raises(SetupError, match="another `make up`"), up.exclusive(tmp_path):
         pass
-    with up.alone(tmp_path):
+    with up.exclusive(tmp_path):
         pass
 
 

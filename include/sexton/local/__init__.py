@@ -1,6 +1,7 @@
-"""The whole system on one machine, without Docker: a broker, an Airflow and the demo's clients.
+"""The whole system on one machine, without Docker: a broker, Airflow and example clients.
 
-`python -m sexton.local up | down | demo`, which `make` calls. Everything it makes lies in var/, everything it starts
-can be found and stopped again, also by another process. Not for production: one user, SQLite, loopback only. The same
-system as services is docker-compose.yaml, which runs `sexton.local.compose_init` and `sexton.local.compose_health`.
+`make` runs `python -m sexton.local up | down | demo`. All files are in var/; every started process can be found and
+stopped by another process. Not for production: two users, SQLite, loopback only. docker-compose.yaml is the same system
+as services, and runs two modules of this package: `compose_init` (secrets, bucket, database, pools, connections) and
+`compose_health` (health checks).
 """

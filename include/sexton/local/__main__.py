@@ -1,4 +1,4 @@
-"""`python -m sexton.local up | down | demo`: what `make` runs under these names; `clients` is run by `up` itself."""
+"""`python -m sexton.local up | down | demo`, which `make` runs under these names; `up` itself runs `clients`."""
 
 import argparse
 import signal
@@ -17,11 +17,11 @@ from sexton.settings import settings
 
 TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
-"""A process that a signal ended has this plus the signal's number as its exit code."""
+"""A process ended by a signal has the exit code of this plus the signal's number."""
 
 
 def main() -> int:
-    """Run one command; every error is told in one line, and nothing that was started here is left running."""
+    """Run one command; an error is one line, and stops what was started here."""
     parser = argparse.ArgumentParser(prog="python -m sexton.local", description=__doc__)
     parser.add_argument("command", choices=tuple(COMMANDS))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -39,28 +39,28 @@ def main() -> int:
 
 
 def up(console: Console) -> int:
-    """Start what is not running yet, leave it running, and have something published to look at."""
-    from sexton.local.up import alone, have_clients, publish_first_runs, start
+    """Start what is not running yet, leave it running, and publish some runs."""
+    from sexton.local.up import ensure_clients, exclusive, publish_first_runs, start
 
     system = System(settings(), console)
-    with alone(system.config.var):
+    with exclusive(system.config.var):
         if system.is_running():
             console.print("It is running already.")
-            have_clients(system)
+            ensure_clients(system)
         else:
             with _stopping(system, only_after_failure=True):
                 start(system)
-        _tell_addresses(system, console)
-        return publish_first_runs(system, console)  # whoever breaks this off finds the rest running
+        _print_addresses(system, console)
+        return publish_first_runs(system, console)  # after an interrupt the system keeps running
 
 
-def _tell_addresses(system: System, console: Console) -> None:
-    """What is worth opening, and who may log in."""
+def _print_addresses(system: System, console: Console) -> None:
+    """Print what to open, and who may log in."""
     home = system.home
     url = home.started_url()
     console.print(
         f"\nAirflow    {url}  user {USER}, password {home.password()}\n"
-        f"           and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} asks\n"
+        f"           and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} triggers\n"
         f"Dashboard  {url}/plugin/sexton  the consumer groups, run by run\n"
         f"DAG        {url}/dags/{MAIN_DAG}  trigger it, or backfill past intervals\n"
         f"Kafka      {system.broker_address()}\n\n"
@@ -78,7 +78,7 @@ def down(console: Console) -> int:
 
 
 def clients(_console: Console) -> int:
-    """Work on the broker until this process is ended: what `up` starts as a process of its own."""
+    """Run the example clients until this process is ended; `up` starts it as a process."""
     from sexton.kafka.client import client_config
     from sexton.local import example_clients
 
@@ -101,7 +101,7 @@ def demo(console: Console) -> int:
 @contextmanager
 def _stopping(system: System, *, only_after_failure: bool = False) -> Iterator[None]:
     """Stop the system after the block, also after Ctrl-C, SIGTERM and SIGHUP; further signals wait until it is done."""
-    # Also SIGINT by hand: in a shell's background job Python finds it ignored.
+    # SIGINT, too: in a background job of a shell Python finds it ignored.
     before = {number: signal.signal(number, _leave) for number in TERMINATING}
     succeeded = False
     try:

@@ -1,8 +1,8 @@
 """The embedded Airflow's home: its configuration, its secrets, and the environment that its processes run in.
 
-airflow.cfg is written anew at every start, so that it always says what this release means; the secrets in it stay the
-same once made. Its mode, like that of the password file, is 0600. `AIRFLOW_HOME=var/airflow .venv/bin/airflow ...`
-works beside a running system.
+airflow.cfg is rewritten at every start, so that it fits this release; its secrets are kept. It and the password file
+have mode 0600. `AIRFLOW_HOME=var/airflow .venv/bin/airflow ...`
+works while the system runs.
 """
 
 import configparser
@@ -21,16 +21,16 @@ from sexton.settings import Settings, environment
 HOST = "127.0.0.1"
 USER, APPROVER = "admin", "approver"
 USERS = {USER: "admin", APPROVER: "user"}
-"""Who may log in, by role (viewer, user, op, admin). Two, because who triggers a deletion cannot approve it."""
+"""User -> role (viewer, user, op, admin). Two, because the user who triggers a deletion cannot approve it."""
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 LOCAL_SETTINGS = Path(__file__).with_name("airflow_local_settings.py")
 SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
 PARALLELISM = 2
-"""Tasks at a time: each brings its own JVM, and the pipeline is a chain."""
+"""Tasks at a time: each has its own JVM, and the pipeline is a chain."""
 
 
 class AirflowHome:
-    """`root` is AIRFLOW_HOME; the rest comes from the settings, but for `users` and their roles."""
+    """`root` is AIRFLOW_HOME; everything but `users` (name -> role) comes from the settings."""
 
     def __init__(self, config: Settings, *, users: Mapping[str, str] | None = None) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class AirflowHome:
 
     @property
     def log_folder(self) -> Path:
-        """Task logs; the components' own output lies beside it."""
+        """Task logs; the output of the components is next to it."""
         return self._config.var / "log" / "airflow"
 
     @property
@@ -59,7 +59,7 @@ class AirflowHome:
         return self.root / "simple_auth_manager_passwords.json.generated"
 
     def write(self) -> None:
-        """Write airflow.cfg and passwords for whom there are none yet."""
+        """Write airflow.cfg, and passwords for users without one."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         kept = configparser.ConfigParser(interpolation=None)
         kept.read(self.cfg_file, encoding="utf-8")
@@ -78,7 +78,7 @@ class AirflowHome:
         self._write_passwords()
 
     def started_url(self) -> str:
-        """Where the Airflow that runs was told to listen: the settings of its start, which today's may differ from."""
+        """The URL of the running Airflow, by the settings of its start, which may differ from the present ones."""
         started = configparser.ConfigParser(interpolation=None)
         started.read(self.cfg_file, encoding="utf-8")
         return started.get("api", "base_url", fallback=self.url)
@@ -87,14 +87,14 @@ class AirflowHome:
         """The password of a user."""
         found = self._passwords().get(user)
         if found is None:
-            raise UsageError(f"no password of {user} here", where=self.password_file, fix="run `make up` first")
+            raise UsageError(f"user {user} has no password", where=self.password_file, fix="run `make up` first")
         return found
 
     def environment(self, spark: Mapping[str, str], **changes: str) -> dict[str, str]:
         """The environment of Airflow's processes and thereby of the Spark jobs that they start.
 
-        `spark` says where Java and Python are. Of another Airflow's environment only connections are taken over; those
-        of ours that are not among them lead to the embedded broker, where everybody may do everything.
+        `spark` has the paths of Java and Python. Of another Airflow's variables only connections are kept; our
+        connections that are not among them lead to the embedded broker, which has no access control.
         """
         config = self._config
         foreign: dict[str, str | None] = {
@@ -109,7 +109,7 @@ class AirflowHome:
             "GX_ANALYTICS_ENABLED": "false",
             "PYTHONUNBUFFERED": "1",
             "PATH": f"{Path(sys.executable).parent}:{environment().get('PATH', '/usr/bin:/bin')}",
-            # Airflow's parts talk to each other over HTTP, which a proxy of this machine must not see.
+            # Airflow's components use HTTP between them, which must not go through a proxy.
             "NO_PROXY": _joined(environment().get("NO_PROXY"), HOST, "localhost"),
             "no_proxy": _joined(environment().get("no_proxy"), HOST, "localhost"),
         }
@@ -160,9 +160,9 @@ class AirflowHome:
 
 
 def connections(config: Settings) -> dict[str, dict[str, Any]]:
-    """The connections that the DAGs use, as Airflow reads them from JSON. Applying has one of its own, as anywhere.
+    """The connections of the DAGs, as Airflow reads them from JSON; apply and restore have their own.
 
-    Of a cluster whose address no setting tells there is none: its owner makes it.
+    A cluster whose address is not in the settings gets none: its owner creates it.
     """
     kafka = {
         conn_id: {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap_servers}}
@@ -177,7 +177,7 @@ def connections(config: Settings) -> dict[str, dict[str, Any]]:
 
 
 def new_secret(name: str) -> str:
-    """Fernet takes 32 bytes in url-safe base64; the others at least 64 bytes for SHA-512."""
+    """A new secret: 32 bytes in url-safe base64 for Fernet, else 64 bytes (for SHA-512)."""
     return urlsafe_b64encode(secrets.token_bytes(32)).decode() if name == "fernet_key" else secrets.token_hex(64)
 
 

@@ -1,10 +1,10 @@
-"""Whether one service answers: the health checks of docker-compose.yaml, where images have neither curl nor wget.
+"""The health checks of docker-compose.yaml, whose images have neither curl nor wget.
 
-    python -m sexton.local.compose_health URL               0 when it answers with 200
-    python -m sexton.local.compose_health URL COMPONENT     0 when the JSON there also says that COMPONENT is healthy
+    python -m sexton.local.compose_health URL               exit code 0 if it answers with 200
+    python -m sexton.local.compose_health URL COMPONENT     0 if its JSON also reports COMPONENT healthy
 
-Airflow's API server knows of its scheduler, DAG processor and triggerer by their heartbeats, so that asking it costs a
-request and no start of Airflow. Only the standard library, because it runs every few seconds.
+Airflow's API server reports the heartbeats of scheduler, DAG processor and triggerer, so that a check costs a request
+and no start of Airflow. Only the standard library, because it runs every few seconds.
 """
 
 import json
@@ -18,7 +18,7 @@ OK = 200
 
 
 def complaint(url: str, component: str | None = None) -> str:
-    """What is wrong, empty when nothing is. Proxies are not asked: what is checked is beside us."""
+    """What is wrong, or an empty string. Uses no proxy: the service is local."""
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=TIMEOUT_S) as answer:
             status, body = answer.status, answer.read()
@@ -31,12 +31,12 @@ def complaint(url: str, component: str | None = None) -> str:
     try:
         said = json.loads(body)[component]["status"]
     except (ValueError, KeyError, TypeError):
-        return f"{url}: says nothing of {component}"
+        return f"{url}: does not report {component}"
     return "" if said == "healthy" else f"{component}: {said}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """What is wrong goes to standard error, which `docker inspect` shows."""
+    """Print what is wrong on standard error, which `docker inspect` shows."""
     if len(arguments) not in (1, 2):
         sys.stderr.write("usage: python -m sexton.local.compose_health URL [COMPONENT]\n")
         return 2

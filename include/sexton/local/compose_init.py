@@ -1,11 +1,11 @@
-"""What docker-compose.yaml runs at each start before its services: secrets, then what the services expect to find.
+"""Prepares the services of docker-compose.yaml at each start: secrets, bucket, database, pools, connections.
 
-    python -m sexton.local.compose_init secrets FOLDER    new secrets where there are none yet
+    python -m sexton.local.compose_init secrets FOLDER    the missing secrets
     python -m sexton.local.compose_init init              the bucket, Airflow's tables, pools and connections
 
-Each may run again: a secret stays what it is, a connection that somebody changed stays changed. Secrets never pass
-through the environment or an argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600
-that belongs to the one user who reads it. Postgres's own databases are made by scripts/databases.sh.
+Each may run again: existing secrets and connections are not changed. Secrets never pass through the environment or an
+argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600 that belongs to the one user who
+reads it. scripts/databases.sh creates the databases in Postgres.
 """
 
 import argparse
@@ -27,22 +27,22 @@ from sexton.runs.source import filesystem
 from sexton.settings import Settings, settings
 
 OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
-"""Folder of secrets -> the user in that image who reads them: ours, Postgres's, SeaweedFS's. Whoever runs code on a
-worker reads what is in the worker's folder, so that it has no more than executors need."""
+"""Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
+can read the worker's folder, so that has only what executors need."""
 KEPT = "kept"
-"""The folder with all of them in one file, root's: what the others are made of."""
+"""The folder with all secrets in one file of root's, from which the other files are made."""
 DATABASES = ("airflow", "iceberg")
-"""Databases, and the roles that own them."""
+"""Databases, and the roles of the same names that own them."""
 DATABASE_HOST = "postgres"
 SPARK_DEFAULTS = "spark-defaults.conf"
-"""Where Spark's master, workers and drivers look for properties, in the folder that SPARK_CONF_DIR names."""
+"""Properties of Spark's master, workers and drivers, in the folder that SPARK_CONF_DIR names."""
 TIMEOUT_S = 300
 
 
 def write_secrets(root: Path, *, owners: Mapping[str, int] | None = None) -> list[Path]:
-    """Make the secrets that `root` lacks, each file whole or not at all; returns the files that are new.
+    """Create the secrets that `root` lacks, each file atomically; returns the new files.
 
-    `owners` are user ids by folder, None: everything stays this user's. Files that are there stay as they are.
+    `owners` are user ids by folder; None: this user. Existing files are not changed.
     """
     kept = root / KEPT / "secrets.json"
     known: dict[str, str] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
@@ -60,7 +60,7 @@ def write_secrets(root: Path, *, owners: Mapping[str, int] | None = None) -> lis
 
 
 def init(config: Settings) -> None:
-    """Make what the services expect to find; SetupError names the step that failed."""
+    """Create what the services need; SetupError names the step that failed."""
     ensure_bucket(config.archive_uri)
     _airflow("db", "migrate")
     make_pools()
@@ -68,18 +68,18 @@ def init(config: Settings) -> None:
 
 
 def make_pools() -> None:
-    """The pools, as they have to be."""
+    """Create or reset the pools: the pipeline relies on their one slot."""
     pools = {name: {"slots": 1, "description": text, "include_deferred": False} for name, text in POOLS.items()}
     _import("pools", pools)
 
 
 def make_connections(config: Settings) -> None:
-    """The connections that are not there yet: which cluster they lead to is their owner's business."""
+    """Create the missing connections; existing ones belong to their owner."""
     _import("connections", connections(config))
 
 
 def ensure_bucket(uri: str) -> bool:
-    """Make the bucket that an s3:// URI lies in, if it is not there; True if it was made, False for other URIs."""
+    """Create the bucket of an s3:// URI if it does not exist; returns whether it was created."""
     if not uri.startswith("s3://"):
         return False
     store, path = filesystem(f"{uri}{'&' if '?' in uri else '?'}allow_bucket_creation=true")
@@ -102,7 +102,7 @@ def _new_secrets() -> dict[str, str]:
 
 
 def _files(secret: Mapping[str, str]) -> dict[str, str]:
-    """What each reader gets, in the form that it reads."""
+    """The files of each reader, in the format that it reads."""
     login = {"accessKey": secret["s3.access_key"], "secretKey": secret["s3.secret_key"]}
     identity = {"name": "sexton", "credentials": [login], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
     metadata, lake = (f"{name}:{secret[f'database.{name}']}" for name in DATABASES)
@@ -124,10 +124,10 @@ def _files(secret: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_defaults(secret: str) -> str:
-    """Properties by which a standalone cluster and its drivers know one another, and nobody else gets in.
+    """Properties with the secret that a standalone cluster and its drivers share, so that nobody else gets in.
 
-    Spark hands the secret on to executors in their environment, not on a command line. The master's REST server for
-    submissions knows no such secret, and a master with a secret does not start together with it.
+    Spark passes the secret to executors in their environment, not on a command line. The master's REST server for
+    submissions does not check it, and a master with a secret does not start with that server.
     """
     properties = {
         "spark.authenticate": "true",
@@ -140,7 +140,7 @@ def _spark_defaults(secret: str) -> str:
 
 
 def _write_private(path: Path, text: str, *, owner: int | None) -> None:
-    """Owner last: without further rights even root may not write what belongs to somebody else."""
+    """Write the file, then change its owner: without capabilities even root may not write another user's file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def _import(kind: str, content: Mapping[str, object]) -> None:
 
 
 def _airflow(*arguments: str) -> None:
-    """One airflow command of this very environment; what it says goes where our own words go."""
+    """Run an airflow command of this Python environment; its output goes to ours."""
     command = [str(Path(sys.executable).parent / "airflow"), *arguments]
     try:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False).returncode
@@ -170,7 +170,7 @@ def _airflow(*arguments: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one step; errors are told in one line."""
+    """Run one step; an error is one line."""
     parser = argparse.ArgumentParser(prog="python -m sexton.local.compose_init", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
     steps.add_parser("secrets").add_argument("folder", type=Path)

@@ -1,10 +1,10 @@
-"""`make demo`: real clients against a real broker, one run of offset_retention in a real Airflow, and what it found.
+"""`make demo`: real clients against a real broker, then one run of offset_retention in a real Airflow.
 
-The demo's broker keeps offsets for one minute but looks only every ten, so that offsets become due while they can still
-be seen. The run describes the instant at which it is triggered; nothing is pretended to be older than it is.
+The demo's broker keeps offsets for one minute but sweeps every ten, so that offsets are due while they can still be
+seen. The run describes the instant at which it is triggered; all timestamps are real.
 
-Everything that the demo makes lies in var/demo, which the next demo empties; archive and tables of your own are never
-touched. Only Airflow's home is the one of `make up`, so that its UI shows the demo's runs later.
+Everything that the demo writes is in var/demo, which the next demo empties; your archive and tables are not touched.
+Airflow's home is that of `make up`, so that its UI shows the demo's runs later.
 """
 
 import shutil
@@ -38,17 +38,17 @@ DONE = ("success", "failed")
 
 
 def require_nothing_running(system: System) -> None:
-    """SetupError when the system runs: the demo stops what it finds in the end, and that would be somebody's."""
+    """SetupError if the system runs: at its end the demo stops everything."""
     if system.is_anything_running():
         raise SetupError("the system is running already", where=system.config.var, fix="`make down` stops it")
 
 
 def run_demo(system: System, console: Console) -> int:
-    """Start everything, run the clients and the DAG, tell what was found; returns the exit code of the run.
+    """Start everything, run the clients and the DAG, print what was found; returns the exit code of the run.
 
-    The caller stops the system, however this ends. What was made stays until the next demo, for a look at it.
+    The caller stops the system, however this ends. The files stay until the next demo.
     """
-    config = _own_places(system)
+    config = _demo_settings(system)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
     shutil.rmtree(system.demo, ignore_errors=True)
     with ExitStack() as stack:
@@ -77,35 +77,35 @@ def run_demo(system: System, console: Console) -> int:
     folder = Path(run_folder(MAIN_DAG, run_id, root=config.runs_uri))
     unfinished = [stage for stage, state in states.items() if state != "success"]
     if unfinished:
-        return _tell_failure(config, folder, run_id, unfinished[0], states[unfinished[0]], console)
+        return _print_failure(config, folder, run_id, unfinished[0], states[unfinished[0]], console)
     summary = read_summary(folder)
     console.print()
     print_summary(summary, console)
-    console.print(_places(config, folder, system.demo_broker_directory))
+    console.print(_locations(config, folder, system.demo_broker_directory))
     return summary.exit_code
 
 
-def _own_places(system: System) -> Settings:
-    """The settings with every place that a run writes to below var/demo."""
+def _demo_settings(system: System) -> Settings:
+    """The settings with everything that a run writes in var/demo."""
     places = {name: str(system.demo / name) for name in ("archive", "warehouse", "runs")}
     return system.config.model_copy(update={**places, "catalog_uri": f"jdbc:sqlite:{system.demo / 'catalog.db'}"})
 
 
 def _variables(config: Settings) -> dict[str, str]:
-    """What Airflow and its jobs must know besides."""
+    """Environment variables of Airflow and its jobs."""
     return {
         "SEXTON_ARCHIVE": config.archive,
         "SEXTON_WAREHOUSE": config.warehouse,
         "SEXTON_RUNS": config.runs,
         "SEXTON_CATALOG_URI": config.catalog_uri,
         "SEXTON_SCHEDULE": "",  # one run, triggered here: none of an hour before the broker was there
-        "SEXTON_SETTLE_MS": "2000",  # nobody writes any more
+        "SEXTON_SETTLE_MS": "2000",  # the clients have ended
         "SEXTON_MAX_SHARE_OF_GROUPS": "1",  # a minute's retention makes nearly every group of the demo due
     }
 
 
 def _commit_again(clients: ClientConfig) -> None:
-    """Some groups commit once more, so that not everything is due: these expire a minute later."""
+    """Some groups commit once more, so that not everything is due."""
     admin = AdminClient({**clients.for_confluent(), "log_level": 0})
     for group_id in SIMPLE_GROUPS[:LATE_GROUPS]:
         commit_offsets(admin, group_id, [TopicPartition("orders", 0, 1)])
@@ -118,8 +118,8 @@ def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
     try:
         return run_id, _follow(api, run_id, console)
     finally:
-        with suppress(SextonError):  # it may be Airflow that failed
-            api.set_paused(MAIN_DAG, True)  # as it was: nothing is scheduled until somebody wants it
+        with suppress(SextonError):  # Airflow itself may have failed
+            api.set_paused(MAIN_DAG, True)  # as before: nothing is scheduled automatically
 
 
 def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
@@ -135,7 +135,7 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
                 attempt = (task_id, task.get("try_number"), task["state"])
                 if task["end_date"] and task["state"] and attempt not in shown:
                     shown.add(attempt)
-                    _tell_task(task_id, task, console)
+                    _print_task(task_id, task, console)
             if state in DONE:
                 break
             time.sleep(POLL_S)
@@ -146,24 +146,24 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
     return {task_id: str(tasks[task_id]["state"]) for task_id in by_start}
 
 
-def _tell_task(task_id: str, task: dict[str, object], console: Console) -> None:
+def _print_task(task_id: str, task: dict[str, object], console: Console) -> None:
     duration = task.get("duration")
     took = f"{duration:.1f} s" if isinstance(duration, float) else ""
     style = "red" if task["state"] in ("failed", "upstream_failed") else "default"
     console.print(f"  [{style}]{task_id:<16} {task['state']}[/]  [dim]{took}[/dim]", highlight=False)
 
 
-def _tell_failure(config: Settings, folder: Path, run_id: str, stage: str, state: str, console: Console) -> int:
-    """Say which task did not succeed, why, and where its log is; returns the exit code of its job."""
+def _print_failure(config: Settings, folder: Path, run_id: str, stage: str, state: str, console: Console) -> int:
+    """Print which task did not succeed, why, and where its log is; returns the exit code of its job."""
     outcome = read_outcome(str(folder), stage)
     log = config.var / "log" / "airflow" / f"dag_id={MAIN_DAG}" / f"run_id={run_id}" / f"task_id={stage}"
-    told = f"{stage} {state}: {outcome.get('error') or 'see its log'}\nits log: {log}"
-    console.print(told, style="red", highlight=False, markup=False, soft_wrap=True)
+    text = f"{stage} {state}: {outcome.get('error') or 'see its log'}\nits log: {log}"
+    console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
     return int(str(outcome.get("exit_code") or 1))
 
 
-def _places(config: Settings, folder: Path, broker_directory: Path) -> Table:
-    """Where everything lies that the run left: it stays when the system is stopped."""
+def _locations(config: Settings, folder: Path, broker_directory: Path) -> Table:
+    """Where the files of the run are; they stay when the system is stopped."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -1,12 +1,12 @@
-"""Real clients that go on, for `make up`: a broker that nobody uses has nothing to look at.
+"""Real clients that run on the broker of `make up`, so that there is something to see.
 
-Services read with members of a classic group, of one with a static member, and of a KIP-848 group. Jobs commit every
-round; a build commits once and is forgotten, so that its offsets expire; two jobs commit offsets of another topic now
-and then, which expire while the jobs go on; a preview is deleted by an administrator; an offset of a job is deleted and
-committed again; transactions are committed, aborted, and left open for some rounds.
-`BROKER_SETTINGS` keep offsets for one minute, so that the broker's own sweeps can be seen within minutes.
+Services consume with a classic group, one with a static member, and a KIP-848 group. Jobs commit every round; a build
+commits once, so that its offsets expire; two jobs sometimes commit offsets of another topic, which expire while the
+jobs continue; a preview is deleted by an administrator; an offset of a job is deleted and committed again; transactions
+are committed, aborted, and left open for some rounds. `BROKER_SETTINGS` keep offsets for one minute, so that the
+broker's sweeps are visible within minutes.
 
-Everything may be there already: the broker keeps its data from one start to the next. Ends with SIGTERM.
+Topics and groups may exist already: the broker keeps its data between starts. Ends with SIGTERM.
 """
 
 import time
@@ -33,10 +33,10 @@ SERVICES = {
 }
 JOBS = {"nightly-export": "orders", "search-index": "clicks", "fraud-scores": "payments", "mail-merge": "orders"}
 IMPORTS = {"fraud-scores": "orders", "mail-merge": "payments"}
-"""Jobs and the other topic. Both have one log partition, so that one sweep takes offsets of both: no administrator's
-request could have, and the cause is certain."""
+"""Jobs and the other topic. Both groups are in one log partition, so that one sweep deletes offsets of both: no
+administrator's request could, so the cause is certain."""
 PAYOUTS, SETTLEMENT = "payouts", "settlement"
-"""Groups whose offsets come by transactions: by many short ones, and by one that stays open for OPEN_ROUNDS."""
+"""Groups with transactional commits: many short ones, and one that stays open for OPEN_ROUNDS."""
 ROUND_S = 10.0
 OPEN_ROUNDS = IMPORT_ROUNDS = 9
 PREVIEW_ROUNDS = 4
@@ -46,7 +46,7 @@ Wait = Callable[[float], None]
 
 
 def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.sleep) -> None:
-    """Work for so many rounds, or until the process is ended; BrokerError when the cluster refuses."""
+    """Run that many rounds (None: until the process ends); BrokerError if the cluster refuses."""
     try:
         with _clients(config) as clients:
             number = 0
@@ -77,7 +77,7 @@ class _Clients:
         self._previews: list[tuple[int, str]] = []
 
     def work(self, number: int) -> None:
-        """One round: what every service and job does, and what is this round's turn."""
+        """One round of every service and job, and what is due in this round."""
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
                 self._messages.produce(topic, value=f"round {number}", partition=partition)
@@ -113,7 +113,7 @@ class _Clients:
         (self._short.commit_transaction if commits else self._short.abort_transaction)(TIMEOUT_S)
 
     def _settle(self, turn: int) -> None:
-        """A transaction that is open from the first turn to the last."""
+        """Keep one transaction open from the first turn to the last."""
         if turn == 0:
             self._long.begin_transaction()
             self._send(self._long, SETTLEMENT)
@@ -128,7 +128,7 @@ class _Clients:
         commit_offsets(self._admin, group_id, self._offsets(topic))
 
     def _offsets(self, topic: str) -> list[TopicPartition]:
-        """As if everything were read but the last few messages: of each partition some more than of the one before."""
+        """Offsets near the end of each partition, with a lag that grows with its number."""
         ends = [
             self._members[0].get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
             for partition in range(TOPICS[topic])
@@ -139,7 +139,7 @@ class _Clients:
         try:
             delete_offsets(self._session, group_id, {topic: [0]})
         except GroupError as error:
-            if error.error_name != "GROUP_ID_NOT_FOUND":  # a machine that slept: it has expired meanwhile
+            if error.error_name != "GROUP_ID_NOT_FOUND":  # after a suspend it has expired
                 raise
 
     def _make_topics(self) -> None:
@@ -165,7 +165,7 @@ class _Clients:
 
 
 def _read_and_commit(member: Consumer) -> None:
-    """What has come for a member, if it has joined by now."""
+    """Consume and commit what a member has received, if it has joined."""
     messages = [each for each in member.consume(100, timeout=0.5) if each.error() is None]
     if messages:
         member.commit(asynchronous=False)

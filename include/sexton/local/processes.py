@@ -1,8 +1,8 @@
-"""Background processes that are found again, stopped in order, and never left behind.
+"""Starts background processes, finds them again and stops all of them, with their descendants.
 
-Each is started in a session of its own, so that Ctrl-C in a terminal reaches only the one who stops them in order. A
-pid file says which process it was; a mark in the environment, inherited by every descendant whatever session or parent
-it moves to, says what is still there.
+Each is started in a new session, so that Ctrl-C in a terminal reaches only the process that stops them in order. A pid
+file records which process it was; a mark in the environment, which every descendant inherits whatever its session or
+parent, finds what still runs.
 """
 
 import json
@@ -24,15 +24,15 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait: for those started here to end in their own order, then for whatever is left, such as a task
-    that Airflow's scheduler would wait for."""
+    """How long to wait for started processes to end in order, then for whatever is left, such as a task that Airflow's
+    scheduler would wait for."""
 
     polite_s: float = 6.0
     firm_s: float = 8.0
 
 
 class Processes:
-    """The background processes of one system: `directory` keeps their pid files, `mark` is the system's own."""
+    """The background processes of one system: `directory` has their pid files, `mark` identifies the system."""
 
     def __init__(self, directory: Path, *, mark: str) -> None:
         self._directory = directory
@@ -54,12 +54,12 @@ class Processes:
             )
         self._children.append(child)
         self._directory.mkdir(parents=True, exist_ok=True)
-        note = {**asdict(process_id(child.pid)), "host": host()}
-        self._note_of(name).write_text(json.dumps(note), encoding="utf-8")
+        record = {**asdict(process_id(child.pid)), "host": host()}
+        self._pid_file(name).write_text(json.dumps(record), encoding="utf-8")
         return child.pid
 
     def running(self) -> dict[str, psutil.Process]:
-        """What was started and still runs, by name. A process id that now belongs to something else does not count."""
+        """Started processes that still run, by name; a process id that was reused does not count."""
         found = {}
         for note in sorted(self._directory.glob("*.json")):
             try:
@@ -72,7 +72,7 @@ class Processes:
         return found
 
     def descendants(self) -> list[psutil.Process]:
-        """Every live process with our mark, whoever its parent is by now."""
+        """Every live process with our mark, whatever its parent."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -83,13 +83,13 @@ class Processes:
         return found
 
     def stop(self, patience: Patience | None = None) -> bool:
-        """End everything: SIGTERM to what was started, then to whatever is left, then SIGKILL. True if any was there.
+        """End everything: SIGTERM to what was started, then to whatever is left, then SIGKILL. True if any ran.
 
-        OSError when something survives even that.
+        OSError if a process survives that.
         """
         patience = patience or Patience()
         named, was_there = list(self.running().values()), bool(self.descendants())
-        # A process that writes a title of its own over its environment (Airflow's workers do) has lost the mark.
+        # A process that overwrites its environment with a title (Airflow's workers do) has lost the mark.
         children = [child for process in named for child in _children(process)]
         _signal(named, signal.SIGTERM)
         if not self._wait(children, patience.polite_s):
@@ -100,14 +100,14 @@ class Processes:
                     left = ", ".join(str(process.pid) for process in self._left(children))
                     raise OSError(f"processes that cannot be ended: {left}")
         for child in self._children:
-            child.wait()  # ended, but perhaps not collected yet
+            child.wait()  # ended, but maybe not collected yet
         self._children.clear()
         for note in self._directory.glob("*.json"):
             note.unlink(missing_ok=True)
         return was_there or bool(named)
 
     def _left(self, children: Sequence[psutil.Process]) -> list[psutil.Process]:
-        """Whatever has our mark, and those of `children` that still run."""
+        """Processes with our mark, and those of `children` that still run."""
         return [*self.descendants(), *(child for child in children if _is_alive(child))]
 
     def _wait(self, children: Sequence[psutil.Process], seconds: float) -> bool:
@@ -122,15 +122,15 @@ class Processes:
             time.sleep(POLL_S)
 
     def _reap(self) -> None:
-        """Collect our own children that ended, which would otherwise stay as zombies."""
+        """Collect our ended children, which would stay as zombies."""
         self._children = [child for child in self._children if child.poll() is None]
 
-    def _note_of(self, name: str) -> Path:
+    def _pid_file(self, name: str) -> Path:
         return self._directory / f"{name}.json"
 
 
 def _default_signals() -> None:
-    """Undo what a shell does to background jobs: ignored signals stay ignored across exec."""
+    """Restore signals that a shell ignores for background jobs: ignored signals stay ignored across exec."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -144,7 +144,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs: not one that got its id since, nor one that only waits to be collected."""
+    """Whether it still runs: neither a reused process id nor a zombie."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

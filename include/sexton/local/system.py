@@ -1,7 +1,7 @@
 """Start and stop the embedded system: a broker and Airflow's API server, scheduler, DAG processor and triggerer.
 
-Processes of their own instead of `airflow standalone`, so that each is stopped by itself. They start while the broker
-starts, because Airflow spends its first seconds importing.
+Separate processes instead of `airflow standalone`, so that each can be stopped alone. They start at the same time as
+the broker, because Airflow spends its first seconds importing.
 """
 
 import socket
@@ -32,12 +32,12 @@ COMPONENTS = {
     # Its log server would listen on every address; the API server reads the logs from the disk.
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
-    # It raises the alerts about late runs, and Airflow's home page calls an installation without it unhealthy.
+    # It raises the alerts about late runs; without it Airflow's home page reports an unhealthy installation.
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 """Name -> arguments of the airflow command."""
 CLIENTS = "clients"
-"""What works on the broker of `make up`, see example_clients.py; it runs or not, whatever `is_running` says."""
+"""The process of example_clients.py on the broker of `make up`; `is_running` does not count it."""
 MAIN_DAG = "offset_retention"
 READY_TIMEOUT_S = 180
 MIGRATE_TIMEOUT_S = 180
@@ -46,7 +46,7 @@ LOG_TAIL_LINES = 5
 
 
 class System:
-    """The one system of `config.home`; whoever opens it sees what is running, also when another process started it."""
+    """The system of `config.home`; it finds what is running, even if another process started it."""
 
     def __init__(self, config: Settings, console: Console, *, users: Mapping[str, str] | None = None) -> None:
         self.config = config
@@ -60,7 +60,7 @@ class System:
 
     @property
     def broker_port(self) -> int:
-        """Of the first of SEXTON_BOOTSTRAP_SERVERS, which must be on this machine."""
+        """The port of the first of SEXTON_BOOTSTRAP_SERVERS, which must be on this machine."""
         host, _, port = self.config.bootstrap_servers.split(",")[0].rpartition(":")
         if host not in (HOST, "localhost") or not port.isdecimal():
             raise SetupError(
@@ -73,19 +73,19 @@ class System:
         return AirflowApi(self.home.url, user=user, password=self.home.password(user))
 
     def broker_address(self) -> str:
-        """Of the broker that runs, else of the one that would be started."""
+        """Address of the running broker, else of the one that would be started."""
         running = self._running_brokers()
         return running[0].bootstrap_servers if running else f"{HOST}:{self.broker_port}"
 
     def is_running(self) -> bool:
-        """Whether everything runs that `start` starts."""
+        """Whether everything that `start` starts is running."""
         return set(self._processes.running()) >= set(COMPONENTS) and bool(self._running_brokers())
 
     def are_clients_running(self) -> bool:
         return CLIENTS in self._processes.running()
 
     def start_clients(self) -> None:
-        """Start the clients of `make up`, which work until they are stopped."""
+        """Start the example clients, which run until they are stopped."""
         log = self.config.var / "log" / f"{CLIENTS}.log"
         log.unlink(missing_ok=True)
         command = [sys.executable, "-m", "sexton.local", CLIENTS]
@@ -141,12 +141,12 @@ class System:
             self._wait_until_ready()
 
     def stop_airflow(self) -> bool:
-        """Stop Airflow and whatever its tasks started; True if anything of it was running."""
+        """Stop Airflow and what its tasks started; True if any of it was running."""
         return self._processes.stop()
 
     def stop(self, patience: Patience | None = None) -> bool:
         """Stop Airflow, then the broker; True if anything was running."""
-        with self.step("Stopped", "everything that was running", told=self.is_anything_running()):
+        with self.step("Stopped", "everything that was running", is_shown=self.is_anything_running()):
             was_airflow = self._processes.stop(patience)
             were_brokers = [stop_broker(directory) for directory in self._broker_directories]
         return was_airflow or any(were_brokers)
@@ -155,17 +155,17 @@ class System:
         return [broker for directory in self._broker_directories if (broker := running_broker(directory))]
 
     @contextmanager
-    def step(self, name: str, told_as: str, *, told: bool = True) -> Iterator[None]:
-        """Show that something is going on (on a terminal) and, once it is done, how long it took."""
+    def step(self, name: str, detail: str, *, is_shown: bool = True) -> Iterator[None]:
+        """Show a spinner (on a terminal) during the block, and afterwards how long it took."""
         start = time.monotonic()
         with self._console.status(f"{name} ..."):
             yield
-        if told:
+        if is_shown:
             took = f"{time.monotonic() - start:.1f} s"
-            self._console.print(f"  {name:<10} {escape(told_as)}  [dim]{took}[/dim]", highlight=False)
+            self._console.print(f"  {name:<10} {escape(detail)}  [dim]{took}[/dim]", highlight=False)
 
     def _migrate(self, airflow: Mapping[str, str]) -> None:
-        """Create Airflow's database, or bring it to this release; skipped when this release did it already."""
+        """Create or upgrade Airflow's database; skipped if this release has done it."""
         stamp, release = self.home.root / "migrated", metadata.version("apache-airflow-core")
         if (self.home.root / "airflow.db").exists() and stamp.exists() and stamp.read_text("utf-8") == release:
             return
@@ -203,7 +203,7 @@ class System:
         return self.config.var / "log" / f"airflow-{component}.log"
 
     def _require_alive(self) -> None:
-        """SextonError with the end of its log when one of Airflow's processes has ended."""
+        """SextonError with the end of its log if one of Airflow's processes has ended."""
         gone = sorted(set(COMPONENTS) - set(self._processes.running()))
         if gone:
             log = self._log_of(gone[0])
@@ -211,7 +211,7 @@ class System:
 
 
 def _airflow() -> list[str]:
-    """The airflow command of this very environment, whatever the path says."""
+    """The airflow command of this Python environment, whatever PATH says."""
     return [str(Path(sys.executable).parent / "airflow")]
 
 

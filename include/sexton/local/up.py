@@ -1,4 +1,4 @@
-"""`make up`: the system running, with clients at work on its broker and published runs of several instants to look at.
+"""`make up`: starts the system with example clients on its broker, and publishes runs of several instants.
 
 Example clients run only on a broker that `make up` itself created: it keeps offsets for a minute, and data that was
 there before is never put under such a retention. `MARK` in the broker's folder records that. The runs are ordinary runs
@@ -24,19 +24,19 @@ from sexton.settings import Settings, variable
 
 FIRST_RUNS = 3
 APART_S = 70
-"""Between the instants of two runs: longer than the broker keeps offsets, so that each finds some expired."""
+"""Between the instants of two runs: longer than the broker's retention, so that each run finds expired offsets."""
 BEGUN_S = 30
-"""How long the clients work before the first instant: some rounds."""
+"""How long the clients run before the first instant: some rounds."""
 RUN_TIMEOUT_S = 1_800
 POLL_S = 0.5
 MARK = "clients-at-work"
 SETTLE_MS = "2000"
-"""A snapshot's wait for late appends: the clients, the broker and Airflow have one clock here."""
+"""A snapshot's wait for late appends: short, because clients, broker and Airflow share one clock."""
 
 
 def start(system: System) -> None:
-    """Start all of it, with clients at work where they may be."""
-    system.stop_airflow()  # what is left of a start that went wrong
+    """Start everything, with example clients if the broker is theirs."""
+    system.stop_airflow()  # what a failed start left
     if not _may_have_clients(system):
         system.start()
         return
@@ -49,20 +49,20 @@ def start(system: System) -> None:
     )
 
 
-def have_clients(system: System) -> None:
-    """Start the clients anew where they have ended while the rest runs."""
+def ensure_clients(system: System) -> None:
+    """Start the clients again if they have ended."""
     if _may_have_clients(system) and not system.are_clients_running():
         system.start_clients()
 
 
 def publish_first_runs(system: System, console: Console) -> int:
-    """Run the main DAG until FIRST_RUNS runs are published, where clients work; 1 when one of them fails.
+    """Run the main DAG until FIRST_RUNS runs are published, if clients run; returns 1 if a run fails.
 
-    The DAG is left to its schedule then.
+    Afterwards the DAG follows its schedule.
     """
     if not _may_have_clients(system) or (missing := FIRST_RUNS - len(_published(system.config))) <= 0:
         return 0
-    console.print(f"\nThe clients work; {missing} runs of {MAIN_DAG} describe them, a minute or more apart:")
+    console.print(f"\nThe clients run; {missing} runs of {MAIN_DAG} follow, a minute or more apart:")
     api, next_s = system.api(), time.monotonic() + BEGUN_S
     api.fail_unfinished_runs(MAIN_DAG)
     for _ in range(missing):
@@ -82,19 +82,19 @@ def publish_first_runs(system: System, console: Console) -> int:
 
 
 @contextmanager
-def alone(var: Path) -> Iterator[None]:
-    """Keep another `make up` of the same folder out for the block; SetupError when one is at work."""
+def exclusive(var: Path) -> Iterator[None]:
+    """Hold the lock of `make up` of this folder for the block; SetupError if another process has it."""
     var.mkdir(parents=True, exist_ok=True)
     with (var / "up.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SetupError("another `make up` is at work", where=var, fix="wait for it, or end it there") from None
+            raise SetupError("another `make up` is running", where=var, fix="wait for it, or stop it") from None
         yield
 
 
 def _may_have_clients(system: System) -> bool:
-    """Whether the broker is ours to fill: it was made for that, or is not there yet."""
+    """Whether example clients may use the broker: it was created for them, or does not exist yet."""
     directory = system.broker_directory
     return system.config.example_clients and (not directory.exists() or (directory / MARK).exists())
 
@@ -109,7 +109,7 @@ def _published(config: Settings) -> list[int]:
 
 
 def _end_of(api: AirflowApi, run_id: str) -> str:
-    """How the run ended. A busy machine's API server may leave a question unanswered: it is asked again."""
+    """The final state of a run. Failed calls are repeated: on a busy machine the API server may not answer."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while time.monotonic() < deadline:
         with suppress(SextonError):

@@ -1,9 +1,9 @@
-"""Real clients that fill `__consumer_offsets` with every kind of record a cluster grows, for the demo and for tests.
+"""Real clients that fill `__consumer_offsets` with records of every kind, for the demo and for tests.
 
 Groups: classic members (one static), KIP-848 members (one subscribed by regex), a share group (KIP-932), and simple
 groups that only commit, some with names from other scripts and from attackers. Commits with metadata and leader epochs;
-transactions committed, aborted, overlapping and left open; offsets and groups deleted; a topic deleted, another made
-anew. What is drawn at random comes from `seed`; ids and time stamps are the broker's.
+transactions committed, aborted, overlapping and left open; offsets and groups deleted; a topic deleted, another created
+again. Random choices come from `seed`; ids and timestamps are the broker's.
 
 Not here: a streams group (KIP-1071). No Python client makes one: librdkafka has no Streams, and kafka-python has no
 schema of StreamsGroupHeartbeat.
@@ -71,9 +71,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What was made. `groups` are group ids by kind: simple, classic, classic_open, consumer, consumer_open, share, ...
+    """What was created; `groups` are ids by kind: simple, classic, classic_open, consumer, consumer_open, share, ...
 
-    `left_out` names what this environment could not make, with the reason.
+    `left_out` names what this environment cannot create, with the reason.
     """
 
     groups: dict[str, tuple[str, ...]]
@@ -83,10 +83,9 @@ class Workload:
 
 @contextmanager
 def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = lambda _: None) -> Iterator[Workload]:
-    """Do everything, then keep the open members and the open transaction while the block runs; end them after it.
+    """Run the whole workload, and keep the open members and the open transaction during the block.
 
-    `rounds` is the number of random commits, transactions and deletions. Raises BrokerError when the cluster does not
-    do as it is told.
+    `rounds` is the number of random commits, transactions and deletions. BrokerError if the cluster refuses.
     """
     with ExitStack() as stack:
         try:
@@ -113,7 +112,7 @@ def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = l
 
 
 class _Clients:
-    """The clients of one run; everything that must end is on `stack`."""
+    """The clients of one run; what must be closed is on `stack`."""
 
     def __init__(self, config: ClientConfig, rng: random.Random, stack: ExitStack) -> None:
         self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
@@ -126,7 +125,7 @@ class _Clients:
         self.left_out: list[str] = []
 
     def make_topics(self) -> None:
-        """Topics with some messages in every partition, and commits on the two that will be gone."""
+        """Create topics with messages in every partition, and commit on the two that are deleted later."""
         self._create(TOPICS)
         producer = Producer({**self._settings, "linger.ms": 5})
         for topic, partitions in TOPICS.items():
@@ -134,14 +133,14 @@ class _Clients:
                 for number in range(MESSAGES_A_PARTITION):
                     producer.produce(topic, value=f"message {number}", partition=partition)
         producer.flush(TIMEOUT_S)
-        # Who asks for a coordinator first waits until there is an offsets topic, and librdkafka may miss that there is.
+        # The first request for a coordinator waits for the offsets topic, and librdkafka may miss its creation.
         committed_offsets(self._session, PINNED_GROUP)
         for group, topic in LEFT_BEHIND.items():
             self._alter(group, [TopicPartition(topic, partition, 5) for partition in range(TOPICS[topic])])
         self._alter(PINNED_GROUP, [TopicPartition("clicks", partition, 11) for partition in range(6)])
 
     def run_members(self) -> dict[str, tuple[str, ...]]:
-        """Members of every kind at once (joining takes seconds): some leave, some stay until the stack is closed."""
+        """Run members of every kind at once (joining takes seconds); some leave, some stay until the end."""
         consumers = {
             "orders-service": self._member("orders-service", "classic", ["orders"]),
             "billing-service": self._member(
@@ -220,12 +219,12 @@ class _Clients:
                 self._create({"reborn": REBORN_PARTITIONS})
                 break
             except KafkaException as error:
-                # Deleting goes on for a moment after it was confirmed.
+                # The deletion continues for a moment after it was confirmed.
                 is_still_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
                 if not is_still_there or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-        # The coordinator hears of it later still, and writes the tombstones of their offsets then.
+        # The coordinator learns of it later still, and then writes the tombstones of the offsets.
         while any(committed_offsets(self._session, group) for group in LEFT_BEHIND) and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -284,7 +283,7 @@ class _Clients:
         return self._group_metadata[group_id]
 
     def _offsets(self) -> list[TopicPartition]:
-        """Some partitions of one topic, with metadata and leader epochs here and there."""
+        """Offsets of some partitions of one topic, some with metadata or a leader epoch."""
         topic = self._rng.choice(LASTING_TOPICS)
         partitions = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
         return [
@@ -318,7 +317,7 @@ class _Clients:
             wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
             self.counts["deleted_groups"] += 1
         except KafkaException as error:
-            # Deleted before and not committed to since: as it happens to people.
+            # Deleted before and not committed to since.
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
@@ -327,7 +326,7 @@ class _Clients:
 
 
 def group_metadata(client: Mapping[str, Any], group_id: str) -> Any:
-    """What names a group to a transaction: librdkafka takes it only from a consumer."""
+    """The group metadata that a transaction needs; librdkafka takes it only from a consumer."""
     consumer = Consumer({**client, "group.id": group_id, "enable.auto.commit": False})
     found = consumer.consumer_group_metadata()
     consumer.close()
@@ -337,7 +336,7 @@ def group_metadata(client: Mapping[str, Any], group_id: str) -> Any:
 def commit_offsets(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -> None:
     """Commit as an administrator; KafkaException when a partition is refused.
 
-    A broker that has just started, or has just been told of a new topic, refuses commits for a moment.
+    A broker refuses commits for a moment after its start, and after the creation of a topic.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while error := _refusal(admin, group_id, offsets):
@@ -347,10 +346,10 @@ def commit_offsets(admin: AdminClient, group_id: str, offsets: list[TopicPartiti
 
 
 def _refusal(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -> KafkaError | None:
-    """Why a commit was not done; None when it was.
+    """Why a commit failed; None if it succeeded.
 
-    Of a broker that is still making its offsets topic, librdkafka now and then gets no answer until its time is out:
-    that is short here, and it is asked again.
+    While a broker creates its offsets topic, librdkafka sometimes gets no answer until its timeout, which is therefore
+    short here; the commit is repeated.
     """
     asked = [ConsumerGroupTopicPartitions(group_id, offsets)]
     try:
@@ -362,7 +361,7 @@ def _refusal(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -
 
 
 def _abort(producer: Producer) -> None:
-    """End an open transaction, unless the broker has: it ends each after its timeout, and fences its producer then."""
+    """Abort an open transaction, unless the broker has: after the timeout it aborts it and fences the producer."""
     try:
         producer.abort_transaction(TIMEOUT_S)
     except KafkaException as error:
@@ -371,5 +370,5 @@ def _abort(producer: Producer) -> None:
 
 
 def wait(futures: dict[Any, "Future[Any]"]) -> list[Any]:
-    """What an administrator's call answers; KafkaException when it is refused."""
+    """The results of an admin call; KafkaException if it is refused."""
     return [future.result(TIMEOUT_S) for future in futures.values()]

@@ -13,7 +13,7 @@ from sexton import cli
 from sexton.execution import kafka_admin as real
 from sexton.settings import settings
 from tests.archived import Archive
-from tests.execution.restore.cluster import Group, SimulatedCluster, value
+from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.pipeline.archive_runs import instant, minute
 from tests.strategies import commit, tombstone
 

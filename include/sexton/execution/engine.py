@@ -207,7 +207,10 @@ def _last_look(context: ApplyContext, step: Step) -> LastLook:
         if not left or context.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
             return looked_ms, results
     too_slow = "the cluster answers too slowly for a last look"
-    return looked_ms, [*results, *(item.result("not_done", too_slow) for item in step.items if item.item_id in left)]
+    return looked_ms, [
+        *results,
+        *(Result.of(item.item_id, "not_done", too_slow) for item in step.items if item.item_id in left),
+    ]
 
 
 def _left(step: Step, results: Sequence[Result]) -> list[ItemId]:

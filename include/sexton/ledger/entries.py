@@ -66,6 +66,27 @@ class Result(_Model):
     written_timestamp_ms: int | None = Field(default=None, description="by the broker's clock")
     found: Value | None = Field(default=None, description="the newer value that was in the way, or that a race took")
 
+    @classmethod
+    def of(
+        cls,
+        item_id: ItemId,
+        outcome: Outcome,
+        error: str | None = None,
+        *,
+        written: tuple[int, int] | None = None,
+        found: Value | None = None,
+    ) -> "Result":
+        """The result of an item; `written` is the log_offset and timestamp of the record that was written."""
+        return cls(
+            log_partition=item_id[0],
+            position=item_id[1],
+            outcome=outcome,
+            error=error,
+            written_log_offset=None if written is None else written[0],
+            written_timestamp_ms=None if written is None else written[1],
+            found=found,
+        )
+
     @property
     def item_id(self) -> ItemId:
         return self.log_partition, self.position
@@ -93,25 +114,6 @@ class Item(_Model):
         if self.topic is None or self.partition is None:
             return None
         return self.group_id, self.topic, self.partition
-
-    def result(
-        self,
-        outcome: Outcome,
-        error: str | None = None,
-        *,
-        written: tuple[int, int] | None = None,
-        found: Value | None = None,
-    ) -> Result:
-        """A result of this item; `written` is the log_offset and timestamp of the record that was written."""
-        return Result(
-            log_partition=self.log_partition,
-            position=self.position,
-            outcome=outcome,
-            error=error,
-            written_log_offset=None if written is None else written[0],
-            written_timestamp_ms=None if written is None else written[1],
-            found=found,
-        )
 
 
 class ClaimProcess(_Model):

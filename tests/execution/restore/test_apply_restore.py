@@ -21,7 +21,7 @@ from sexton.execution.restore.sources import Source, of_ledger
 from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import acts_of, recorded_steps
-from tests.execution.restore.cluster import Group, SimulatedCluster, value
+from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
 
 LOCAL = pafs.LocalFileSystem()

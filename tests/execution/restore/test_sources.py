@@ -23,7 +23,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.views.coordinator_view import ViewRequest, open_view
 from tests.archived import CLUSTER, Archive
-from tests.execution.restore.cluster import value
+from tests.execution.restore.simulated_cluster import value
 from tests.pipeline.archive_runs import LATER_MS, instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned
 from tests.strategies import commit, tombstone

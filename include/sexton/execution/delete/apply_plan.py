@@ -9,7 +9,7 @@ from sexton.execution.admin_client import AdminClient, BrokerTime, ClusterIdenti
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.delete_step import delete_rows
 from sexton.execution.delete.dry_run import dry_run
-from sexton.execution.delete.group_calls import GroupWork, batch_limit, work_of
+from sexton.execution.delete.group_calls import PlannedGroup, batch_limit, planned_groups
 from sexton.execution.delete.log_sink import TOPIC_GONE, append_orphans
 from sexton.execution.delete.preconditions import (
     Rules,
@@ -50,13 +50,13 @@ def apply_plan(
     """
     check_approval(plan, rules)
     entries = ledger.entries()
-    status, work = PlanStatus.of(entries), work_of(plan)
+    status, groups = PlanStatus.of(entries), planned_groups(plan)
     is_closed = not entries or entries[-1].kind == "close"
-    if is_closed and is_applied(work, status):
+    if is_closed and is_applied(groups, status):
         last = entries[-1].attempt if entries else 0
         return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
     identity = client.identity()
-    check_cluster(plan, work, identity)
+    check_cluster(plan, groups, identity)
     time = client.broker_time()
     refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
     if refusal is not None and (sink == "dry_run" or not status.is_unsettled):
@@ -67,7 +67,7 @@ def apply_plan(
         ledger=ledger,
         rules=rules,
         clocks=clocks,
-        work=work,
+        groups=groups,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
         status=status,
     )
@@ -97,7 +97,7 @@ def apply_plan(
         context.unsettled = context.status.doubtful & context.status.intended.keys()
         settle_open(context)
         failpoint("apply.settled")
-        for group in work:
+        for group in groups:
             restore_raced(context, group)
         if refusal is not None:  # what was begun is settled now; nothing more is deleted
             raise refusal
@@ -105,9 +105,9 @@ def apply_plan(
         return summary()
 
 
-def is_applied(work: list[GroupWork], status: PlanStatus) -> bool:
+def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
     """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
-    return all(status.is_final(row.item_id) for group in work for row in group.rows) and not status.is_unsettled
+    return all(status.is_final(row.item_id) for group in groups for row in group.rows) and not status.is_unsettled
 
 
 def _refusal(
@@ -136,8 +136,8 @@ def _what_if_warnings(plan: Plan, rules: Rules, identity: ClusterIdentity) -> li
 
 
 def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | None) -> None:
-    for done, group in enumerate(context.work):
-        if progress is not None and not progress(done, len(context.work)):
+    for done, group in enumerate(context.groups):
+        if progress is not None and not progress(done, len(context.groups)):
             break
         _apply_group(context, group)
         if sink == "log":
@@ -146,7 +146,7 @@ def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | No
     wait_for_late_calls(context)
 
 
-def _apply_group(context: DeleteContext, group: GroupWork) -> None:
+def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
     """Delete what is left of a group, and try again what certainly was not done."""
     for number in range(TRIES):
         rows = [row for row in group.rows if not context.status.is_final(row.item_id)]
@@ -161,7 +161,7 @@ def _apply_group(context: DeleteContext, group: GroupWork) -> None:
         context.clocks.sleep(RETRY_WAIT_S * 2**number)
 
 
-def _may_be_tried(context: DeleteContext, group: GroupWork, item_id: ItemId) -> bool:
+def _may_be_tried(context: DeleteContext, group: PlannedGroup, item_id: ItemId) -> bool:
     """Whether another try may help: certainly not done, or refused alone and then deleted with its group."""
     result = context.status.results.get(item_id)
     if result is None:

@@ -83,15 +83,15 @@ def _result(row: PlannedRow, answer: Answer, tombstone: GroupRecord | None, race
     if raced is not None:
         within = ", within a transaction," if raced.producer_id != NO_PRODUCER_ID else ""
         text = f"a commit at log_offset {raced.log_offset}{within} came in just before"
-        return row.item.result("raced", text, written=written, found=raced.value)
+        return Result.of(row.item_id, "raced", text, written=written, found=raced.value)
     if written is not None:
-        return row.item.result("done", written=written)
+        return Result.of(row.item_id, "done", written=written)
     if not answer.was_sent:
-        return row.item.result("not_done", error)
+        return Result.of(row.item_id, "not_done", error)
     if not answer.is_settled:
-        return row.item.result("unknown", error)
+        return Result.of(row.item_id, "unknown", error)
     if error == NOT_FOUND:
-        return row.item.result("gone", error)
+        return Result.of(row.item_id, "gone", error)
     if error is not None:
-        return row.item.result("refused", error)
-    return row.item.result("unknown")
+        return Result.of(row.item_id, "refused", error)
+    return Result.of(row.item_id, "unknown")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sexton.execution.delete.group_calls import GroupWork
+from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.engine import ApplyContext
 from sexton.execution.group_records import LogWatch
@@ -17,7 +17,7 @@ class DeleteContext(ApplyContext):
 
     plan: Plan
     rules: Rules
-    work: Sequence[GroupWork]
+    groups: Sequence[PlannedGroup]
     max_batch_bytes: int
     unsettled: set[ItemId] = field(default_factory=set)
     _watches: dict[int, LogWatch] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class DeleteContext(ApplyContext):
     def watch(self, log_partition: int) -> LogWatch:
         """The tail of a log partition since the plan's cut, opened when it is first needed."""
         if log_partition not in self._watches:
-            group_ids = {group.group_id for group in self.work if group.log_partition == log_partition}
+            group_ids = {group.group_id for group in self.groups if group.log_partition == log_partition}
             cut = self.plan.record.cuts[log_partition]
             self._watches[log_partition] = LogWatch(self.client, log_partition, cut=cut, group_ids=group_ids)
         return self._watches[log_partition]
@@ -34,7 +34,7 @@ class DeleteContext(ApplyContext):
     def next_position(self, log_partition: int) -> int:
         """A position after those of the plan that no item has yet."""
         if log_partition not in self._positions:
-            planned = sum(len(group.rows) for group in self.work if group.log_partition == log_partition)
+            planned = sum(len(group.rows) for group in self.groups if group.log_partition == log_partition)
             used = [position for part, position in self.status.items if part == log_partition]
             self._positions[log_partition] = max([planned - 1, *used])
         self._positions[log_partition] += 1

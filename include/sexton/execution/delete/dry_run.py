@@ -16,19 +16,12 @@ def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progre
     """What would become of each item now: `would_be_done`, or the outcome that a comparison already shows."""
     status, counts = context.status, Counter[str]()
     shown: list[ItemOutcome] = []
-    for done, group in enumerate(context.work):
-        if progress is not None and not progress(done, len(context.work)):
+    for done, group in enumerate(context.groups):
+        if progress is not None and not progress(done, len(context.groups)):
             break
         rows = [row for row in group.rows if not status.is_final(row.item_id)]
         counts.update(str(status.results[row.item_id].outcome) for row in group.rows if status.is_final(row.item_id))
-        found = compare(
-            context.client,
-            context.watch(group.log_partition),
-            group,
-            rows,
-            as_of_ms=context.plan.record.as_of_ms,
-            intended=status.intended,
-        )
+        found = compare(context, group, rows)
         counts[WOULD_BE_DONE] += len(found.fresh)
         counts["done"] += len(found.ours)
         counts.update(str(result.outcome) for result in found.results)

@@ -57,7 +57,7 @@ class GroupCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupWork:
+class PlannedGroup:
     """All that a plan removes of one group. `is_whole`: the group itself is deleted as well."""
 
     group_id: str
@@ -78,7 +78,7 @@ class GroupWork:
             yield GroupCall(call="delete_group", rows=tuple(chunks[-1]))
 
 
-def work_of(plan: Plan) -> list[GroupWork]:
+def planned_groups(plan: Plan) -> list[PlannedGroup]:
     """The plan by group, in its order."""
     undo = iter(plan.undo.to_pylist())
     by_group: dict[tuple[int, str], list[PlannedRow]] = {}
@@ -90,7 +90,9 @@ def work_of(plan: Plan) -> list[GroupWork]:
         item = Item(**{name: row[name] for name in _ITEM_FIELDS}, before=before)
         by_group.setdefault((item.log_partition, item.group_id), []).append(PlannedRow(item=item, key=row["key"]))
     return [
-        GroupWork(group_id=group_id, log_partition=log_partition, cut=plan.record.cuts[log_partition], rows=tuple(rows))
+        PlannedGroup(
+            group_id=group_id, log_partition=log_partition, cut=plan.record.cuts[log_partition], rows=tuple(rows)
+        )
         for (log_partition, group_id), rows in by_group.items()
     ]
 

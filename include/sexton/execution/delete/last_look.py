@@ -5,20 +5,19 @@ anything but tombstones since the plan was made is left alone as a whole: a rule
 plan will see it. What comes in after the last look is found afterwards (call_effects) and put back (restore_raced).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.execution.admin_client import AdminClient
 from sexton.execution.delete.context import DeleteContext
-from sexton.execution.delete.group_calls import GroupWork, PlannedRow
+from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.engine import LastLook, error_text
-from sexton.execution.group_records import GroupRecord, LogWatch
+from sexton.execution.group_records import GroupRecord
 from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import CommittedOffset
-from sexton.ledger.entries import ItemId, Outcome, Result, Value
+from sexton.ledger.entries import Outcome, Result, Value
 
 UNSTABLE = 88
 """UNSTABLE_OFFSET_COMMIT: a transaction may still change it (KIP-447)."""
@@ -43,28 +42,21 @@ class Comparison:
     ours: tuple[PlannedRow, ...] = ()
 
 
-def compare(
-    client: AdminClient,
-    watch: LogWatch,
-    work: GroupWork,
-    rows: Sequence[PlannedRow],
-    *,
-    as_of_ms: int,
-    intended: Collection[ItemId],
-) -> Comparison:
-    """Compare some rows of a group with the cluster. `intended` are those that a call of ours may have removed.
+def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
+    """Compare some rows of a group with the cluster.
 
     The rows of a group that this principal may not see are `refused`, with the ACL that is missing.
     """
+    client, watch = context.client, context.watch(group.log_partition)
     try:
-        stable = client.committed(work.group_id, require_stable=True)
-        plain = client.committed(work.group_id, require_stable=False)
-        now = client.group_now(work.group_id)
+        stable = client.committed(group.group_id, require_stable=True)
+        plain = client.committed(group.group_id, require_stable=False)
+        now = client.group_now(group.group_id)
     except (GroupError, NotAllowed) as error:
-        refused = tuple(row.item.result("refused", error_text(error)) for row in rows)
+        refused = tuple(Result.of(row.item_id, "refused", error_text(error)) for row in rows)
         return Comparison(end=watch.end, fresh=(), results=refused, checks={})
     end = watch.read()  # last, so that the log has whatever changed one of the answers
-    records = watch.records(work.group_id, since=work.cut)
+    records = watch.records(group.group_id, since=group.cut)
     checks = {
         "log_offset": end,
         "records_since": len(records),
@@ -74,32 +66,32 @@ def compare(
         "offsets": len(plain),
     }
     tombstones_by_key = {record.record_key: record for record in records if record.is_tombstone}
-    changed = _group_change(work, now, records, plain)
+    changed = _group_change(group, now, records, plain)
     results: list[Result] = []
     fresh: list[PlannedRow] = []
     ours: list[PlannedRow] = []
     for row in rows:
         tombstone = tombstones_by_key.get(row.record_key)
         is_back = row.is_offset and row.topic_partition in plain
-        if tombstone is not None and row.item_id in intended:
+        if tombstone is not None and row.item_id in context.status.intended:
             ours.append(row)
         elif tombstone is not None and not is_back:
-            results.append(row.item.result("gone", "somebody else has removed it", written=tombstone.written_at))
+            results.append(Result.of(row.item_id, "gone", "somebody else has removed it", written=tombstone.written_at))
         elif changed is not None:
-            results.append(row.item.result("changed_since", changed[0], found=changed[1]))
-        elif (result := _offset_change(row, stable, plain, as_of_ms=as_of_ms)) is not None:
+            results.append(Result.of(row.item_id, "changed_since", changed[0], found=changed[1]))
+        elif (result := _offset_change(row, stable, plain, as_of_ms=context.plan.record.as_of_ms)) is not None:
             results.append(result)
         else:
             fresh.append(row)
-    if work.is_whole and any(result.outcome != "gone" for result in results):
+    if group.is_whole and any(result.outcome != "gone" for result in results):
         # A group is deleted as a whole or not at all.
         partly = "the group is no longer what the plan would remove as a whole"
-        results += [row.item.result("changed_since", partly) for row in fresh]
+        results += [Result.of(row.item_id, "changed_since", partly) for row in fresh]
         fresh = []
     return Comparison(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
 
 
-def last_look(context: DeleteContext, work: GroupWork, rows: Sequence[PlannedRow], *, since: int) -> LastLook:
+def last_look(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int) -> LastLook:
     """The last look before a call. Whatever changed after `since`, no row is deleted.
 
     OffsetFetch for stable offsets waits for commits that are being written. Whatever was committed before its answer is
@@ -107,16 +99,16 @@ def last_look(context: DeleteContext, work: GroupWork, rows: Sequence[PlannedRow
     """
 
     def all_rows(outcome: Outcome, why: str) -> list[Result]:
-        return [row.item.result(outcome, why) for row in rows]
+        return [Result.of(row.item_id, outcome, why) for row in rows]
 
     try:
-        stable = context.client.committed(work.group_id, require_stable=True)
+        stable = context.client.committed(group.group_id, require_stable=True)
     except (GroupError, NotAllowed) as error:
         return context.clocks.ticks_ms(), all_rows("refused", error_text(error))
     looked_ms = context.clocks.ticks_ms()
-    watch = context.watch(work.log_partition)
+    watch = context.watch(group.log_partition)
     watch.read()
-    if late := [record for record in watch.records(work.group_id, since=since) if not record.is_tombstone]:
+    if late := [record for record in watch.records(group.group_id, since=since) if not record.is_tombstone]:
         return looked_ms, all_rows("changed_since", _written(late[-1]))
     for row in rows:
         if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):
@@ -141,18 +133,18 @@ def _equals(planned: Value | None, now: CommittedOffset | None) -> bool:
 
 
 def _group_change(
-    work: GroupWork, now: GroupNow, records: Sequence[GroupRecord], plain: Offsets
+    group: PlannedGroup, now: GroupNow, records: Sequence[GroupRecord], plain: Offsets
 ) -> tuple[str, Value | None] | None:
     """Why nothing of the group may be deleted, with the newer value where it is one; None when it may."""
     if written := [record for record in records if not record.is_tombstone]:
         return _written(written[-1]), written[-1].value
     if now.exists and now.group_type == SHARE:
         return "it is a share group now", None
-    if not work.is_whole:
+    if not group.is_whole:
         return None
     if has_members(now):
         return f"the group is {now.state}", None
-    known = {row.topic_partition for row in work.rows if row.is_offset}
+    known = {row.topic_partition for row in group.rows if row.is_offset}
     if more := sorted(set(plain) - known):
         first = f"{more[0][0]}-{more[0][1]}"
         return f"the group has offsets that the plan does not know: {first} and {len(more) - 1} more", None
@@ -173,16 +165,18 @@ def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms
     assert item.before is not None
     stamp_ms = item.before.commit_timestamp_ms
     if stamp_ms is not None and stamp_ms > as_of_ms:
-        return item.result("refused", f"it is stamped {stamp_ms} ms, after the instant of the plan: never early")
+        return Result.of(
+            item.item_id, "refused", f"it is stamped {stamp_ms} ms, after the instant of the plan: never early"
+        )
     now, unstable = plain.get(row.topic_partition), stable.get(row.topic_partition)
     if now is None and unstable is None:
         hidden = "neither OffsetFetch nor the log since the plan shows it: allow this principal DESCRIBE on the topic"
-        return item.result("refused", hidden)
+        return Result.of(item.item_id, "refused", hidden)
     if unstable is not None and unstable.error_code == UNSTABLE:
-        return item.result("changed_since", "a transaction that is open may change it")
+        return Result.of(item.item_id, "changed_since", "a transaction that is open may change it")
     for answer in (now, unstable):
         if not _equals(item.before, answer):
-            return item.result("changed_since", "the committed offset is another", found=_value(answer))
+            return Result.of(item.item_id, "changed_since", "the committed offset is another", found=_value(answer))
     return None
 
 

@@ -15,29 +15,30 @@ from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.delete_step import deletion_step
-from sexton.execution.delete.group_calls import GroupWork, PlannedRow, batch_chunks
+from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow, batch_chunks
 from sexton.execution.delete.last_look import SHARE, has_members
 from sexton.execution.delete.resume import compare_rows
 from sexton.execution.engine import Answer
+from sexton.ledger.entries import Result
 
 TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 RECORD_FORMAT = 2
 
 
-def append_orphans(context: DeleteContext, group: GroupWork) -> None:
+def append_orphans(context: DeleteContext, group: PlannedGroup) -> None:
     """Write tombstones for the offsets of a group that the coordinator refused to delete because the topic is gone."""
     rows = [row for row in group.rows if row.is_offset and _is_orphan(context, row)]
     if not rows:
         return
     if (why := _not_allowed(context, group)) is not None:
-        results = [row.item.result("refused", f"{TOPIC_GONE}; {why}") for row in rows]
+        results = [Result.of(row.item_id, "refused", f"{TOPIC_GONE}; {why}") for row in rows]
         context.conclude(results, beyond=[row.item for row in rows])
         return
     for chunk in batch_chunks(rows, max_batch_bytes=context.max_batch_bytes):
         _append(context, group, chunk)
 
 
-def _append(context: DeleteContext, group: GroupWork, rows: Sequence[PlannedRow]) -> None:
+def _append(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> None:
     # Only these rows: the others of the group are gone or refused by now.
     found = compare_rows(context, group, rows)
     if not found.fresh:
@@ -61,7 +62,7 @@ def _append(context: DeleteContext, group: GroupWork, rows: Sequence[PlannedRow]
     deletion_step(context, group, found.fresh, {**found.checks, "call": "append"}, ask)
 
 
-def _not_allowed(context: DeleteContext, group: GroupWork) -> str | None:
+def _not_allowed(context: DeleteContext, group: PlannedGroup) -> str | None:
     """Why nothing of this group may be written into the log; None when it may."""
     if profile_of(context.plan.record.profile).record_format < RECORD_FORMAT:
         return "the log's record format is too old for what this writes"

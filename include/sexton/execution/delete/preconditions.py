@@ -15,7 +15,7 @@ from sexton import __version__
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity
-from sexton.execution.delete.group_calls import GroupWork
+from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.ledger.entries import Result
 from sexton.plans.plan import Plan
 from sexton.policy import Counts, DefaultLimits, Limits
@@ -112,7 +112,7 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
         )
 
 
-def check_cluster(plan: Plan, work: Iterable[GroupWork], identity: ClusterIdentity) -> None:
+def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterIdentity) -> None:
     """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition."""
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
@@ -120,7 +120,7 @@ def check_cluster(plan: Plan, work: Iterable[GroupWork], identity: ClusterIdenti
     if identity.topic_id != record.topic_id:
         ids = f"topic id {record.topic_id} then, {identity.topic_id} now"
         raise Refused(f"__consumer_offsets was recreated: {ids}", where=where, fix=_NEW_PLAN)
-    for group in work:
+    for group in groups:
         if (home := partition_of(group.group_id, identity.partition_count)) != group.log_partition:
             homes = f"with {identity.partition_count} log partitions a group of the plan belongs to {home}"
             raise Refused(f"{homes}, the plan has it in {group.log_partition}", where=where, fix=_NEW_PLAN)

@@ -11,47 +11,49 @@ from collections.abc import Collection, Sequence
 
 from sexton.errors import BrokerError, UsageError
 from sexton.execution.delete.context import DeleteContext
-from sexton.execution.delete.group_calls import GroupWork
+from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.engine import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Answer, Effects, LastLook, Step, execute_step
 from sexton.execution.group_records import NO_PRODUCER_ID, GroupRecord
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import Item, ItemId, Result, Value
 
 
-def restore_raced(context: DeleteContext, work: GroupWork) -> None:
+def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
     """Put back all that, by the ledger, a race took along from this group, and that nobody has begun to put back."""
     for item, result in context.status.unreturned():
-        if (item.group_id, item.log_partition) == (work.group_id, work.log_partition):
+        if (item.group_id, item.log_partition) == (group.group_id, group.log_partition):
             assert result.found is not None
             assert result.written_log_offset is not None
-            _restore(context, work, item, result.found, since=result.written_log_offset)
+            _restore(context, group, item, result.found, since=result.written_log_offset)
 
 
-def settle_restore(context: DeleteContext, work: GroupWork, item: Item, *, since: int) -> Result:
+def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result:
     """The result of an item whose intent to put a value back has no outcome; what was not done is done now."""
-    watch = context.watch(work.log_partition)
+    watch = context.watch(group.log_partition)
     watch.read()
-    values = _values(watch.records(work.group_id, since=since), item)
+    values = _values(watch.records(group.group_id, since=since), item)
     if ours := [one for one in values if _is_put_back(one, item)]:
-        return item.result("done", written=ours[-1].written_at)
+        return Result.of(item.item_id, "done", written=ours[-1].written_at)
     if values:
-        return item.result("refused", _newer(values[-1]), found=values[-1].value)
-    return _read_back(context, work, item, _commit(context, work, item), since=since)
+        return Result.of(item.item_id, "refused", _newer(values[-1]), found=values[-1].value)
+    return _read_back(context, group, item, _commit(context, group, item), since=since)
 
 
-def _restore(context: DeleteContext, work: GroupWork, raced: Item, value: Value, *, since: int) -> None:
+def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Value, *, since: int) -> None:
     """Put a value back, and what came in after it meanwhile, until the newest one is there."""
     for _ in range(TRIES):
         item = Item(
-            log_partition=work.log_partition,
-            position=context.next_position(work.log_partition),
-            group_id=work.group_id,
+            log_partition=group.log_partition,
+            position=context.next_position(group.log_partition),
+            group_id=group.group_id,
             topic=raced.topic,
             partition=raced.partition,
             after=value,
         )
-        (result,) = execute_step(context, _step(context, work, item, since=since))
-        overwritten = _overwritten(context.watch(work.log_partition).records(work.group_id, since=since), item, result)
+        (result,) = execute_step(context, _step(context, group, item, since=since))
+        overwritten = _overwritten(
+            context.watch(group.log_partition).records(group.group_id, since=since), item, result
+        )
         if overwritten is None:
             return
         assert overwritten.value is not None
@@ -59,14 +61,14 @@ def _restore(context: DeleteContext, work: GroupWork, raced: Item, value: Value,
         value, since = overwritten.value, result.written_log_offset + 1
 
 
-def _step(context: DeleteContext, work: GroupWork, item: Item, *, since: int) -> Step:
+def _step(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Step:
     def look() -> LastLook:
         failpoint("apply.returning")
-        result = _objection(context, work, item, since=since)
+        result = _objection(context, group, item, since=since)
         return context.clocks.ticks_ms(), [] if result is None else [result]
 
     def read_back(_: Collection[ItemId], answer: Answer) -> Effects:
-        result = _read_back(context, work, item, answer, since=since)
+        result = _read_back(context, group, item, answer, since=since)
         failpoint("apply.returned")
         return [result], []
 
@@ -75,26 +77,26 @@ def _step(context: DeleteContext, work: GroupWork, item: Item, *, since: int) ->
         items=[item],
         checks={"log_offset": since},
         look=look,
-        call=lambda _: _commit(context, work, item),
+        call=lambda _: _commit(context, group, item),
         read_back=read_back,
         is_measured=False,
     )
 
 
-def _objection(context: DeleteContext, work: GroupWork, item: Item, *, since: int) -> Result | None:
+def _objection(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result | None:
     """Why the value must not be put back; None when it may."""
-    watch = context.watch(work.log_partition)
+    watch = context.watch(group.log_partition)
     watch.read()
-    if newer := _values(watch.records(work.group_id, since=since), item):
-        return item.result("gone", _newer(newer[-1]), found=newer[-1].value)
+    if newer := _values(watch.records(group.group_id, since=since), item):
+        return Result.of(item.item_id, "gone", _newer(newer[-1]), found=newer[-1].value)
     assert item.after is not None
-    original = [record for record in watch.records(work.group_id) if record.log_offset == item.after.log_offset]
+    original = [record for record in watch.records(group.group_id) if record.log_offset == item.after.log_offset]
     if original and original[0].producer_id != NO_PRODUCER_ID:
-        return item.result("refused", "it was part of a transaction that the deletion has cancelled")
+        return Result.of(item.item_id, "refused", "it was part of a transaction that the deletion has cancelled")
     return None
 
 
-def _commit(context: DeleteContext, work: GroupWork, item: Item) -> Answer:
+def _commit(context: DeleteContext, group: PlannedGroup, item: Item) -> Answer:
     """Commit the value as an administrator does: the coordinator accepts it only while the group has no members."""
     assert item.after is not None
     assert item.topic is not None
@@ -103,27 +105,27 @@ def _commit(context: DeleteContext, work: GroupWork, item: Item) -> Answer:
     key = item.topic, item.partition
     try:
         answers = context.client.commit_offsets(
-            work.group_id, {key: (item.after.committed_offset, epoch, item.after.metadata)}
+            group.group_id, {key: (item.after.committed_offset, epoch, item.after.metadata)}
         )
     except (UsageError, BrokerError) as error:
         return Answer(whole=error.message, is_settled=False)
     return Answer(whole=answers.get(key))
 
 
-def _read_back(context: DeleteContext, work: GroupWork, item: Item, answer: Answer, *, since: int) -> Result:
+def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: Answer, *, since: int) -> Result:
     """What came of a commit; while it has no answer and is not in the log it is made again."""
-    watch = context.watch(work.log_partition)
+    watch = context.watch(group.log_partition)
     for number in range(SETTLE_TRIES):
         if number:
-            answer = _commit(context, work, item)
+            answer = _commit(context, group, item)
         watch.read()
-        values = _values(watch.records(work.group_id, since=since), item)
+        values = _values(watch.records(group.group_id, since=since), item)
         if ours := [one for one in values if _is_put_back(one, item)]:
-            return item.result("done", written=ours[0].written_at)
+            return Result.of(item.item_id, "done", written=ours[0].written_at)
         if answer.is_settled or values:
             break
         context.clocks.sleep(SETTLE_WAIT_S * 2**number)
-    return item.result("refused", answer.whole or "the commit was answered and is not in the log")
+    return Result.of(item.item_id, "refused", answer.whole or "the commit was answered and is not in the log")
 
 
 def _is_put_back(record: GroupRecord, item: Item) -> bool:

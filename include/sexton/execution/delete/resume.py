@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sexton.execution.delete.call_effects import raced_commits, results_of, tombstones_by_key
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.delete_step import beyond_plan, settle
-from sexton.execution.delete.group_calls import GroupWork, PlannedRow
+from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.last_look import Comparison, compare
 from sexton.execution.delete.restore_raced import restore_raced, settle_restore
 from sexton.execution.engine import NO_ANSWER
@@ -26,7 +26,7 @@ LATE_MS = 3_600_000
 
 def settle_open(context: DeleteContext) -> None:
     """Find out what came of every intent without an outcome, and record it."""
-    by_group = {(group.log_partition, group.group_id): group for group in context.work}
+    by_group = {(group.log_partition, group.group_id): group for group in context.groups}
     for step in context.status.open:
         items = [item for item in step.intent.items if step.is_open_for(item)]
         group = by_group[items[0].log_partition, items[0].group_id]
@@ -46,21 +46,14 @@ def wait_for_late_calls(context: DeleteContext) -> None:
     begun_ms = [context.status.intended[item_id].at_ms for item_id in context.unsettled]
     if begun_ms and (left_ms := max(begun_ms) + DOUBT_MS - context.clocks.now_ms()) > 0:
         context.clocks.sleep(left_ms / 1000)
-    for group in context.work:
+    for group in context.groups:
         recheck(context, group)
 
 
-def compare_rows(context: DeleteContext, group: GroupWork, rows: Sequence[PlannedRow]) -> Comparison:
+def compare_rows(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
     """Compare rows of a group with the cluster, settle those with a tombstone of ours, and record the others'
     results."""
-    found = compare(
-        context.client,
-        context.watch(group.log_partition),
-        group,
-        rows,
-        as_of_ms=context.plan.record.as_of_ms,
-        intended=context.status.intended,
-    )
+    found = compare(context, group, rows)
     if found.ours:
         recheck(context, group)
     if found.results:
@@ -69,7 +62,7 @@ def compare_rows(context: DeleteContext, group: GroupWork, rows: Sequence[Planne
     return found
 
 
-def recheck(context: DeleteContext, group: GroupWork) -> None:
+def recheck(context: DeleteContext, group: PlannedGroup) -> None:
     """Read what our calls may have done to a group since they were given up, and put back what they removed by a race.
 
     Also those that were made again and are done: the first call may be carried out after the second. What is stamped
@@ -103,7 +96,7 @@ def recheck(context: DeleteContext, group: GroupWork) -> None:
 
 
 def _beyond_plan(
-    context: DeleteContext, group: GroupWork, rows: Sequence[PlannedRow]
+    context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]
 ) -> tuple[list[Item], list[Result]]:
     """Offsets that the plan does not know, and that were deleted together with the group since its deletion."""
     calls = [context.status.intended[row.item_id] for row in rows]
@@ -122,7 +115,7 @@ def _in_time(records: Sequence[GroupRecord], intended_at_ms: int) -> list[GroupR
 
 
 def _settle_deletion(
-    context: DeleteContext, group: GroupWork, step: RecordedStep, items: Sequence[Item], *, since: int
+    context: DeleteContext, group: PlannedGroup, step: RecordedStep, items: Sequence[Item], *, since: int
 ) -> None:
     """Read what a call did whose process ended before it recorded an answer."""
     item_ids = {item.item_id for item in items}

@@ -6,6 +6,7 @@ ours is replaced by ours. Only a client without a group could send one, or a mem
 that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in the ledger.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ from sexton.execution.restore.restore_plan import (
     positions,
 )
 from sexton.execution.status import PlanStatus
-from sexton.ledger.entries import FINAL, Item, ItemId, Outcome, Result, Value
+from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
 
 SINK = "coordinator"
@@ -65,10 +66,7 @@ class RestoreSummary:
 
     def counts(self) -> dict[str, int]:
         """The number of items by outcome."""
-        found: dict[str, int] = {}
-        for _, result in self.results:
-            found[result.outcome] = found.get(result.outcome, 0) + 1
-        return dict(sorted(found.items()))
+        return dict(sorted(Counter(str(result.outcome) for _, result in self.results).items()))
 
     @property
     def may_be_tried_again(self) -> bool:
@@ -145,7 +143,7 @@ def is_done(ledger: Ledger, plan: RestorePlan) -> bool:
 
 def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[float] = ()) -> RestoreSummary:
     results = [
-        (row, context.status.results.get(item_id) or _result(item_id, row, "not_done", "not tried"))
+        (row, context.status.results.get(item_id) or Result.of(item_id, "not_done", "not tried"))
         for item_id, row in context.rows.items()
     ]
     return RestoreSummary(
@@ -215,7 +213,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
         committed = {item_id: rows[item_id] for item_id in left}
         if not answer.was_sent:
-            return [_result(item_id, row, "not_done", answer.whole) for item_id, row in committed.items()], []
+            return [Result.of(item_id, "not_done", answer.whole) for item_id, row in committed.items()], []
         results = read_until_settled(context, answer, lambda: _read(context, committed, answer, since=since))
         return _decided(results), []
 
@@ -238,13 +236,13 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
     for item_id, row in rows.items():
         now = judged[row.topic, row.partition]
         if now.now == row.put:
-            results.append(_result(item_id, row, "changed_since", ALREADY, found=now.now))
+            results.append(Result.of(item_id, "changed_since", ALREADY, found=_ledger_value(now.now)))
         elif now.what is What.TOPIC_RECREATED:
-            results.append(_result(item_id, row, "changed_since", "the topic was recreated", found=now.now))
+            results.append(Result.of(item_id, "changed_since", "the topic was recreated", found=_ledger_value(now.now)))
         elif now.now != row.now:
-            results.append(_result(item_id, row, "changed_since", _moved(row.now, now.now), found=now.now))
+            results.append(Result.of(item_id, "changed_since", _moved(row.now, now.now), found=_ledger_value(now.now)))
         elif now.what not in WRITTEN:
-            results.append(_result(item_id, row, "refused", now.error))
+            results.append(Result.of(item_id, "refused", now.error))
     return results
 
 
@@ -259,7 +257,7 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int) ->
     for item_id, row in rows.items():
         key = row.topic, row.partition
         if (error := answer.error_of(item_id)) is not None and answer.is_settled:
-            results.append(_result(item_id, row, "refused", error))
+            results.append(Result.of(item_id, "refused", error))
         else:
             results.append(_outcome(item_id, row, now=group.offsets.get(key), written=written.get(key, [])))
     return results
@@ -284,17 +282,21 @@ def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, writt
     if row.put in values:
         at = values.index(row.put)
         if now != row.put and at == len(values) - 1:
-            return _result(item_id, row, "unknown", "it is in the log, and another value is served", found=now)
+            return Result.of(
+                item_id, "unknown", "it is in the log, and another value is served", found=_ledger_value(now)
+            )
         # What was there right before ours, if it came after the diff: what came and went was not taken by ours.
         taken = values[at - 1] if at and values[at - 1] != row.now else None
         ours = written[at].value
         assert ours is not None
         assert ours.commit_timestamp_ms is not None
         stamp = written[at].log_offset, ours.commit_timestamp_ms
-        return _result(item_id, row, "done" if taken is None else "raced", written=stamp, found=taken)
+        return Result.of(item_id, "done" if taken is None else "raced", written=stamp, found=_ledger_value(taken))
     if now == row.now:
-        return _result(item_id, row, "unknown", "it is not in the log")
-    return _result(item_id, row, "changed_since", ALREADY if now == row.put else _moved(row.now, now), found=now)
+        return Result.of(item_id, "unknown", "it is not in the log")
+    return Result.of(
+        item_id, "changed_since", ALREADY if now == row.put else _moved(row.now, now), found=_ledger_value(now)
+    )
 
 
 def _decided(results: Iterable[Result]) -> list[Result]:
@@ -320,18 +322,6 @@ def _item(item_id: ItemId, row: RestoreRow) -> Item:
         before=_ledger_value(row.now),
         after=_ledger_value(row.put),
     )
-
-
-def _result(
-    item_id: ItemId,
-    row: RestoreRow,
-    outcome: Outcome,
-    error: str | None = None,
-    *,
-    written: tuple[int, int] | None = None,
-    found: OffsetValue | None = None,
-) -> Result:
-    return _item(item_id, row).result(outcome, error, written=written, found=_ledger_value(found))
 
 
 def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:

@@ -25,6 +25,7 @@ from sexton.errors import Refused, UsageError
 
 FILE = "restore.jsonl"
 FORMAT = 1
+_HEAD = ("cluster_id", "source", "overwrites", "clamps", "occurrence", "warnings")
 _RESTORE_ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -159,16 +160,7 @@ class RestorePlan:
         return {what: count for what, count in found.items() if count}
 
     def to_bytes(self) -> bytes:
-        head = {
-            "format": FORMAT,
-            "kind": "restore",
-            "cluster_id": self.cluster_id,
-            "source": self.source,
-            "overwrites": self.overwrites,
-            "clamps": self.clamps,
-            "occurrence": self.occurrence,
-            "warnings": list(self.warnings),
-        }
+        head = {"format": FORMAT, "kind": "restore", **{name: getattr(self, name) for name in _HEAD}}
         return b"".join(map(_line, [head, *(row.to_row() for row in self.rows)]))
 
     @classmethod
@@ -177,15 +169,9 @@ class RestorePlan:
         head, *rows = map(json.loads, data.splitlines())
         if (head["format"], head["kind"]) != (FORMAT, "restore"):
             raise ValueError(f"format {head['format']} of kind {head['kind']!r}")
-        found = cls(
-            cluster_id=head["cluster_id"],
-            source=head["source"],
-            overwrites=head["overwrites"],
-            clamps=head["clamps"],
-            occurrence=head["occurrence"],
-            warnings=tuple(head["warnings"]),
-            rows=tuple(map(RestoreRow.from_row, rows)),
-        )
+        fields = {name: head[name] for name in _HEAD}
+        fields["warnings"] = tuple(fields["warnings"])
+        found = cls(**fields, rows=tuple(map(RestoreRow.from_row, rows)))
         if list(found.rows) != in_order(found.rows) or found.to_bytes() != data:
             raise ValueError("not written as a restore is")
         return found

@@ -21,7 +21,7 @@ from sexton.execution.restore.restore_plan import (
 )
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import Source
-from tests.execution.restore.cluster import Group, SimulatedCluster, value
+from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 
 KEY = ("t", 0)
 LOCAL = pafs.LocalFileSystem()

@@ -10,7 +10,7 @@ import pytest
 from sexton.errors import BrokerError, Refused
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity
 from sexton.execution.delete import log_sink
-from sexton.execution.delete.group_calls import GroupWork, work_of
+from sexton.execution.delete.group_calls import PlannedGroup, planned_groups
 from sexton.execution.windows import Windows
 from sexton.kafka.admin import GroupError, Unsettled
 from sexton.kafka.failures import NotAllowed
@@ -307,12 +307,12 @@ def test_large_groups_go_in_pieces(tmp_path: Path) -> None:
 
 
 def test_every_row_is_in_one_step(tmp_path: Path) -> None:
-    (work,) = work_of(made(tmp_path, partitions=3).plan)
+    (group,) = planned_groups(made(tmp_path, partitions=3).plan)
     for limit in (80, 150, 200, 1 << 20):
-        steps = list(work.calls(work.rows, max_batch_bytes=limit))
-        assert [row.item_id for step in steps for row in step.rows] == [row.item_id for row in work.rows]
+        steps = list(group.calls(group.rows, max_batch_bytes=limit))
+        assert [row.item_id for step in steps for row in step.rows] == [row.item_id for row in group.rows]
         assert [step.call for step in steps][-1] == "delete_group"
-        assert isinstance(work, GroupWork)
+        assert isinstance(group, PlannedGroup)
 
 
 # --- guards

@@ -154,7 +154,7 @@ def test_when_the_next_attempt_may_begin(
     if is_free:
         assert claim(ledger(tmp_path), at_ms) == 2
     else:
-        with pytest.raises(Refused, match="attempt 1 is at work"):
+        with pytest.raises(Refused, match="attempt 1 is running"):
             claim(ledger(tmp_path), at_ms)
 
 
@@ -180,7 +180,7 @@ def test_a_clock_that_is_set_does_not_end_a_lease(tmp_path: Path, monkeypatch: p
     me = ClaimProcess.this()
     step_clock(monkeypatch, step_s)
     assert not me.has_ended()
-    with pytest.raises(Refused, match="attempt 1 is at work"):
+    with pytest.raises(Refused, match="attempt 1 is running"):
         claim(ledger(tmp_path), T0 + 1)
 
 
@@ -260,7 +260,7 @@ def test_on_an_object_store(bucket: pafs.FileSystem) -> None:
     first = ledger("ledgers/a", bucket, process=DEAD)
     claim(first)
     conclude(first, intend(first))
-    with pytest.raises(Refused, match="attempt 1 is at work"):
+    with pytest.raises(Refused, match="attempt 1 is running"):
         claim(ledger("ledgers/a", bucket), T0 + 5)
     second = ledger("ledgers/a", bucket)
     claim(second, T0 + LEASE_MS + 5)

@@ -193,10 +193,10 @@ def _print(summary: "ApplySummary", folder: str, published: int | None) -> None:
             f"from last look to answer: {windows.p50_ms:.1f} ms (median), {windows.p99_ms:.1f} ms (99th percentile), "
             f"{windows.max_ms:.1f} ms at most, {windows.sum_ms:.0f} ms in all"
         )
-    if summary.told:
-        print_table(_COLUMNS, ((i.outcome, i.group_id, i.topic, i.partition, i.error) for i in summary.told[:SHOWN]))
-        if len(summary.told) > SHOWN:
-            print_line(f"and {count(len(summary.told) - SHOWN)} more: --json has them")
+    if summary.notable:
+        print_table(_COLUMNS, ((i.outcome, i.group_id, i.topic, i.partition, i.error) for i in summary.notable[:SHOWN]))
+        if len(summary.notable) > SHOWN:
+            print_line(f"and {count(len(summary.notable) - SHOWN)} more: --json has them")
     if summary.sink == "dry_run":
         print_line("nothing was written; to apply: --sink coordinator --approved-by NAME")
     else:

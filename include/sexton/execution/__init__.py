@@ -1,4 +1,10 @@
-"""Applying a plan: the only code that deletes, and the ledger of what it did.
+"""What changes a cluster: one engine with two uses, `delete` (apply a plan) and `restore`.
 
-Not here: how a plan is made (plan_tombstones) and read (plans), who may approve it, and what restores.
+    engine         an attempt and its steps: look, intent, call, read back, outcome
+    status         what the ledger says of each item
+    group_records  what groups have written to the log
+    admin_client   what is needed of a cluster; kafka_admin is the real one
+    windows        how long the time between a last look and its answer was
+
+Not here: how a plan is made (pipeline) and read (plans), and who may approve it (airflow, dags).
 """

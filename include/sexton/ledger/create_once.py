@@ -1,9 +1,9 @@
-"""Files that are made once and never again, by one of those who try at the same time.
+"""Writes files that only one process may write, and that are never changed.
 
-On a local filesystem a hard link decides, which the kernel makes or refuses. Object stores that pyarrow writes to have
-no such call: there the last writer wins without a word. So who wants a name there first leaves a ticket of its own and
-then looks who else did: of two at least one sees the other, and who sees another steps back. That stands on listings
-that show what was written before, as S3, GCS and ABFS promise.
+On a local filesystem a hard link decides, which the kernel makes or refuses. pyarrow offers no such call for object
+stores: there the last writer wins silently. So a process that wants a name there first writes a ticket and then lists
+the tickets. Of two processes at least one sees the other's, and steps back. This needs listings that show what was
+written before, as S3, GCS and ABFS promise.
 """
 
 import json
@@ -20,7 +20,7 @@ _TICKETS = "tickets"
 
 
 def create(fs: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Write a file that is not there yet, whole; Refused when somebody else has written it."""
+    """Write a whole file that does not exist yet. Refused when another process has written it."""
     if isinstance(fs, pafs.LocalFileSystem):
         _link(fs, path, data)
         return
@@ -34,8 +34,8 @@ def create(fs: pafs.FileSystem, path: str, data: bytes) -> None:
 def create_contended(fs: pafs.FileSystem, path: str, data: bytes, *, at_ms: int, ticket_ms: int) -> None:
     """As `create`, for a name that several processes may want at once.
 
-    A ticket that is older than `ticket_ms` is of a process that died over it. Refused when another wants it as well:
-    it may be that neither gets it, and that trying again helps.
+    A ticket that is older than `ticket_ms` is of a process that died. Refused when another process wants the name as
+    well. It may be that neither gets it; then trying again helps.
     """
     if isinstance(fs, pafs.LocalFileSystem):
         create(fs, path, data)
@@ -94,4 +94,4 @@ def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) ->
 
 
 def _taken(path: str) -> Refused:
-    return Refused("somebody else has written this entry of the ledger", where=path, fix="another attempt is at work")
+    return Refused("somebody else has written this entry of the ledger", where=path, fix="another attempt is running")

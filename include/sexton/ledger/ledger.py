@@ -50,7 +50,7 @@ class Ledger:
         return self._held.attempt
 
     def entries(self) -> list[Entry]:
-        """Every entry, by attempt and sequence; Refused when one is missing, changed or out of its chain."""
+        """Every entry, by attempt and sequence. Refused when one is missing or was changed."""
         names = self._names()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = list(pool.map(self._read, names))
@@ -58,7 +58,7 @@ class Ledger:
         return [entry for entry, _ in found]
 
     def is_over(self, *, before_ms: int) -> bool:
-        """Whether its newest attempt was closed before then, so that it tells of nothing since."""
+        """Whether its newest attempt was closed before then, so that nothing was done since."""
         names = self._names()
         if not names:
             return True
@@ -77,8 +77,8 @@ class Ledger:
     ) -> list[Entry]:
         """Begin the next attempt, and return the entries of those before it.
 
-        Refused while the one before is at work: not closed, its process alive as far as can be told from here, and its
-        last file younger than `lease_ms`.
+        Refused while the previous attempt is running: not closed, its process not known to have ended, and its last
+        file younger than `lease_ms`.
         """
         before = self.entries()
         if before:
@@ -101,28 +101,29 @@ class Ledger:
         return before
 
     def intent(self, body: Intent, *, at_ms: int) -> None:
-        """What the next call is about to do; Refused when another attempt has begun."""
+        """Record what the next call is about to do. Refused when another attempt has begun."""
         self.hold()
         self._append("intent", body, at_ms)
 
     def outcome(self, body: StepOutcome, *, at_ms: int) -> None:
-        """What came of it. Written even when another attempt has begun meanwhile: it is true, and nobody else knows."""
+        """Record what came of it, even when another attempt has begun meanwhile: it is true, and nobody else knows
+        it."""
         self._append("outcome", body, at_ms)
 
     def close(self, counts: Mapping[str, int], *, at_ms: int) -> None:
-        """End the attempt: the next one may begin at once. Refused when it has begun already."""
+        """End the attempt, so that the next one may begin at once. Refused when it has begun already."""
         self.hold()
         self._append("close", Close(counts=dict(counts)), at_ms)
         self._last = None
 
     def hold(self) -> None:
-        """Refused when another attempt has begun: whoever is told so must not call anything any more."""
+        """Refused when another attempt has begun: this process must not call anything any more."""
         after = self._held.attempt + 1
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
             raise Refused(
                 f"attempt {after} has taken over from attempt {self._held.attempt}",
                 where=self.folder,
-                fix="this process was taken for dead; the other one goes on",
+                fix="this process was silent for longer than its lease; the other one goes on",
             )
 
     @property
@@ -149,7 +150,7 @@ class Ledger:
         )
 
     def _names(self) -> list[str]:
-        """Names of the entries, in order; a draft that a killed process left is none."""
+        """Names of the entries, in order, without drafts that a killed process left."""
         files = self._fs.get_file_info(pafs.FileSelector(self.folder, allow_not_found=True))
         return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_attempt_and_seq)
 
@@ -158,12 +159,12 @@ class Ledger:
         data = read(self._fs, path)
         entry = Entry.from_bytes(data, where=path)
         if (entry.name, entry.cluster_id, entry.plan_id) != (name, self._cluster_id, self._plan_id):
-            raise Refused("an entry of another place in the ledger", where=path, fix=_LOOK_INTO)
+            raise Refused("the name of the file is not that of its entry", where=path, fix=_LOOK_INTO)
         return entry, sha256(data).hexdigest()
 
 
 def ledgers_folder(root: str, cluster_id: str) -> str:
-    """Where the ledgers of a cluster are, one folder a plan."""
+    """The folder of the ledgers of a cluster, with one folder for each plan."""
     return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{LEDGER_FOLDER}"
 
 
@@ -181,25 +182,25 @@ def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where:
     if last.kind == "close" or claim.body.process.has_ended() or silent_ms > lease_ms:
         return
     raise Refused(
-        f"attempt {last.attempt} is at work: process {claim.body.process.pid} of host {claim.body.process.host}, last "
+        f"attempt {last.attempt} is running: process {claim.body.process.pid} of host {claim.body.process.host}, last "
         f"heard of {silent_ms / 1000:.0f} s ago",
         where=where,
-        fix=f"wait for it; {lease_ms / 1000:.0f} s after its last sign of life another may go on",
+        fix=f"wait for it; another may go on {lease_ms / 1000:.0f} s after its last entry",
     )
 
 
 def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, where: str) -> None:
-    """Refused unless every attempt is whole from its claim on, and each claim goes on from one of the one before."""
+    """Refused unless every attempt is complete from its claim on, and each claim names a file of the attempt before."""
     attempt: int = 0
-    own: list[str] = []
+    before: list[str] = []
     for entry, digest in zip(entries, digests, strict=True):
         if entry.attempt == attempt:
-            is_next = entry.seq == len(own) and entry.kind != "claim" and entry.previous_sha256 == own[-1]
+            is_next = entry.seq == len(before) and entry.kind != "claim" and entry.previous_sha256 == before[-1]
         else:
-            goes_on = entry.previous_sha256 in own if attempt else entry.previous_sha256 is None
+            goes_on = entry.previous_sha256 in before if attempt else entry.previous_sha256 is None
             is_next = (entry.attempt, entry.seq, entry.kind) == (attempt + 1, 0, "claim") and goes_on
-            attempt, own = entry.attempt, []
+            attempt, before = entry.attempt, []
         if not is_next:
             where = f"{where}/{entry.name}"
             raise Refused("an entry of the ledger is missing or was changed", where=where, fix=_LOOK_INTO)
-        own.append(digest)
+        before.append(digest)

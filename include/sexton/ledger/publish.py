@@ -1,7 +1,7 @@
-"""The ledger of a plan as rows of the table `apply_ledger`, put there whenever an attempt ends, and again by the next.
+"""Publishes the ledger of a plan as rows of the table `apply_ledger`, after each attempt.
 
-The files beside the archive are the ledger; the table is a copy for readers. So a plan's rows are always replaced by
-what its files say, in one commit: publishing twice, or after a crash, gives what publishing once gives.
+The files are the ledger; the table is a copy for readers. A plan's rows are always replaced by what its files say, in
+one commit: publishing twice, or after a crash, gives the same rows as publishing once.
 """
 
 import math

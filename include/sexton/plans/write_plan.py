@@ -37,9 +37,10 @@ Page = Callable[[PlanContent], bytes]
 
 
 def write_plan(folder: RunFolder, record: RunRecord, *, page: Page | None = None) -> PlanRecord:
-    """Write `<run>/plan/` from the tables of a run whose record has its plan_id, plan.json last; the plan's record.
+    """Write `<run>/plan/` from the tables of a run whose record has its plan_id, plan.json last. Returns the
+    PlanRecord.
 
-    What an earlier attempt left there is removed first. Without `page` the plan has no page.
+    What an earlier attempt left there is removed first.
     """
     content = content_of(folder, record)
     files = {
@@ -52,33 +53,33 @@ def write_plan(folder: RunFolder, record: RunRecord, *, page: Page | None = None
     }
     if page is not None:
         files[PAGE_FILE] = page(content)
-    own = folder.root / FOLDER
-    shutil.rmtree(own, ignore_errors=True)
+    source = folder.root / FOLDER
+    shutil.rmtree(source, ignore_errors=True)
     for name, data in sorted(files.items()):
-        write_bytes(own / name, data)
+        write_bytes(source / name, data)
     failpoint("plan.files")
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     plan = content.record.model_copy(update={"files": hashes})
-    write_bytes(own / MANIFEST, plan.to_json())
+    write_bytes(source / MANIFEST, plan.to_json())
     return plan
 
 
 def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
-    """Keep the plan that a run has made in an archive; what is there with the same bytes is left as it is.
+    """Keep the plan of a run in an archive. What is there with the same bytes is left as it is.
 
     `record` is that of a plan that was read (own_plan) or just written. Refused when the files in the run folder are no
     longer those that it names.
     """
-    own = folder.root / FOLDER
+    source = folder.root / FOLDER
     manifest = record.to_json()
-    if read_file(pafs.LocalFileSystem(), str(own / MANIFEST), within=str(own)) != manifest:
-        raise Refused("another plan has taken its place", where=own)
+    if read_file(pafs.LocalFileSystem(), str(source / MANIFEST), within=str(source)) != manifest:
+        raise Refused("another plan has replaced it", where=source)
     fs, root = filesystem(archive)
     target = plan_folder(root, record.cluster_id, record.plan_id)
     if is_file(fs, f"{target}/{MANIFEST}") and read_file(fs, f"{target}/{MANIFEST}", within=root) == manifest:
         return
     for name, sha256 in record.files.items():
-        data = read_named(pafs.LocalFileSystem(), str(own), name, sha256, within=str(own))
+        data = read_named(pafs.LocalFileSystem(), str(source), name, sha256, within=str(source))
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)

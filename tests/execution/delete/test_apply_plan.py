@@ -113,7 +113,7 @@ def test_what_is_not_shown_is_not_taken_for_gone(tmp_path: Path, monkeypatch: py
     )
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"done": 1, "refused": 1}
-    assert "DESCRIBE" in str(summary.told[0].error)
+    assert "DESCRIBE" in str(summary.notable[0].error)
 
 
 @pytest.mark.parametrize("call", ["committed", "group_now", "delete_group"])
@@ -137,7 +137,7 @@ def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
     summary = world.apply(sink="coordinator")
     assert (summary.counts, summary.exit_code) == ({"done": 2, "refused": 2}, 1)
     told = "GROUP_AUTHORIZATION_FAILED (allow User:a DELETE on group theirs)"
-    assert {each.error for each in summary.told} == {told}
+    assert {each.error for each in summary.notable} == {told}
 
 
 def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_pending_commit_cannot_be_put_back_and_is_told(tmp_path: Path) -> None
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"raced": 1}
     assert summary.restored == {"refused": 1}
-    assert any("transaction" in str(told.error) for told in summary.told)
+    assert any("transaction" in str(told.error) for told in summary.notable)
 
 
 def test_a_group_deleted_with_an_offset_nobody_knew(tmp_path: Path) -> None:
@@ -503,7 +503,7 @@ def test_only_the_log_sink_removes_orphans(tmp_path: Path) -> None:
     world = orphaned(tmp_path)
     summary = world.apply(sink="coordinator")
     assert (summary.counts, summary.exit_code) == ({"refused": 2}, 1)
-    assert summary.told[0].error == log_sink.TOPIC_GONE
+    assert summary.notable[0].error == log_sink.TOPIC_GONE
     assert world.apply(sink="log").counts == {"done": 2}
     assert len(world.cluster.offsets()) == 2  # the coordinator has not heard of it
     for log in world.cluster.logs:
@@ -520,7 +520,7 @@ def test_the_log_sink_leaves_groups_with_members_alone(tmp_path: Path) -> None:
     del cluster.topics["t1"]
     summary = world.apply(sink="log")
     assert summary.counts == {"refused": 1}
-    assert "only written to for groups without members" in str(summary.told[0].error)
+    assert "only written to for groups without members" in str(summary.notable[0].error)
     assert "append_tombstones" not in cluster.calls
 
 

@@ -240,7 +240,7 @@ def run_with_deaths(own: World, plan: RestorePlan, die_at: int) -> int:
     try:
         own.apply(plan)
     except Killed:
-        with pytest.raises(Refused, match="is at work"):
+        with pytest.raises(Refused, match="is running"):
             own.apply(plan)
         own.later()
         own.cluster.between = lambda _: None

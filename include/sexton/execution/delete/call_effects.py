@@ -45,7 +45,7 @@ def tombstones_by_key(
 ) -> dict[RecordKey, tuple[GroupRecord, GroupRecord | None]]:
     """The tombstone of each key at `since` or later, and the newest value between `since` and it.
 
-    Somebody else may have removed an offset right before us, and somebody may have committed it anew in between: then
+    Somebody else may have removed an offset right before us, and somebody may have committed it again in between: then
     it is unknown which tombstone is ours. Of several it is the one that removed a value, and the last of those.
     """
     found: dict[RecordKey, tuple[GroupRecord, GroupRecord | None]] = {}

@@ -35,6 +35,6 @@ def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progre
         counts=dict(sorted((+counts).items())),
         restored={},
         windows=Windows(),
-        told=tuple(shown[:SHOWN_ITEMS]),
+        notable=tuple(shown[:SHOWN_ITEMS]),
         warnings=tuple(warnings),
     )

@@ -46,7 +46,7 @@ class ApplySummary:
     """What became of a plan, over all attempts at it. `attempt` is the last one, 0 where there was none.
 
     `counts` are items by outcome; `would_be_done` in a dry run. `restored` counts the values that were put back after a
-    race, by outcome. `told` are the items that are not simply done.
+    race, by outcome. `notable` are the items that are not simply done.
     """
 
     plan_id: str
@@ -56,7 +56,7 @@ class ApplySummary:
     counts: dict[str, int]
     restored: dict[str, int]
     windows: Windows
-    told: tuple[ItemOutcome, ...] = ()
+    notable: tuple[ItemOutcome, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -93,7 +93,7 @@ def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnin
         counts=dict(sorted(counts.items())),
         restored=dict(sorted(restored.items())),
         windows=Windows.of(status.windows_ms),
-        told=tuple(ItemOutcome.of(status.items[item_id], result) for item_id, result in notable),
+        notable=tuple(ItemOutcome.of(status.items[item_id], result) for item_id, result in notable),
         warnings=(*warnings, *_warnings(counts, restored)),
     )
 

@@ -61,7 +61,7 @@ def make_restore(
 ) -> RestorePlan:
     """The restore of a source, judged by what the cluster says now.
 
-    `overwrites` also puts back what has been committed anew since, `clamps` moves values into the log of their
+    `overwrites` also puts back what has been committed since, `clamps` moves values into the log of their
     partition. `is_done` returns whether a restore has been carried out to its end; the same rows are then another
     restore. Refused when the cluster is another one.
     """

@@ -1,4 +1,4 @@
-"""Which offsets are asked for: by group, by a pattern of group ids, by topic and partition."""
+"""Which offsets are selected: by group, by a pattern of group ids, by topic and partition."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from sexton.policy.patterns import PatternError, check_pattern, is_full_match
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Groups that are named or match a pattern, and of these the topics that are named; what is empty is everything.
+    """Groups that are named or match a pattern, and of these the topics that are named. Empty selects everything.
 
     `topics` are (topic, partition), with None for all of its partitions. A pattern is RE2 and has to match the whole
     group id: it takes linear time, whoever wrote it.
@@ -30,7 +30,7 @@ class Selection:
         return bool(self.group_ids) and not self.patterns
 
     def group_test(self) -> Callable[[str], bool]:
-        """Whether a group is asked for. UsageError for a pattern that is none."""
+        """A test whether a group is selected. UsageError for an invalid pattern."""
         if not self.group_ids and not self.patterns:
             return lambda _: True
         for pattern in self.patterns:
@@ -42,7 +42,7 @@ class Selection:
         return not self.topics or any(topic == name and number in (None, partition) for name, number in self.topics)
 
     def test(self) -> Callable[[OffsetKey], bool]:
-        """Whether an offset is asked for."""
+        """A test whether an offset is selected."""
         has_group = self.group_test()
         return lambda key: self.has_topic(key[1], key[2]) and has_group(key[0])
 

@@ -114,7 +114,7 @@ def test_a_missing_entry_is_refused(tmp_path: Path, number: int) -> None:
 def test_an_entry_under_another_name_is_refused(tmp_path: Path) -> None:
     last = filled(tmp_path)[-1]
     last.with_name("0002-000004-close.json").write_bytes(last.read_bytes())
-    with pytest.raises(Refused, match="another place"):
+    with pytest.raises(Refused, match="not that of its entry"):
         ledger(tmp_path).entries()
 
 
@@ -124,7 +124,7 @@ def test_an_entry_of_another_plan_is_refused(tmp_path: Path) -> None:
     Path(other.folder).mkdir()
     for path in written:
         Path(other.folder, path.name).write_bytes(path.read_bytes())
-    with pytest.raises(Refused, match="another place"):
+    with pytest.raises(Refused, match="not that of its entry"):
         other.entries()
 
 

@@ -206,7 +206,7 @@ def with_column(name: str, change: Callable[[list[Any]], list[Any]]) -> Callable
         ("tombstones.parquet", with_column("log_partition", lambda v: [*v[:-1], 2]), "by log partition|without a cut"),
         ("tombstones.parquet", with_column("plan_id", lambda v: ["x", *v[1:]]), "another plan_id"),
         ("tombstones.parquet", with_column("position", lambda v: [None, *v[1:]]), "without its place"),
-        ("tombstones.parquet", with_column("topic", lambda v: [None, *v[1:]]), "no key can be made of"),
+        ("tombstones.parquet", with_column("topic", lambda v: [None, *v[1:]]), "no valid key"),
         ("tombstones.parquet", with_column("target_log_offset", lambda v: [9, *v[1:]]), "not the values"),
         ("tombstones.parquet", lambda t: t.drop_columns(["cause"]), "its columns are"),
         ("undo.parquet", with_column("committed_offset", lambda v: [9, *v[1:]]), "not the values"),

@@ -11,7 +11,19 @@ import numba
 import pytest
 
 from sexton.jit import compiled, memory
-from sexton.kernels import columns, decoding, growth, index, inflate, layout, loading, merge, offsets, scan, text
+from sexton.kernels import (
+    columns,
+    decoding,
+    growth,
+    index,
+    inflate,
+    layout,
+    loading,
+    merge,
+    offsets,
+    scan,
+    text,
+)
 from sexton.kernels.checkpoint import restore
 from sexton.kernels.codecs import lz4, snappy, zstd
 from sexton.kernels.warm_up import warm_up

@@ -1,1 +1,1 @@
-"""How kernels are compiled and cached: one decorator, one module of bare memory."""
+"""Compiles and caches kernels: the decorators (compiled) and their access to memory (memory)."""

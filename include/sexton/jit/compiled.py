@@ -1,4 +1,4 @@
-"""The decorators of everything that is compiled, in `log` and in `kernels`."""
+"""The decorators of all compiled code, in `log` and `kernels`."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,16 +14,16 @@ _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexd
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """`numba.njit` with a cache that is stale as soon as any compiled source changes.
+    """`numba.njit` with a cache that any change of a compiled source makes stale.
 
-    Numba looks at the file of the function alone. But all of these functions are compiled into each other, and share
-    the layout of their arrays: code with an old layout would write anywhere.
+    Numba checks only the file of the function itself. But these functions are compiled into each other and share the
+    layout of their arrays: code with an old layout would write anywhere.
     """
     return _stamped(njit(cache=True, nogil=True)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for what every record passes through: a call would pass each pointer of a state anew."""
+    """As `compiled`, for functions that run for every record: a call would pass each pointer of a state again."""
     return _stamped(njit(cache=True, nogil=True, forceinline=True)(function))
 
 

@@ -1,9 +1,9 @@
 """Bare memory for compiled code: pointers, machine words from any byte, rows, hashes and comparison of spans.
 
-Numba counts references to every array that a function touches, which costs more than the work on one record. So the
-entry functions take arrays, turn them into pointers (`pointer`, `rows`), and everything below passes those; `t[i, j]`
-and `data[i]` are single loads and stores. Nothing here checks bounds: whoever calls has made sure of them, and keeps
-the arrays alive: an array of a compiled function's own has to be touched after the last use of its pointer.
+Numba counts references to every array that a function touches, which costs more than the work on one record. So entry
+functions take arrays and turn them into pointers (`pointer`, `rows`), and all other functions pass those: `t[i, j]` and
+`data[i]` are single loads and stores. Nothing here checks bounds; callers do. Callers also keep the arrays alive: an
+array that a compiled function makes has to be touched after the last use of its pointer.
 
 Machine words are only hashed and compared, never stored, so the byte order of the machine does not matter.
 """
@@ -43,7 +43,7 @@ def _load(builder: Any, data: Any, at: Any, word_type: Any) -> Any:
 
 
 def _reads(stored: Any, result: Any, *, swap: bool) -> Any:
-    """An intrinsic that loads the signed `stored` from byte `at` as `result`, its bytes swapped or as they lie."""
+    """An intrinsic that loads the signed `stored` from byte `at` as `result`, its bytes swapped or not."""
 
     def typer(_typing: Any, data: Any, _at: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -82,7 +82,7 @@ def crc32c_of_8(_typing: Any, _state: Any, data: Any, _at: Any) -> Any:
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         name, state_bits = CRC32C_INSTRUCTION or ("", 0)
         word_type, state_type = cgutils.ir.IntType(64), cgutils.ir.IntType(state_bits)
-        word = _load(builder, args[1], args[2], word_type)  # as it lies: both kinds of processor are little-endian
+        word = _load(builder, args[1], args[2], word_type)  # not swapped: both kinds of processor are little-endian
         signature = cgutils.ir.FunctionType(state_type, [state_type, word_type])
         function = cgutils.get_or_insert_function(builder.module, signature, name)
         before = builder.zext(args[0], state_type) if state_bits == 64 else args[0]

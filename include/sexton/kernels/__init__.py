@@ -1,6 +1,13 @@
-"""The coordinator's fold compiled with numba over whole segments, from bytes to Arrow: `coordinator`, made fast.
+"""The rules of `coordinator`, compiled with numba over whole segments: from bytes to Arrow tables.
 
-`fold.fold_task` folds a piece of a log partition, `fold.merge` joins neighbours and `state.finish` makes the tables;
-`sweep` is the expiry sweep over those tables. Whatever is odd in the bytes goes to `log` and `coordinator`, which name
-it. `warm_up.warm_up` compiles all of it ahead of time.
+A rule has the same module and function name in both: decoding, loading, offsets, endless, changes.replay.
+
+    scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold)
+    merge                                                 joins folds of neighbouring parts
+    group_records, sorted_rows -> results                 the state to tables
+    slow_path                                             records that compiled code is not sure of
+    layout, growth, index, pending_rows                   columns, memory, hash tables
+    checkpoint                                            a fold as tables and files
+
+Expiry is not here: `verdicts.expiry` judges the tables. `warm_up` compiles everything ahead of time.
 """

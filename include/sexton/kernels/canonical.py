@@ -1,8 +1,8 @@
 """The canonical form of a fold that begins where its log partition does: what a checkpoint holds.
 
-How a log was cut into pieces leaves traces in a fold: where keys came first, keys that nothing is left of, first end
-markers that could only matter to something further left. None of it tells of the log. Without it, the same log gives
-the same tables and so the same bytes, be it read in one pass, in pieces or from a checkpoint on.
+How a log was cut leaves traces in a fold: the order of keys, dead keys, first end markers that only matter to something
+further left. The canonical form has none of them: the same log gives the same tables and the same bytes, read in one
+pass, in parts or from a checkpoint on.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ from sexton.kernels.layout import Int64s, State
 def canonical(state: State) -> State:
     """The state of a prefix of its log partition in canonical form, to be written (`checkpoint.tables`), not folded on.
 
-    keys are those with a stored or a pending value, by the log_offset of the newest; pending values by log_offset;
-    producers those with something open, by id. Groups stand in the order in which they came, as they always do.
+    Keys are those with a stored or pending value, by the log_offset of the newest; pending values are by log_offset;
+    producers are those with something open, by id. Groups stay in order of appearance.
     """
     counts = state.counts.copy()
     keys, producers = state.keys[: counts[L.KEYS]], state.producers[: counts[L.PRODUCERS]]
@@ -44,7 +44,7 @@ def canonical(state: State) -> State:
 
 
 def _by_newest(state: State, newest: Int64s) -> Int64s:
-    """Rows of the keys that something is left of. No two records share a log_offset, except in a damaged log."""
+    """Rows of live keys. No two records share a log_offset, except in a damaged log."""
     live = np.flatnonzero(newest != L.NONE)
     order: Int64s = live[np.argsort(newest[live], kind="stable")]
     if np.any(np.diff(newest[order]) == 0):
@@ -55,7 +55,7 @@ def _by_newest(state: State, newest: Int64s) -> Int64s:
 
 
 def _settled(keys: Int64s) -> Int64s:
-    """Rows of keys without their last tombstones, and with nothing left of a value that is not there any more."""
+    """Rows of keys without last tombstones, and without traces of removed values."""
     keys[:, L.LAST_TOMBSTONE] = L.NONE
     gone = keys[:, L.LOG_OFFSET] == L.NONE
     keys[gone, L.PRODUCER_ID] = -1
@@ -64,9 +64,9 @@ def _settled(keys: Int64s) -> Int64s:
 
 
 def _open_first(producers: Int64s) -> tuple[Int64s, int]:
-    """Rows of the producers, those with something open by id in front, and how many these are.
+    """Rows of the producers, those with something open first, by id, and how many these are.
 
-    The others are not written, but what Kafka 4.0.0 takes for open after their marker still refers to them.
+    The others are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
     """
     is_open = (producers[:, L.P_FIRST] != L.NONE) | (producers[:, L.P_CANCELLED] != 0)
     order: Int64s = np.lexsort((producers[:, L.P_ID], ~is_open))

@@ -1,4 +1,4 @@
-"""Rows and arenas to Arrow columns, without a Python object per row."""
+"""Rows and arenas as Arrow columns, without a Python object per row."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def _gather(arena: Any, starts: Any, sizes: Any, ends: Any, out: Any) -> None:
 
 @compiled
 def _canonical_size(arena: Any, starts: Any, sizes: Any) -> int:
-    """Bytes that the canonical forms take at most; -1 when every span is its own."""
+    """Most bytes that the canonical forms may take; -1 when every span is canonical."""
     data = pointer(arena)
     total, is_plain = 0, True
     for row in range(len(starts)):
@@ -103,7 +103,7 @@ def topic_ids(high: Int64s, low: Int64s) -> pa.Array:
 
 
 def places(order: Int64s, count: int) -> Int64s:
-    """For each of `count` rows its place in `order`, -1 where it has none."""
+    """The position of each of `count` rows in `order`, -1 for a row that is not in it."""
     found = np.full(count, -1, np.int64)
     found[order] = np.arange(len(order))
     return found
@@ -119,9 +119,9 @@ def masked(values: pa.Array, is_null: Mask) -> pa.Array:
 def numbers(
     table: Int64s, columns: Mapping[str, int], *, absent: Mapping[str, int] | None = None
 ) -> dict[str, pa.Array]:
-    """int64: some columns of a table in rows, by name; NULL where the value stands that `absent` gives for the name.
+    """int64: some columns of a table of rows, by name; NULL for the value that `absent` gives for the name.
 
-    All at once, because threads wait for each other at every call into NumPy or Arrow, however small.
+    All in one call: threads contend at every call into NumPy or Arrow, however small.
     """
     absent = absent or {}
     count = len(table)
@@ -153,7 +153,7 @@ def _split(table: Any, columns: Any, can_be_null: Any, null_values: Any, out: An
 
 
 def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
-    """As `numbers`, NULL where no log_offset stands."""
+    """As `numbers`, NULL for NONE."""
     return numbers(table, columns, absent=dict.fromkeys(columns, L.NONE))
 
 

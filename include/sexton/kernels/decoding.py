@@ -1,9 +1,8 @@
-"""From the batches of a block to a queue of records: the reading half of the hot path.
+"""From the batches of a block to a queue of records: `coordinator.decoding` compiled, the reading half of the hot path.
 
-Here: records of magic 2, keys of every type the coordinator reads, OffsetCommitValue v0 to v4.
-Whatever is not plainly good stops the reading before that record: `fold` then reads the rest of that batch through
-`log.batch` and `coordinator.decoding`, which name the reason. So this module only has to be sure when it accepts, and
-may be as strict as it likes.
+It reads records of magic 2, keys of every type that the coordinator reads, and OffsetCommitValue v0 to v4; `_decode` is
+the plain `decode` (Kafka: GroupCoordinatorRecordSerde). It stops before a record that is not plainly good; `slow_path`
+then reads the rest of that batch and names the reason. So this module may be as strict as it likes.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -22,7 +21,7 @@ from sexton.kernels.layout import View
 
 @inlined
 def rewind(cursor: Any) -> None:
-    """Stand before the first record of a batch."""
+    """Set the cursor before the first record of a batch."""
     cursor[L.C_AT] = -1
     cursor[L.C_DONE] = 0
     cursor[L.C_DELTA] = -1
@@ -32,7 +31,7 @@ def rewind(cursor: Any) -> None:
 def fill_queue(
     state: View, in_place: Any, inflated: Any, batches: Any, count: int, cursor: Any, queue: Any, group_types: Any
 ) -> int:
-    """Queue records from the cursor on until the queue is full; ODD where a reader has to take the batch over."""
+    """Queue records from the cursor on until the queue is full; FALLBACK where the slow path has to read the batch."""
     cursor[L.C_QUEUED] = 0
     cursor[L.C_TAKEN] = 0
     while cursor[L.C_BATCH] < count and cursor[L.C_QUEUED] < L.QUEUE_ROWS:
@@ -49,7 +48,7 @@ def fill_queue(
 
 @inlined
 def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Zigzag varint of at most 32 bits and the position behind it; -1 there when it is not one."""
+    """Zigzag varint of at most 32 bits and the position after it; -1 there when it is not one."""
     if pos < end and data[pos] < 0x80:
         small = np.int64(data[pos])
         return (small >> 1) ^ -(small & 1), pos + 1
@@ -67,7 +66,7 @@ def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """As `_varint`, of at most 63 bits: no timestamp of ours is further from its batch's."""
+    """As `_varint`, of at most 63 bits: no timestamp is further from its batch's."""
     value = np.int64(0)
     shift = 0
     while pos < end and shift < 63:
@@ -82,7 +81,7 @@ def _varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Unsigned varint as a Java int, which wraps, and the position behind it; -1 there when it is not one."""
+    """Unsigned varint as a Java int, which wraps, and the position after it; -1 there when it is not one."""
     value = np.int64(0)
     shift = 0
     while pos < end and shift < 35:
@@ -97,7 +96,7 @@ def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @inlined
 def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, group_types: Any) -> int:
-    """Queue the records of one batch from the cursor's on; behind its last the cursor goes on to the next batch."""
+    """Queue the records of one batch from the cursor's on; after the last, the cursor moves to the next batch."""
     end = batches[batch, L.B_BODY_END]
     if cursor[L.C_AT] < 0:
         cursor[L.C_AT] = batches[batch, L.B_BODY]
@@ -105,7 +104,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     total = batches[batch, L.B_COUNT]
     status = L.FINISHED if total >= 0 else L.FALLBACK
     if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
-        status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ in what they make of others
+        status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ over others
     while done < total and queued < L.QUEUE_ROWS:
         size, at = _varint(data, pos, end)
         stop = at + size
@@ -126,7 +125,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
             break
         value_size, value = _varint(data, key + key_size, stop)
         if value < 0 or value_size < -1 or value + max(value_size, 0) != stop - 1 or data[stop - 1] != 0:
-            status = L.FALLBACK  # also a record with headers: nobody writes them here, the reader knows them
+            status = L.FALLBACK  # also a record with headers: nobody writes them here, the slow path reads them
             break
         queue[queued, L.Q_BATCH] = batch
         queue[queued, L.Q_LOG_OFFSET] = batches[batch, L.B_BASE_OFFSET] + delta
@@ -143,7 +142,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
         pos, last_delta = stop, delta
         done += 1
         queued += 1
-    if status == L.FINISHED and done >= total and pos != end and total != 0:  # nobody looks into an empty batch
+    if status == L.FINISHED and done >= total and pos != end and total != 0:  # Kafka does not read an empty batch
         status = L.FALLBACK
     state.counts[L.SEEN_CONTROL if batches[batch, L.B_ATTRIBUTES] & L.CONTROL else L.SEEN_RECORDS] += (
         done - cursor[L.C_DONE]
@@ -184,7 +183,7 @@ def _decode(state: View, data: Any, is_control: int, queue: Any, row: int, group
 
 @inlined
 def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
-    """Sizes and hash of group, topic and partition; their slot of the table is asked for."""
+    """Sizes and hash of group, topic and partition; prefetches their slot."""
     start = queue[row, L.Q_KEY] + 2
     end = start + queue[row, L.Q_KEY_SIZE] - 2
     if end - start < 8:
@@ -258,9 +257,9 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
 
 @compiled
 def _read_tags(data: Any, at: int, stop: int) -> tuple[int, int]:
-    """Where the topic id of a value lies (tag 0) or -1, and the position behind the tags, -1 when they are not whole.
+    """Where the topic id of a value lies (tag 0) or -1, and the position after the tags, -1 when they are not whole.
 
-    As Kafka reads them: an unknown tag is skipped by its size, the size of a known one is not looked at.
+    As Kafka reads them: an unknown tag is skipped by its size, the size of a known one is ignored.
     """
     topic_id = np.int64(-1)
     tags, at = _unsigned(data, at, stop)

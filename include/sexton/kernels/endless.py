@@ -1,4 +1,4 @@
-"""Finds the batch at which an older coordinator's load stays: it does not fit into offsets.load.buffer.size."""
+"""Finds the batch at which an older coordinator's load never ends: `coordinator.endless`, over whole segments."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from sexton.log.segment import SegmentSlice
 
 
 def has_too_large_batch(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
-    """Whether any batch of the fold is too large, so that it is worth the search for the first one."""
+    """Whether any batch of the fold is too large; then `endless_of` finds the first one."""
     return is_too_large(fold.counters["largest_batch_bytes"], buffer_bytes=buffer_bytes, profile=fold.profile)
 
 

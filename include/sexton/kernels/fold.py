@@ -1,14 +1,14 @@
-"""Folds a chunk of a log partition, and joins folds of neighbouring chunks, by the rules of a profile, compiled.
+"""Folds part of a log partition, and joins folds of neighbouring parts, by the rules of a profile, compiled.
 
-By the rules of group_coordinator, folds of neighbouring chunks, merged in log order with any association, are the fold
-of the whole; by older ones a log partition is one chunk. Per key a fold holds the newest settled value and the
-last tombstone; per producer what is still pending and the first end marker, which settles what a fold to the left has
-pending; and the group records in order, because groups do not reduce to "the last one wins".
-`state.finish` makes tables of it.
+By the rules of group_coordinator, folds of neighbouring parts, merged in log order with any association, are the fold
+of the whole. By older rules a log partition is folded as one part. A fold holds, for each key, the stored value and the
+last tombstone; for each producer, what is pending and the first end marker, which ends what a fold to its left has
+pending; and the group records in order, because for groups the last record does not decide alone.
+`results.finish` makes tables of it. The plain form is `coordinator.loading`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,7 +41,7 @@ _COMPILED_FORMAT = 2
 """The record format that the compiled loop reads; older ones are read by `log.batch`."""
 _EMPTY = np.frombuffer(b"", np.uint8)
 PRUNED_FROM_KEYS = 1 << 16
-"""Tables with fewer keys are not worth the search for dead ones."""
+"""Smaller tables are not searched for dead keys."""
 _AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
 """A cursor before the first record of the first batch, with an empty queue."""
 
@@ -56,11 +56,12 @@ def fold_task(
     profile: Profile = NEWEST,
     onto: PartialFold | None = None,
 ) -> PartialFold:
-    """Fold the batches that begin in the chunk's pieces; `onto` a fold that ends where the chunk begins, which is lost.
+    """The fold of the batches that begin in the slices of `task`; never raises on what it reads.
 
-    `slices` gives, for each piece of `task`, the bytes of its whole file (a memory map will do). No batch is inflated
-    beyond `cap_bytes`. With `as_of_ms`, reading stops at the first batch that reaches it; batches stamped more than an
-    hour after `taken_at_ms`, or that of their piece, are passed over in that search. Never raises on what it reads.
+    `slices` gives, for each slice of `task`, the bytes of its whole file (a memory map will do). `onto` is a fold that
+    ends where the task begins; its arrays are reused. No batch is inflated beyond `cap_bytes`. With `as_of_ms`, reading
+    stops at the first batch that reaches it; that search ignores batches stamped more than an hour after `taken_at_ms`,
+    or after that of their slice.
     """
     start = PartialFold.empty(profile=profile, is_prefix=task.index == 0) if onto is None else onto
     folder = Folder(
@@ -80,12 +81,12 @@ def fold_task(
 
 
 def merge(left: PartialFold, right: PartialFold) -> PartialFold:
-    """The fold of both runs; `right` follows `left` in the log. A `left` with a cut takes nothing more."""
+    """The fold of both; `right` follows `left` in the log. A `left` with a cut stays as it is."""
     return merge_all([left.copy(), right])
 
 
 def merge_all(folds: Iterable[PartialFold]) -> PartialFold:
-    """`merge` over neighbouring folds in log order, into the arrays of the first, which is lost."""
+    """`merge` over neighbouring folds in log order; reuses the arrays of the first."""
     left: PartialFold | None = None
     for right in folds:
         if left is None:
@@ -96,35 +97,23 @@ def merge_all(folds: Iterable[PartialFold]) -> PartialFold:
 
 
 def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
-    """`merge`, into the arrays of `left`."""
+    """`merge`; reuses the arrays of `left`."""
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
     start = log_order_before(int(left.batch_counters[L.READ_REACHED]))  # of damage at which the right begins
-    if left.batch_counters[L.READ_TORN] and (
-        right.batch_counters[L.READ_BATCHES] or right.undecodable or right.cut is not None
-    ):
-        add_undecodable(
-            left.undecodable,
-            left.batch_counters,
-            [(start, decoding.torn_segment(int(left.batch_counters[L.READ_TORN])))],
-        )
+    torn = int(left.batch_counters[L.READ_TORN])
+    if torn and (right.batch_counters[L.READ_BATCHES] or right.undecodable or right.cut is not None):
+        add_undecodable(left.undecodable, left.batch_counters, [(start, decoding.torn_segment(torn))])
         left.batch_counters[L.READ_TORN] = 0
     after = [(start if place == UNKNOWN_ORDER else place, row) for place, row in right.undecodable]
     add_undecodable(left.undecodable, left.batch_counters, after)
     scan.add_batch_counters(left.batch_counters, right.batch_counters)
-    return PartialFold(
-        state=state,
-        batch_counters=left.batch_counters,
-        profile=left.profile,
-        undecodable=left.undecodable,
-        cut=right.cut,
-        is_prefix=left.is_prefix,
-    )
+    return replace(left, state=state, cut=right.cut)
 
 
 def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableRows) -> None:
-    """Add what could not be decoded behind what was found before; what is too much is counted."""
+    """Append rows to those found before; rows beyond the limit are only counted."""
     for place, row in more:
         if not keep_undecodable(found, place, row):
             counters[L.READ_LEFT_OUT] += 1
@@ -132,7 +121,7 @@ def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableR
 
 
 def _pruned(state: State) -> State:
-    """A prefix of the log without keys that nothing is left of, once these are most of a large table."""
+    """`state`, which begins where the log does, without dead keys once they are most of a large table."""
     return prune_dead(state) if state.counts[L.KEYS] >= PRUNED_FROM_KEYS else state
 
 
@@ -180,7 +169,7 @@ class Folder:
         )
 
     def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
-        """Fold the batches that begin in the piece; False when the cut was reached."""
+        """Fold the batches that begin in the slice; False when the cut was reached."""
         if span.taken_at_ms is not None:
             self.taken_at_ms = span.taken_at_ms
         for frames in frames_of(data, span, self._frames):
@@ -210,7 +199,7 @@ class Folder:
         return True
 
     def _add_torn_segment(self, frames: Int64s) -> None:
-        """Half a batch is told once more comes behind it."""
+        """Report half a batch as a torn segment once something follows it."""
         torn = int(self.batch_counters[L.READ_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
             row = decoding.torn_segment(torn)
@@ -226,7 +215,7 @@ class Folder:
         self.state = compact_texts(self.state)
 
     def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
-        """Run the record loop over `batches`, growing the state and rereading odd batches where it stops."""
+        """Run the record loop over `batches`; where it stops, grow the state or read that batch the slow way."""
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
         while True:
@@ -252,9 +241,9 @@ class Folder:
         self.state = grow(self.state, need)
 
     def fold_slowly(self, batch: Batch, *, folded: int) -> None:
-        """Fold what is left of an odd batch by way of the plain reader."""
+        """Fold the rest of a batch that the compiled loop did not take, by the plain reader."""
         for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
-            if not batch.crc_ok:  # nothing else tells where it ends
+            if not batch.crc_ok:  # its records are the only sign of where it ends
                 self.batch_counters[L.READ_REACHED] = max(self.batch_counters[L.READ_REACHED], found.reached)
             self.state.counts[L.SEEN_CONTROL if batch.is_control else L.SEEN_RECORDS] += found.unfolded_records
             for number in found.unknown_types:
@@ -264,17 +253,17 @@ class Folder:
             self._loop_again(rows, arena)
 
     def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
-        """The record loop over records that the reader has judged good: it has to take them all."""
+        """Run the record loop over records that the slow path has accepted: it has to take them all."""
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
             status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._group_types)
             if status == L.FINISHED:
                 return
-            assert status == L.FULL, f"the loop refuses what the reader took: {rows[cursor[0]].tolist()}"
+            assert status == L.FULL, f"the loop refuses what the slow path took: {rows[cursor[0]].tolist()}"
             self._grow()
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
-        """Fold what is no plain good batch of magic 2; False when it is the batch at the cut."""
+        """Fold anything but a good batch of magic 2; False for the batch at the cut."""
         found = read_frame(data.data, frame)
         if isinstance(found, TornTail):
             is_zeros = not data[found.position : found.position + found.size_bytes].any()
@@ -309,7 +298,7 @@ class Folder:
 
 
 def frames_of(data: Bytes, span: SegmentSlice, frames: Int64s) -> Iterator[Int64s]:
-    """Frames of all that begins in the piece, a block at a time."""
+    """Frames of all that begins in the slice, a block at a time."""
     place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
     end = min(span.end_byte, len(data))

@@ -1,6 +1,6 @@
-"""Replays the group records that a fold kept, by `coordinator.groups`, which the plain replay uses too: there are few.
+"""Replays the group records that a fold kept by `coordinator.groups`, as the plain replay does: there are few.
 
-Those that cannot be decoded or replayed become rows and failures, as in `coordinator.group_coordinator`.
+Records that cannot be decoded or replayed become rows and failures, as in `coordinator.loading`.
 """
 
 import struct
@@ -28,16 +28,16 @@ class GroupRecords:
     profile: Profile
     groups: Groups
     rows_of: dict[str, int] = field(default_factory=dict)
-    """Row in the fold's `groups` of every group with a record of its own, there or removed."""
+    """Row in the fold's `groups` of every group with a group record, also of removed groups."""
     undecodable: UndecodableRows = field(default_factory=list)
     undecodable_count: int = 0
-    """With those that have no row."""
+    """Including those without a row."""
     failures: list[tuple[int, str]] = field(default_factory=list)
     live_records: dict[bytes, bool] = field(default_factory=dict)
     tombstones: int = 0
 
     def removed_classic(self) -> list[str]:
-        """Classic groups whose last record of their own (type 2) is a tombstone."""
+        """Classic groups whose last group record (type 2) is a tombstone."""
         return [
             decode_key(key)[1].group_id
             for key, is_live in self.live_records.items()
@@ -46,7 +46,7 @@ class GroupRecords:
 
 
 def replay_group_records(state: State, profile: Profile) -> GroupRecords:
-    """Replay the group records; an offset value between two of a group's own makes it anew where it was removed."""
+    """Replay the group records. An offset value between two records of a removed group makes the group again."""
     replay = GroupRecords(profile, new_groups(profile))
     last_own: dict[int, int] = {}
     names = GroupNames(state)
@@ -84,7 +84,7 @@ def _replay_record(replay: GroupRecords, state: State, row: list[int]) -> None:
     if isinstance(judged, Undecodable):
         _add_undecodable(replay, log_offset, judged)
         return
-    assert isinstance(judged, Decoded), "the loop keeps known types alone"
+    assert isinstance(judged, Decoded), "the loop keeps only known types"
     replay.tombstones += value is None
     try:
         replay.groups.replay(judged.record_type, judged.key, judged.value, log_offset=log_offset)

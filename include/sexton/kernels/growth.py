@@ -51,27 +51,27 @@ def new_state(*, keys: int = 1024) -> State:
 
 
 def copy_state(state: State) -> State:
-    """A state of its own with the same contents."""
+    """A copy that shares no array."""
     arrays: dict[str, Any] = {name: array.copy() for name, array in state._asdict().items()}
     return State(**arrays)
 
 
 def grow(state: State, need: int) -> State:
-    """Room for at least one more row of everything and `need` more bytes in every arena."""
+    """A state with room for at least one more row of everything and `need` more bytes in every arena."""
     return reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1), sizes=dict.fromkeys(L.ARENAS, need))
 
 
 def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
-    """What `reserve` has to be asked for before everything of `state` is joined to another one: rows and bytes."""
+    """Rows and bytes that `state` uses: what `reserve` needs before `state` is joined to another one."""
     sizes = {name: int(state.counts[used]) for name, used in L.ARENAS.items()}
     sizes["key_bytes"] += int(
         state.groups[: state.counts[L.GROUPS], L.GROUP_LENGTH].sum()
-    )  # once by itself, once in keys
+    )  # once in groups, once in keys
     return {name: int(state.counts[used]) for name, used in L.ROW_TABLES.items()}, sizes
 
 
 def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
-    """Room for that many more rows of each table and bytes of each arena; the state itself where it has them all."""
+    """A state with room for that many more rows and bytes; `state` itself if it has them."""
     used = state.counts
     bigger: dict[str, npt.NDArray[Any]] = {}
     for name, more in rows.items():
@@ -92,7 +92,7 @@ def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) 
 
 
 def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
-    """Drop metadata that no row holds any more, once it is most of the arena."""
+    """Drop metadata that no row holds, once it is most of the arena."""
     used, live = int(state.counts[L.TEXT_BYTES]), int(state.counts[L.TEXT_LIVE])
     if used <= 2 * live + slack_bytes:
         return state
@@ -124,7 +124,7 @@ def _no_slots(table: npt.NDArray[Any]) -> Any:
 
 
 def _slots_for(rows: int) -> int:
-    """Four times the rows, as a power of two: most probes find their row, or none, in the first slot."""
+    """Four times the rows, as a power of two: most probes end at the first slot."""
     return 1 << (4 * rows - 1).bit_length()
 
 
@@ -138,7 +138,7 @@ def _resized(array: npt.NDArray[Any], length: int, used: int) -> npt.NDArray[Any
 
 
 def _aligned(length: int, columns: int) -> Int64s:
-    """Rows that begin where cache lines do."""
+    """Rows aligned with cache lines."""
     room = np.empty(length * columns + 8, np.int64)
     start = -room.ctypes.data % 64 // 8
     return room[start : start + length * columns].reshape(length, columns)

@@ -30,7 +30,7 @@ def hash_numbers(state: View, left: int, right: int) -> int:
 
 @compiled
 def pending_hash(state: View, row: int) -> int:
-    """The hash by which a row of `pending` is found: of producer and key, or group where it is LEAKED."""
+    """The hash of a row of `pending`: of its producer and key, or its producer and group where it is LEAKED."""
     key, producer = state.pending[row, L.PENDING_KEY], state.pending[row, L.PENDING_PRODUCER]
     if state.pending[row, L.PENDING_VALUES] == L.LEAKED:
         return hash_numbers(state, -1 - state.keys[key, L.KEY_GROUP], producer)
@@ -82,13 +82,13 @@ def key_size(state: View, row: int) -> int:
 
 @compiled
 def key_group_size(state: View, row: int) -> int:
-    """Bytes of the group id of a key, which lies behind two bytes of length."""
+    """Bytes of the group id of a key, which follows two bytes of length."""
     return state.keys[row, L.KEY_SIZES] >> 32
 
 
 @inlined
 def is_key(state: View, row: int, data: Any, start: int, size: int, group_size: int) -> bool:
-    """Whether `row`, any number, is that of the key whose canonical bytes are the span."""
+    """Whether `row`, any number, is the row of the key whose canonical bytes are the span."""
     return (
         0 <= row < state.counts[L.KEYS]
         and state.keys[row, L.KEY_SIZES] == group_size << 32 | size
@@ -115,7 +115,7 @@ def find_key(state: View, hashed: int, data: Any, start: int, size: int, group_s
 
 @compiled
 def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int) -> int:
-    """Row of the key at `start`, which was not found by its raw bytes: canonicalise, look again, else append it."""
+    """Row of the key at `start`, which its raw bytes did not find: canonicalise, look again, else append."""
     counts, out = state.counts, state.key_bytes
     at = counts[L.KEY_BYTES]
     size = group_size + topic_size + 8

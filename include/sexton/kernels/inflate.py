@@ -1,7 +1,7 @@
-"""Compressed batches of a block, inflated side by side into one arena.
+"""Inflates the compressed batches of a block into one arena.
 
-lz4 and snappy are decompressed by compiled code, many batches of zstd in one call of its library, and gzip, like
-whatever these are not sure of, a batch at a time by `log.codec`.
+Compiled code decompresses lz4 and snappy; one call of the library decompresses many batches of zstd; `log.codec`
+decompresses gzip, and whatever the others do not accept, batch by batch.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -24,12 +24,12 @@ from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
 BLOCK_BYTES = 8 << 20
-"""Inflated bytes that are held at once, but for a single batch that is larger."""
+"""Inflated bytes that are held at once; a single larger batch is an exception."""
 
 _MAGIC = 2
 _MOST_TOGETHER = 4096
 _GIVE_UP = 4
-"""After a failure so much fewer batches are tried together."""
+"""Divides the number of batches that are tried together after a failure."""
 INFLATED = 0
 _EMPTY = np.frombuffer(b"", np.uint8)
 _SNAPPY, _LZ4 = codec.SNAPPY, codec.LZ4
@@ -38,8 +38,8 @@ _SNAPPY, _LZ4 = codec.SNAPPY, codec.LZ4
 def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Bytes]]:
     """Cut `batches` into runs whose inflated records fit into an arena; yields each run with its arena.
 
-    Batches that are not compressed stay where they are. One that cannot be inflated is left to `log.batch`, which will
-    say why. An arena is good until the next run is asked for.
+    Batches that are not compressed stay where they are. A batch that cannot be inflated is left to `log.batch`, which
+    says why. An arena is valid until the next run.
     """
     packed = np.flatnonzero((batches[:, L.B_ATTRIBUTES] & CODEC_MASK != codec.NONE) & (batches[:, L.B_COUNT] > 0))
     if len(packed) == 0:
@@ -56,7 +56,7 @@ def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[
 
 
 def _sealed(arena: Bytes) -> Bytes:
-    """An arena to read only, as that of a run without compression: of either kind the loop would be compiled anew."""
+    """A read-only view of an arena: the loop is compiled for read-only arrays alone."""
     view = arena.view()
     view.flags.writeable = False
     return view
@@ -73,7 +73,7 @@ class _Inflater:
         self._together = _MOST_TOGETHER
 
     def inflate(self) -> bool:
-        """Go on with the batches; False when all are done, True when the next does not fit into what is left."""
+        """Inflate batches until all are done (False) or the next does not fit into what is left (True)."""
         while self.done < len(self._packed):
             self.done, self.used, status = _inflate_rows(
                 self._data, self._batches, self._packed, self.done, self.arena, self.used, self._cap_bytes
@@ -89,7 +89,7 @@ class _Inflater:
         return False
 
     def _grow(self) -> None:
-        """Make room for a batch that is larger than the empty arena, or leave it to the reader when it is too large."""
+        """Make room for a batch larger than the empty arena, or leave it to `log.batch` if it is too large."""
         if len(self.arena) < self._cap_bytes:
             self.arena = np.empty(min(self._cap_bytes, len(self.arena) * 8), np.uint8)
         else:
@@ -117,7 +117,7 @@ class _Inflater:
         return status
 
     def _codec_of_next(self) -> int:
-        """The codec of the next batch, NONE behind the last."""
+        """The codec of the next batch, NONE after the last."""
         if self.done == len(self._packed):
             return codec.NONE
         return int(self._batches[self._packed[self.done], L.B_ATTRIBUTES]) & CODEC_MASK

@@ -71,7 +71,7 @@ NONE = -(1 << 63)
     COUNTS,
 ) = range(43)
 FIRST_RULE, RULES_END = PENDING_RULE, READS_TOPIC_IDS + 1
-"""What a profile decides (`rules`); a highest version of -1 is that of a type that is not read."""
+"""What a profile decides (`profile_flags`); a highest version of -1 means that the type is not read."""
 PENDING_NEVER, PENDING_WITH_PRODUCER_ID, PENDING_IF_TRANSACTIONAL = range(3)
 
 # keys: one row per (group, topic, partition)
@@ -83,10 +83,10 @@ COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH
 VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
-# pending: the newest pending value of one producer and key; rows are linked per producer, per key, and per slot of
-# `pending_slots`, where they are found by both. A W_COUNT of LEAKED is no value: a producer's transaction that Kafka
-# 4.0.0 takes for open for the group of the key, because a tombstone has cancelled what it had. There is one for each
-# producer and group, found by these alone
+# pending: the newest pending value of one producer and key; PENDING_VALUES counts those that it replaced, and itself.
+# Rows are linked per producer, per key, and per slot of `pending_slots`. A row whose PENDING_VALUES is LEAKED is not a
+# value but a trace: the producer's transaction, which Kafka 4.0.0 leaves open for the group of the key after a tombstone
+# has cancelled what it had. There is one for each producer and group, in the slot of these two
 PENDING_KEY, PENDING_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
 PENDING_LOG_OFFSET, PENDING_VALUES = range(6, 8)
 LEAKED = -1
@@ -98,7 +98,7 @@ PENDING_COLUMNS = VALUE_END + 3
 GROUP_AT, GROUP_LENGTH, LAST_VALUE, COMMITS = range(4)
 GROUP_COLUMNS = 4
 
-# producers: what is open since the last end marker, and the first marker (-1 none, else MARKER_ABORT or MARKER_COMMIT)
+# producers: what is open since the last end marker, and the first marker (-1: none)
 P_ID, P_EPOCH, P_FIRST, P_LAST, P_FIRST_MS, P_CANCELLED, P_PENDING, P_MARKER, P_MARKER_AT = range(9)
 PRODUCER_COLUMNS = 9
 MARKER_ABORT, MARKER_COMMIT = 0, 1
@@ -132,11 +132,11 @@ ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECO
 ) = range(14)
 BATCH_COLUMNS = 14
 IN_PLACE, IN_ARENA, BY_READER = 0, 1, 2
-"""Where a batch's records lie; BY_READER: `log.batch` has to read the whole batch."""
+"""Where a batch's records lie; BY_READER: the slow path has to read the whole batch."""
 
 APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 
-# cursor: where the reading stands (C_AT is -1 before a batch's first record), and how much of the queue is taken
+# cursor: the next record to read (C_AT is -1 before the first of a batch), and how much of the queue is replayed
 C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
 CURSOR_COLUMNS = 6
 FINISHED, FULL, FALLBACK = range(3)
@@ -164,7 +164,7 @@ FINISHED, FULL, FALLBACK = range(3)
 ) = range(18)
 QUEUE_COLUMNS = 18
 QUEUE_ROWS = 64
-"""Enough to wait for memory of many records at once, and few enough to stay in the first cache."""
+"""Enough to load the memory of many records at once, and few enough to stay in the first cache."""
 KIND_OFFSET, KIND_TOMBSTONE, KIND_MARKER, KIND_GROUP_RECORD, KIND_UNKNOWN = range(5)
 """Kinds of queued records. Q_VALUE is the marker of a KIND_MARKER, and the type of an KIND_UNKNOWN."""
 

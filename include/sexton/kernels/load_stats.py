@@ -1,4 +1,4 @@
-"""What loading a log partition takes and comes to: the row of `load_profile`."""
+"""The row of `load_profile`: what loading a log partition costs and how it ends."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
 
 _AFTER_ALL = 1 << 80
-"""Behind every place of the log."""
+"""After every record of the log."""
 
 
 def load_profile(
@@ -34,9 +34,9 @@ def load_profile(
     log_partition: int,
     endless: Endless | None = None,
 ) -> pa.Table:
-    """The one row; `undecodable` has the places and records that could not be decoded, in the order of the log.
+    """The one row; `undecodable` holds the records that could not be decoded, in the order of the log.
 
-    `endless` is the first batch that an older coordinator's buffer cannot take: a failure before it ends the load.
+    `endless` is the first batch too large for an older coordinator's buffer; a failure before it ends the load first.
     """
     at_the_end = [(_AFTER_ALL, reason) for reason in replay.groups.loading_failures()]
     failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
@@ -115,7 +115,7 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
 
 
 def _hot_groups(state: State) -> dict[str, Any]:
-    """The groups with most commits, the hottest first, and the share of all commits that is the hottest one's."""
+    """The groups with most commits, the hottest first, and the hottest one's share of all commits."""
     groups = state.groups[: state.counts[L.GROUPS]]
     groups = groups[groups[:, L.COMMITS] > 0]
     total = int(groups[:, L.COMMITS].sum())

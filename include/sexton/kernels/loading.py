@@ -1,7 +1,10 @@
-"""From the queue of records to the state: the writing half of the hot path.
+"""From queued records to the state: `coordinator.loading` compiled, the writing half of the hot path.
 
-A state larger than the processor's caches is slow for one reason: each record waits for a slot, then a row, then the
-bytes of a key. So records are queued by the dozen and each wait is begun for all of them before any is needed.
+`_replay_records` is its replay_record, `_replay_offset`, `_replay_group` and `_is_pending` have its names. Kafka:
+CoordinatorLoaderImpl and OffsetMetadataManager.replay from 4.0 on, GroupMetadataManager.doLoadGroupsAndOffsets before.
+
+A state larger than the processor's caches is slow for one reason: each record needs a slot, then a row, then the bytes
+of a key. So records are queued by the dozen, and each load is begun for all of them before any is needed.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -18,11 +21,12 @@ from sexton.kernels.decoding import fill_queue
 from sexton.kernels.growth import is_full
 from sexton.kernels.index import add_group, add_key, find_key, is_key
 from sexton.kernels.layout import Int64s, State, View, batches_of, queue_of, view_of
-from sexton.kernels.offsets import cancel_pending_of, end_transaction, put_pending, remove, remove_stored, store_text
+from sexton.kernels.offsets import cancel_pending_of, end_transaction, put_pending, remove, remove_stored
+from sexton.kernels.pending_rows import store_text
 
 
 def new_queue() -> Int64s:
-    """Room for the records that wait to be applied."""
+    """Room for the records of one queue."""
     return np.zeros((L.QUEUE_ROWS, L.QUEUE_COLUMNS), np.int64)
 
 
@@ -39,8 +43,8 @@ def fold_batches(
 ) -> int:
     """Fold `count` batches from the cursor on.
 
-    FINISHED; or FULL: the state has to grow, then call again; or ODD: all before the cursor is folded, and a reader
-    has to take over its batch from the record C_DONE on.
+    FINISHED; or FULL: grow the state and call again; or FALLBACK: all before the cursor is folded, and the slow path
+    has to read its batch from the record C_DONE on.
     """
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
@@ -59,7 +63,7 @@ def fold_batches(
 
 @inlined
 def _ask_for_rows(state: View, queue: Any, count: int) -> None:
-    """Begin to load the rows that the queued records will touch, and then what these point to."""
+    """Prefetch the rows that the queued records will touch, then what these point to."""
     slots, mask = state.key_slots, state.counts[L.KEY_MASK]
     for record in range(count):
         if queue[record, L.Q_KIND] <= L.KIND_TOMBSTONE:
@@ -80,7 +84,7 @@ def _ask_for_rows(state: View, queue: Any, count: int) -> None:
 
 @inlined
 def _replay_records(state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any) -> bool:
-    """Apply the queued records that are not taken yet; False when the state has no room for the next one."""
+    """Replay the queued records from C_TAKEN on; False when the state has no room for the next one."""
     while cursor[L.C_TAKEN] < cursor[L.C_QUEUED]:
         record = cursor[L.C_TAKEN]
         need = queue[record, L.Q_KEY_SIZE] + max(queue[record, L.Q_VALUE_SIZE], 0) + 64
@@ -106,7 +110,11 @@ def _replay_records(state: View, in_place: Any, inflated: Any, batches: Any, cur
 
 @inlined
 def _replay_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
-    """Apply an offset value or tombstone; its key is looked up by its raw bytes first."""
+    """Replay an offset value or a tombstone (OffsetMetadataManager.replay); looks its key up by raw bytes first.
+
+    A tombstone goes to `offsets.remove`, or by rules before 4.0 to `remove_stored` or, in a transaction,
+    `cancel_pending_of`.
+    """
     start, group_size, topic_size = (
         queue[record, L.Q_KEY] + 2,
         queue[record, L.Q_GROUP_SIZE],
@@ -148,7 +156,7 @@ def _replay_offset(state: View, data: Any, batches: Any, batch: int, queue: Any,
 
 @inlined
 def _is_pending(rule: int, producer_id: int, attributes: int) -> bool:
-    """Whether a value of such a batch waits for a marker."""
+    """Whether the offset values of a batch are pending until a marker of its producer."""
     if rule == L.PENDING_WITH_PRODUCER_ID:
         return producer_id != -1
     return rule == L.PENDING_IF_TRANSACTIONAL and attributes & L.TRANSACTIONAL != 0
@@ -156,7 +164,7 @@ def _is_pending(rule: int, producer_id: int, attributes: int) -> bool:
 
 @inlined
 def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record: int) -> None:
-    """Make the record's value that of a row of `keys` or `pending`."""
+    """Write the record's value to a row of `keys` or `pending`."""
     topic_id = queue[record, L.Q_TOPIC_ID]
     table[row, L.COMMITTED] = be64(data, queue[record, L.Q_VALUE] + 2)
     table[row, L.LEADER_EPOCH] = queue[record, L.Q_LEADER_EPOCH]
@@ -170,7 +178,7 @@ def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record:
 
 @compiled
 def _replay_group(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
-    """Append a group record; its meaning is for the replay of the whole log partition."""
+    """Append a group record; `group_records` replays them once the log partition is whole."""
     key, key_size = queue[record, L.Q_KEY], queue[record, L.Q_KEY_SIZE]
     value_size = queue[record, L.Q_VALUE_SIZE]
     group = add_group(state, data, key + 4, queue[record, L.Q_GROUP_SIZE])

@@ -1,7 +1,7 @@
 """Joins the states of two neighbouring folds: the right one's records follow the left one's in the log.
 
-In this order, because each step reads what the one before has settled: groups and group records; end markers, the
-right's first of each producer settling what the left has pending; tombstones; stored values; what is pending.
+In this order, because each step reads what the one before wrote: groups and group records; end markers, where the first
+one of each producer in the right ends what the left has pending; tombstones; stored values; pending values.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -17,7 +17,8 @@ from sexton.kernels import layout as L
 from sexton.kernels.growth import new_state, reserve, used_by
 from sexton.kernels.index import add_group, add_key, find_key, hash_span, key_group_size, key_size, producer_row
 from sexton.kernels.layout import State, View, view_of
-from sexton.kernels.offsets import abort_pending, close_producer, commit_pending, pending_row, remove, store_text
+from sexton.kernels.offsets import abort_pending, close_producer, commit_pending, remove
+from sexton.kernels.pending_rows import pending_row, store_text
 from sexton.kernels.profile_flags import copy_rules
 
 _ADDED = (
@@ -40,9 +41,9 @@ def absorb_state(left: State, right: State) -> State:
 
 
 def prune_dead(state: State) -> State:
-    """A state of the beginning of the log without the keys and producers that nothing is left of.
+    """The state of a fold that begins where the log does, without dead keys and closed producers.
 
-    The state itself when these are less than half of the keys, or when a dead one still tells of a transaction.
+    `state` itself when fewer than half of the keys are dead, or where a dead key may hold a leaked transaction.
     """
     if state.counts[L.LEAKS_OPEN_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[L.KEYS]:
         return state
@@ -75,7 +76,7 @@ def is_live(state: View, key: int) -> bool:
 
 @compiled
 def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
-    """Join `right` to `left`, which has room for all of it; `only_live`: but for dead keys and closed producers."""
+    """Join `right` to `left`, which has room for it; `only_live` leaves out dead keys and closed producers."""
     left, right = view_of(left_arrays), view_of(right_arrays)
     _join_groups(left, right)
     key_rows = np.empty(right.counts[L.KEYS] + 1, np.int64)
@@ -104,7 +105,7 @@ def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
 
 @compiled
 def _join_groups(left: View, right: View) -> None:
-    """Groups by id, and the right's group records behind the left's, each with the last offset value before it."""
+    """Groups by id, and the right's group records after the left's, each with the last offset value before it."""
     groups = right.counts[L.GROUPS]
     row_array, before_array = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
     rows_of, before = pointer(row_array), pointer(before_array)
@@ -145,7 +146,7 @@ def _same_key(left: View, right: View, key: int) -> int:
 
 @compiled
 def _end_transaction(left: View, right: View, producer: int) -> None:
-    """Settle what the left has pending of a producer by the right's first marker."""
+    """Apply the right's first marker of a producer to what the left has pending of it."""
     marker = right.producers[producer, L.P_MARKER]
     row = producer_row(left, right.producers[producer, L.P_ID])
     while left.producers[row, L.P_PENDING] >= 0:
@@ -162,7 +163,7 @@ def _end_transaction(left: View, right: View, producer: int) -> None:
 
 @compiled
 def _join_value(left: View, right: View, to: int, key: int) -> None:
-    """Take over the right's stored value, which is newer than all of the left's."""
+    """Take the right's stored value, which is newer than all of the left's."""
     left.keys[to, L.SINCE] += right.keys[key, L.SINCE]
     if right.keys[key, L.LOG_OFFSET] != L.NONE:
         left.keys[to, L.LOG_OFFSET] = right.keys[key, L.LOG_OFFSET]

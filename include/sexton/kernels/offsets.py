@@ -1,49 +1,35 @@
-"""What one record does to the state (Kafka: OffsetMetadataManager.replay and
-replayEndTransactionMarker, GroupMetadataManager.doLoadGroupsAndOffsets before 4.0).
+"""What an offset's value, its tombstone and an end marker do to the state: `coordinator.offsets`, compiled.
 
-A value that waits is settled by its producer's next marker. In 4.x a tombstone of any kind takes the stored value and
-every pending value of its key; before, it takes the stored one alone, or, in a transaction, its own pending one. Epochs
-are never compared.
+The same names as there: `remove` is Offsets.remove, `remove_stored` and `cancel_pending_of` are ScalaOffsets.remove,
+`put_pending` the pending half of Offsets.put, `end_transaction` is Offsets.end_transaction. `cancel_pending` and
+`remove_leak` hold what LeakingOffsets does (Kafka 4.0.0).
+
+Kafka: OffsetMetadataManager.replay and replayEndTransactionMarker from 4.0 on, before it
+GroupMetadataManager.doLoadGroupsAndOffsets and GroupMetadata.completePendingTxnOffsetCommit. Epochs are never compared.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
-from typing import Any
-
 import numpy as np
 
-from sexton.jit.compiled import compiled, inlined
-from sexton.jit.memory import copy_bytes
+from sexton.jit.compiled import compiled
 from sexton.kernels import layout as L
-from sexton.kernels.index import find_leak, find_pending, find_producer, pending_hash, producer_row
+from sexton.kernels.index import find_leak, find_pending, find_producer, producer_row
 from sexton.kernels.layout import View
-
-
-@inlined
-def store_text(state: View, table: Any, row: int, data: Any, at: int, size: int) -> None:
-    """Make the span the metadata of a row: in place when it fits where the old one lies, else at the arena's end."""
-    counts, texts = state.counts, state.text_bytes
-    old = table[row, L.TEXT_SIZE]
-    counts[L.TEXT_LIVE] += size - old
-    if size > old:
-        table[row, L.TEXT_AT] = counts[L.TEXT_BYTES]
-        counts[L.TEXT_BYTES] += size
-    table[row, L.TEXT_SIZE] = size
-    to = table[row, L.TEXT_AT]
-    copy_bytes(texts, to, data, at, size)
-
-
-@compiled
-def drop_text(state: View, table: Any, row: int) -> None:
-    """Let go of a row's metadata."""
-    state.counts[L.TEXT_LIVE] -= table[row, L.TEXT_SIZE]
-    table[row, L.TEXT_SIZE] = 0
+from sexton.kernels.pending_rows import (
+    drop_text,
+    leak_pending,
+    move_value,
+    pending_row,
+    remove_leak,
+    remove_pending,
+)
 
 
 @compiled
 def remove(state: View, key: int, log_offset: int) -> None:
-    """Remove the stored value of `key` and cancel every pending one."""
+    """Apply a tombstone: remove the stored value of `key` and cancel every pending one (Offsets.remove)."""
     remove_stored(state, key, log_offset)
     row = state.keys[key, L.KEY_PENDING]
     while row >= 0:
@@ -54,7 +40,7 @@ def remove(state: View, key: int, log_offset: int) -> None:
 
 @compiled
 def remove_stored(state: View, key: int, log_offset: int) -> None:
-    """Remove the stored value of `key`; what is pending stays."""
+    """Remove the stored value of `key`; pending values stay (ScalaOffsets.remove, outside of a transaction)."""
     keys = state.keys
     state.counts[L.TOMBSTONED] += keys[key, L.SINCE]
     keys[key, L.SINCE] = 0
@@ -66,7 +52,7 @@ def remove_stored(state: View, key: int, log_offset: int) -> None:
 
 @compiled
 def cancel_pending_of(state: View, key: int, producer_id: int) -> None:
-    """Cancel the pending value of one producer; the stored one stays."""
+    """Cancel the pending value of one producer; the stored one stays (ScalaOffsets.remove, in a transaction)."""
     producer = find_producer(state, producer_id)
     row = find_pending(state, key, producer) if producer >= 0 else np.int64(-1)
     if row >= 0:
@@ -75,145 +61,20 @@ def cancel_pending_of(state: View, key: int, producer_id: int) -> None:
 
 @compiled
 def cancel_pending(state: View, row: int) -> None:
-    """An pending value will never be stored; where transactions leak, its row may stay behind as a trace."""
+    """Cancel a pending value: it will never be stored. Where transactions leak, its row may stay as a trace."""
     pending = state.pending
     producer, group = pending[row, L.PENDING_PRODUCER], state.keys[pending[row, L.PENDING_KEY], L.KEY_GROUP]
     state.producers[producer, L.P_CANCELLED] += pending[row, L.PENDING_VALUES]
     drop_text(state, pending, row)
     if state.counts[L.LEAKS_OPEN_TRANSACTIONS] and find_leak(state, group, producer) < 0:
-        unlink_pending(state, row)
-        pending[row, L.PENDING_VALUES] = L.LEAKED
-        _link_slot(state, row)
+        leak_pending(state, row)
     else:
         remove_pending(state, row)
 
 
 @compiled
-def relink_leaks(state: View) -> None:
-    """Take rows that were restored as LEAKED for what they are: they were linked as values."""
-    pending = state.pending
-    for row in range(state.counts[L.PENDING]):
-        if pending[row, L.PENDING_VALUES] == L.LEAKED:
-            pending[row, L.PENDING_VALUES] = 1
-            unlink_pending(state, row)
-            if (
-                find_leak(state, state.keys[pending[row, L.PENDING_KEY], L.KEY_GROUP], pending[row, L.PENDING_PRODUCER])
-                < 0
-            ):
-                pending[row, L.PENDING_VALUES] = L.LEAKED
-                _link_slot(state, row)
-            else:
-                _free(state, row)
-
-
-@compiled
-def pending_row(state: View, key: int, producer: int) -> int:
-    """Row of the pending value of a producer and key, appended with a count of 0 when there is none."""
-    row = find_pending(state, key, producer)
-    return row if row >= 0 else add_pending(state, key, producer)
-
-
-@compiled
-def add_pending(state: View, key: int, producer: int) -> int:
-    """A new row for the pending value of a producer and key, with a count of 0."""
-    pending, keys, producers, counts = state.pending, state.keys, state.producers, state.counts
-    row = counts[L.FREE_PENDING]
-    if row >= 0:
-        counts[L.FREE_PENDING] = pending[row, L.NEXT_OF_PRODUCER]
-    else:
-        row = counts[L.PENDING]
-        counts[L.PENDING] += 1
-    pending[row, L.PENDING_KEY] = key
-    pending[row, L.PENDING_PRODUCER] = producer
-    pending[row, L.PENDING_VALUES] = 0
-    pending[row, L.TEXT_SIZE] = 0
-    pending[row, L.PREV_OF_KEY] = -1
-    pending[row, L.PREV_OF_PRODUCER] = -1
-    after_key, after_producer = keys[key, L.KEY_PENDING], producers[producer, L.P_PENDING]
-    pending[row, L.NEXT_OF_KEY] = after_key
-    pending[row, L.NEXT_OF_PRODUCER] = after_producer
-    if after_key >= 0:
-        pending[after_key, L.PREV_OF_KEY] = row
-    if after_producer >= 0:
-        pending[after_producer, L.PREV_OF_PRODUCER] = row
-    keys[key, L.KEY_PENDING] = row
-    producers[producer, L.P_PENDING] = row
-    _link_slot(state, row)
-    return row
-
-
-@compiled
-def _link_slot(state: View, row: int) -> None:
-    """Let a row be found (see `table.pending_hash`)."""
-    place = pending_hash(state, row) & state.counts[L.PENDING_MASK]
-    state.pending[row, L.NEXT_OF_SLOT] = state.pending_slots[place] - 1
-    state.pending_slots[place] = row + 1
-
-
-@compiled
-def _unlink_slot(state: View, row: int) -> None:
-    """Let a row be found no more; the rows of a slot are few."""
-    pending, slots = state.pending, state.pending_slots
-    place = pending_hash(state, row) & state.counts[L.PENDING_MASK]
-    if slots[place] - 1 == row:
-        slots[place] = pending[row, L.NEXT_OF_SLOT] + 1
-        return
-    before = slots[place] - 1
-    while pending[before, L.NEXT_OF_SLOT] != row:
-        before = pending[before, L.NEXT_OF_SLOT]
-    pending[before, L.NEXT_OF_SLOT] = pending[row, L.NEXT_OF_SLOT]
-
-
-@compiled
-def remove_pending(state: View, row: int) -> None:
-    """Unlink a row of `pending` and keep it for the next value; its metadata is the caller's to move or drop."""
-    unlink_pending(state, row)
-    _free(state, row)
-
-
-@compiled
-def _free(state: View, row: int) -> None:
-    """Keep a row that is not linked any more for the next value."""
-    state.pending[row, L.PENDING_VALUES] = 0
-    state.pending[row, L.NEXT_OF_PRODUCER] = state.counts[L.FREE_PENDING]
-    state.counts[L.FREE_PENDING] = row
-
-
-@compiled
-def unlink_pending(state: View, row: int) -> None:
-    """Take a value's row out of the rows of its key, of its producer and of its slot."""
-    _unlink_slot(state, row)
-    pending = state.pending
-    before, after = pending[row, L.PREV_OF_KEY], pending[row, L.NEXT_OF_KEY]
-    if before >= 0:
-        pending[before, L.NEXT_OF_KEY] = after
-    else:
-        state.keys[pending[row, L.PENDING_KEY], L.KEY_PENDING] = after
-    if after >= 0:
-        pending[after, L.PREV_OF_KEY] = before
-    before, after = pending[row, L.PREV_OF_PRODUCER], pending[row, L.NEXT_OF_PRODUCER]
-    if before >= 0:
-        pending[before, L.NEXT_OF_PRODUCER] = after
-    else:
-        state.producers[pending[row, L.PENDING_PRODUCER], L.P_PENDING] = after
-    if after >= 0:
-        pending[after, L.PREV_OF_PRODUCER] = before
-
-
-@compiled
-def note_open(state: View, producer: int, epoch: int, log_offset: int, timestamp_ms: int) -> None:
-    """Extend the span of what a producer has open since its last marker."""
-    producers = state.producers
-    if producers[producer, L.P_FIRST] == L.NONE:
-        producers[producer, L.P_FIRST] = log_offset
-        producers[producer, L.P_FIRST_MS] = timestamp_ms
-    producers[producer, L.P_LAST] = log_offset
-    producers[producer, L.P_EPOCH] = epoch
-
-
-@compiled
 def put_pending(state: View, key: int, producer_id: int, epoch: int, log_offset: int, timestamp_ms: int) -> int:
-    """Make room for a pending value, the newest of its producer and key; the caller sets it in the row returned."""
+    """Row for a pending value, the newest of its producer and key (Offsets.put). The caller writes the value."""
     producer = producer_row(state, producer_id)
     note_open(state, producer, epoch, log_offset, timestamp_ms)
     row = pending_row(state, key, producer)
@@ -227,8 +88,22 @@ def put_pending(state: View, key: int, producer_id: int, epoch: int, log_offset:
 
 
 @compiled
+def note_open(state: View, producer: int, epoch: int, log_offset: int, timestamp_ms: int) -> None:
+    """Extend a producer's open transaction to `log_offset`."""
+    producers = state.producers
+    if producers[producer, L.P_FIRST] == L.NONE:
+        producers[producer, L.P_FIRST] = log_offset
+        producers[producer, L.P_FIRST_MS] = timestamp_ms
+    producers[producer, L.P_LAST] = log_offset
+    producers[producer, L.P_EPOCH] = epoch
+
+
+@compiled
 def end_transaction(state: View, producer_id: int, marker: int, log_offset: int) -> None:
-    """Settle everything that a producer has open: COMMIT stores what is newer than the stored value, ABORT nothing."""
+    """Apply an end marker to all that its producer has pending (Offsets.end_transaction).
+
+    COMMIT stores a value unless the stored one has a higher log_offset. ABORT stores nothing.
+    """
     producer = producer_row(state, producer_id)
     producers = state.producers
     if producers[producer, L.P_MARKER] < 0:
@@ -249,17 +124,8 @@ def end_transaction(state: View, producer_id: int, marker: int, log_offset: int)
 
 
 @compiled
-def remove_leak(state: View, group: int, producer: int) -> None:
-    """A marker closes the transactions of those groups alone of which a value is still pending (Kafka 4.0.0)."""
-    row = find_leak(state, group, producer)
-    if row >= 0:
-        _unlink_slot(state, row)
-        _free(state, row)
-
-
-@compiled
 def close_producer(state: View, producer: int) -> None:
-    """Nothing is open any more."""
+    """Record that the producer has nothing open."""
     producers = state.producers
     producers[producer, L.P_CANCELLED] = 0
     producers[producer, L.P_FIRST] = L.NONE
@@ -269,6 +135,7 @@ def close_producer(state: View, producer: int) -> None:
 
 @compiled
 def abort_pending(state: View, row: int) -> None:
+    """Drop one pending value."""
     state.counts[L.ABORTED] += state.pending[row, L.PENDING_VALUES]
     drop_text(state, state.pending, row)
     remove_pending(state, row)
@@ -276,7 +143,7 @@ def abort_pending(state: View, row: int) -> None:
 
 @compiled
 def commit_pending(state: View, row: int) -> None:
-    """Settle one pending value: it is stored unless the stored one has a higher log_offset."""
+    """Store one pending value, unless the stored one has a higher log_offset."""
     pending, keys = state.pending, state.keys
     key = pending[row, L.PENDING_KEY]
     keys[key, L.SINCE] += pending[row, L.PENDING_VALUES]
@@ -287,12 +154,3 @@ def commit_pending(state: View, row: int) -> None:
     else:
         drop_text(state, pending, row)
     remove_pending(state, row)
-
-
-@compiled
-def move_value(state: View, source: Any, row: int, target: Any, to: int) -> None:
-    """Hand the value columns and the metadata of one row to another, whose own metadata is let go."""
-    drop_text(state, target, to)
-    for column in range(L.VALUE, L.VALUE_END):
-        target[to, column] = source[row, column]
-    source[row, L.TEXT_SIZE] = 0

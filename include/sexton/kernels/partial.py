@@ -1,7 +1,7 @@
-"""The fold of a run of chunks of a log partition, as a value."""
+"""The fold of neighbouring parts of a log partition, as a value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +24,10 @@ from sexton.kernels.profile_flags import new_state_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialFold:
-    """The fold of a run of neighbouring chunks; an element of a monoid under `fold.merge`. Not to be changed.
+    """The fold of neighbouring parts of a log partition: an element of a monoid under `fold.merge`. Do not change it.
 
-    `cut` is the log_offset where reading stopped for the instant asked for, None when all was read. `is_prefix` says
-    that the run begins where the log partition does, so that nothing to its left can still matter.
+    `cut` is the log_offset where reading stopped for the instant asked for, None when all was read. `is_prefix`: it
+    begins where the log partition does, so nothing to its left can matter.
     """
 
     state: State
@@ -50,14 +50,12 @@ class PartialFold:
         )
 
     def copy(self) -> "PartialFold":
-        """The same with arrays of its own."""
-        return PartialFold(
+        """A copy that shares no array."""
+        return replace(
+            self,
             state=copy_state(self.state),
             batch_counters=self.batch_counters.copy(),
-            profile=self.profile,
             undecodable=list(self.undecodable),
-            cut=self.cut,
-            is_prefix=self.is_prefix,
         )
 
     @property
@@ -73,7 +71,7 @@ class PartialFold:
 
     @property
     def end(self) -> int:
-        """The cut of a run: where reading stopped, for the instant asked for or because the log ended."""
+        """Where reading stopped: at the cut, or where the log ended."""
         return self.next_log_offset if self.cut is None else self.cut
 
     @property
@@ -89,7 +87,7 @@ class PartialFold:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What was read, in the words of `group_coordinator.Loaded.counters`; of tombstones those of offsets alone."""
+        """What was read, as `coordinator.loading.Loaded.counters`; tombstones of offsets only."""
         counts, batch_counters = self.state.counts, self.batch_counters
         return {
             "bytes": int(batch_counters[L.READ_BYTES]),
@@ -119,22 +117,19 @@ class PartialFold:
 
     @property
     def group_record_types(self) -> frozenset[int]:
-        """The record types, of those that tell of groups, that were seen."""
+        """The types of the group records that were seen."""
         records, data = self.state.records[: self.state.counts[L.RECORDS]], self.state.record_bytes
         types = data[records[:, L.R_AT]].astype(np.int64) << 8 | data[records[:, L.R_AT] + 1]
         return frozenset(np.unique(types).tolist())
 
     @property
     def unknown_types(self) -> dict[int, int]:
-        """How often each record type that the coordinator does not know was seen."""
+        """Records of each type that the coordinator does not know."""
         seen = self.state.unknown_types
         return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
 
     def group_ids(self, *, limit: int | None) -> list[str]:
-        """Ids of up to `limit` groups that a value here has made, an offset's or one of the group's own; None: of all.
-
-        In the order in which records first named them.
-        """
+        """Ids of the first `limit` groups that an offset value or a group record made (None: all), as they appeared."""
         groups = self.state.groups[: self.state.counts[L.GROUPS]]
         records = self.state.records[: self.state.counts[L.RECORDS]]
         is_made = groups[:, L.LAST_VALUE] != L.NONE
@@ -151,21 +146,22 @@ class PartialFold:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PartialFold":
-        """What `to_bytes` made; DamagedFold when it is nothing that `to_bytes` makes."""
+        """The fold that `to_bytes` wrote; DamagedFold for anything else."""
         return cls._restored(files.unpack(data))
 
     def write_parquet(self, folder: Path) -> None:
-        """Write the fold as a checkpoint: one Parquet file per part that has rows, which any tool can read.
+        """Write the fold as a checkpoint: one Parquet file a table that has rows.
 
-        A prefix of the log is written in its canonical form: the same log gives the same bytes, however it was cut.
+        A fold that begins where the log does is written in canonical form: the same log gives the same bytes, however
+        it was cut.
         """
         files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
     def read_parquet(cls, folder: Path, *, room_for: "PartialFold | None" = None) -> "PartialFold":
-        """What `write_parquet` wrote, with room for all of `room_for`, which is to be joined to it.
+        """The fold that `write_parquet` wrote, with room for all of `room_for`, which is to be joined to it.
 
-        DamagedFold, with the name of the file, when it is nothing that `write_parquet` writes.
+        DamagedFold, with the name of the file, for anything else.
         """
         return cls._restored(files.read_parquet(folder), room_for)
 
@@ -178,7 +174,7 @@ class PartialFold:
         room = None if room_for is None else room_for.state
         state, batch_counters, profile, undecodable, marks = from_tables(tables, room_for=room)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
-            raise DamagedFold(f"marks that no fold has: {marks}", where="counters")
+            raise DamagedFold(f"unknown marks: {marks}", where="counters")
         return cls(
             state=state,
             batch_counters=batch_counters,

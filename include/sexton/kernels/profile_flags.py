@@ -1,4 +1,7 @@
-"""A profile's rules as the compiled fold reads them: numbers in the state's counts, and flags by record type."""
+"""The fields of a `coordinator.profile.Profile` that compiled code reads: numbers in `counts`, flags by record type.
+
+A flag in `counts` has the name of its field in Profile.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +34,10 @@ def new_state_of(profile: Profile, *, keys: int = 1024) -> State:
 
 
 def copy_rules(source: State, target: State) -> None:
-    """Let `target` fold by the rules of `source`."""
+    """Give `target` the rules of `source`."""
     target.counts[L.FIRST_RULE : L.RULES_END] = source.counts[L.FIRST_RULE : L.RULES_END]
 
 
 def group_types_of(profile: Profile) -> npt.NDArray[np.uint8]:
-    """By record type, whether the coordinator reads it as one of a group."""
+    """For each record type, whether the coordinator reads it as a group record."""
     return np.array([number > 1 and profile.reads(number) for number in range(L.GROUP_TYPES)], np.uint8)

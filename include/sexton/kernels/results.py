@@ -1,7 +1,7 @@
-"""Finishes the fold of a log partition: the rows of group state at the cut, as Arrow tables.
+"""The tables of a run from the fold of a log partition: group state at the cut, as Arrow.
 
-A group without a record of its own is a simple classic group; there may be hundreds of thousands of those, and millions
-of offsets, so that nothing here makes a Python object for them.
+A group without a group record is a simple classic group. There may be hundreds of thousands of those and millions of
+offsets, so nothing here makes a Python object for them.
 """
 
 from collections.abc import Container
@@ -174,9 +174,9 @@ def finish(
 
 
 def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> pa.Table:
-    """Groups that a load finds active although their last record removes them; it checks that last, when it succeeds.
+    """Groups that a load finds active although their last record removes them, which it checks at its end.
 
-    Only groups that are there without an offset that a client can fetch are looked at closely, up to 0.10.1 any.
+    Only groups without an offset that a client can fetch are checked; up to 0.10.1 all are.
     """
     profile, names = replay.profile, list[str]()
     if tables["load_profile"]["load_outcome"][0].as_py() == LOADED:
@@ -252,7 +252,7 @@ def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
 
 
 def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.Table:
-    """Groups by id: those with records of their own as replayed, all others alike."""
+    """Groups by id: those with group records as replayed, all others as simple groups."""
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows
@@ -269,7 +269,7 @@ def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.T
 
 
 def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
-    """Groups without a record of their own, by some rows of `groups`."""
+    """Groups without a group record, for some rows of `groups`."""
     groups = state.groups.take(rows, axis=0)
     template = ClassicGroup("", profile).to_group_row()
     alike = {

@@ -1,8 +1,8 @@
-"""From the frames of a segment to the rows of a block: which batches there are and where their records lie.
+"""From the frames of a segment to the batches of a block: what their headers say and where their records lie.
 
-`log.framing` says where batches begin and end and whether their CRCs are good; here their headers are read,
-the cut is found and stamps from the future are passed over. Batches of magic 2 with a good CRC go on to the record
-loop; anything else stops here and is handed to `log.batch` by `fold`.
+`log.framing` finds batches and checks their CRCs. This reads their headers, finds the cut and ignores timestamps from
+the future. Batches of magic 2 with a good CRC go on to the record loop. At anything else it stops, and `fold` reads
+that by `log.batch`.
 """
 
 from typing import Any
@@ -33,8 +33,8 @@ def open_batches(
 ) -> Any:
     """Read the headers of `frames[begin:end]` into `batch_rows`.
 
-    Returns (batches filled, frame where it stopped, status): TOLD when all frames were read, STOPPED_AT_CUT at the
-    first batch that reaches `as_of_ms`, ODD_FRAME at a frame that is no plain good batch of magic 2.
+    Returns (batches filled, frame where it stopped, status): ALL_READ, STOPPED_AT_CUT at the first batch that reaches
+    `as_of_ms`, or FALLBACK_FRAME at a frame that is not a good batch of magic 2.
     """
     data, batches = pointer(source), batches_of(batch_rows)
     filled = 0
@@ -83,14 +83,14 @@ def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, ma
 
 
 def new_batch_counters() -> Any:
-    """Nothing counted: no first and no next log_offset, no timestamp (all -1)."""
+    """Zeros, and -1 for the first and next log_offset and the timestamp."""
     counters = np.zeros(L.READ_COUNTERS, np.int64)
     counters[[L.READ_FIRST, L.READ_NEXT, L.READ_REACHED, L.READ_MAX_MS]] = -1
     return counters
 
 
 def add_batch_counters(left: Any, right: Any) -> None:
-    """Add what follows in the log to `left`."""
+    """Add the counters of what follows in the log to `left`."""
     for count in (
         L.READ_BYTES,
         L.READ_BATCHES,

@@ -1,8 +1,8 @@
-"""What the compiled loop did not take: the rest of an odd batch, read by `log.batch` and judged by `coordinator`.
+"""Records that the compiled loop did not take, read by `log.batch` and decoded by `coordinator.decoding`.
 
-The loop stops before the first record that it is not sure of, so that it has folded the first so many records of the
-batch. The others come here: the good ones go back to the loop, each as a little batch of its own, and the rest become
-rows of undecodable_records, with the reason that the plain reader gives.
+The loop stops before the first record that it is not sure of. The rest of that batch comes here: good records go back
+to the loop, each as a batch of one record, and the others become rows of undecodable_records with the plain reader's
+reason.
 """
 
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 
 
 MOST_RECORDS = 4096
-"""So many good records are handed back at a time: a small batch may inflate to millions of them."""
+"""Good records that are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_ORDER = -1
 NOWHERE = -1
 UndecodableRows = list[tuple[int, Undecodable]]
-"""What could not be decoded, each with its place in the log, as `log_order` counts."""
+"""Records that could not be decoded, each with its `log_order`."""
 
 
 def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bool:
-    """Add a row behind those found before it; False where it is one too many, and only counted."""
+    """Append a row; False beyond the limit, where it is only counted."""
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
     found.append((where, decoding.shortened(row, len(found))))
@@ -51,26 +51,26 @@ def log_order_before(log_offset: int) -> int:
 
 @dataclass(slots=True)
 class SlowPart:
-    """What a reader made of the rest of a batch, or of a part of it."""
+    """What the plain reader made of the rest of a batch, or of part of it."""
 
     profile: Profile
     undecodable: UndecodableRows = field(default_factory=list)
     unknown_types: list[int] = field(default_factory=list)
     unfolded_records: int = 0
-    """Records that count as read and that the loop will not see."""
+    """Records that count as read and do not go back to the loop."""
     reached: int = NOWHERE
-    """The log_offset after the last record, as it says itself."""
+    """The log_offset after the last record."""
     batches: list[list[int]] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
 
     def rows(self) -> tuple[Int64s, Bytes]:
-        """The good records as batches for the loop, and the arena where they lie."""
+        """The good records as batches for the loop, and the arena that holds them."""
         shape = (len(self.batches), L.BATCH_COLUMNS)
         arena = np.frombuffer(bytes(self.body), np.uint8)
         return np.array(self.batches, np.int64).reshape(shape), arena
 
     def take(self, batch: Batch, record: Record, key: bytes) -> None:
-        """Hand a good record back to the loop."""
+        """Give a good record back to the loop."""
         body = b"\0\0\0" + write_varint(len(key)) + key
         body += write_varint(-1) if record.value is None else write_varint(len(record.value)) + record.value
         body += b"\0"
@@ -123,7 +123,7 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
 
 
 def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bool) -> bool:
-    """Take a control record or tell of it; whether it is bad."""
+    """Take a control record or report it; whether it is bad."""
     if not (is_first or found.profile.pending_rule is PendingRule.WITH_PRODUCER_ID):
         found.unfolded_records += 1
         return False
@@ -144,7 +144,7 @@ def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: b
 
 
 def _replay_record(found: SlowPart, batch: Batch, record: Record) -> bool:
-    """Take a record or tell of it; whether it is a bad one that counts."""
+    """Take a record or report it; whether it is a bad one that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
         found.undecodable.append((log_order(record.log_offset), judged))

@@ -1,4 +1,4 @@
-"""Sorts the rows of a fold by what became of them: committed, unreachable or pending, each by its key.
+"""Sorts the rows of a fold: committed, unreachable and pending offsets, each by key.
 
 There may be millions of offsets and hundreds of thousands of groups: nothing here makes a Python object for them.
 """
@@ -25,7 +25,7 @@ from sexton.kernels.text import partition_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedRows:
-    """Rows of the fold by what became of them, each ordered by key."""
+    """Rows of the fold, each kind ordered by key."""
 
     committed: Int64s
     unreachable: Int64s
@@ -51,9 +51,9 @@ def sort_rows(
     partition_count: int | None,
     held_elsewhere: Container[str],
 ) -> SortedRows:
-    """Sort the rows of `state`, whose group records are `replay`; see `state.finish` for the rest.
+    """Sort the rows of `state`, whose group records are `replay`; see `results.finish` for the rest.
 
-    Where offsets alone hold a group (Profile.offsets_hold_groups), `replay` is told which groups have any.
+    Where offsets alone hold a group (Profile.offsets_hold_groups), `replay` learns here which groups have any.
     """
     groups, keys = state.groups[: state.counts[L.GROUPS]], state.keys[: state.counts[L.KEYS]]
     stored = np.flatnonzero(keys[:, L.LOG_OFFSET] != L.NONE)
@@ -103,7 +103,7 @@ def _share_groups(replay: GroupRecords, count: int) -> Mask:
 
 
 def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
-    """Groups that clients look for in another log partition."""
+    """Groups that clients look up in another log partition."""
     if not profile.one_cache:
         return is_stray
     names, away = GroupNames(state), is_stray.copy()
@@ -124,7 +124,7 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
     """Rows of `keys` in the order of group_id, topic, partition."""
     if not len(rows):
         return rows
-    # Names come again and again: each is sorted once, and then numbers, which takes half of the time.
+    # Names repeat: each is sorted once, then numbers are sorted, which takes half of the time.
     groups = state.groups[: state.counts[L.GROUPS]]
     group_ids = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
     named = key_columns(state, rows)
@@ -142,7 +142,7 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
 
 
 def _ranks(names: pa.Array) -> Int64s:
-    """For each of some names, no two the same, its place among them."""
+    """The rank of each of some distinct names."""
     return cols.places(np.asarray(pc.sort_indices(names)), len(names))
 
 

@@ -1,8 +1,8 @@
-"""UTF-8 as Java reads it: `records.decode_utf8` over bytes in arenas, and the hash that places a group.
+"""UTF-8 as Java reads it (`records.decode_utf8`, over bytes in arenas), and the log partition of a group.
 
 The canonical form of a string is the UTF-8 of what Java's `new String(bytes, UTF_8)` makes of it: malformed bytes
 become U+FFFD, in JDK's own grouping (java.lang.String.decodeUTF8_UTF16). A group's log partition is that of
-`coordinator.partitioner` (Utils.abs(groupId.hashCode) % partitions).
+`coordinator.partitioner.partition_of` (Utils.abs(groupId.hashCode) % partitions).
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.

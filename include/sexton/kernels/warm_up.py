@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of time, so that no job waits for it: run once where a deployment is installed."""
+"""Compiles the kernels ahead of time, once for each deployment, so that no job has to."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

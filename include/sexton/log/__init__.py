@@ -1,4 +1,4 @@
-"""Bytes of `__consumer_offsets`: record batches, codecs, checksums, segment files.
+"""Kafka's log format: segments, framing, batch headers, record batches, message sets, codecs, checksums.
 
-Knows Kafka's log format and nothing of what the records mean (that is `records`). No network, no clock.
+What records mean is in `records`. No network, no clock.
 """

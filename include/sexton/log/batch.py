@@ -1,8 +1,8 @@
 """Record batches: read the batches of a segment and the records of a batch, and write batches of format v2.
 
-Here is the obvious version, an object per record; `kernels` reads the same bytes in columns and comes back here to
-name what is wrong with an odd batch. Nothing that is read raises: bad bytes become BadRecord, Damage or TornTail.
-Follows Kafka's DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
+This is the plain version, an object per record. `kernels` reads the same bytes in columns and comes back here for
+batches that it is not sure of. Nothing that is read raises: bad bytes become BadRecord, Damage or TornTail. Follows
+Kafka's DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
 
 Stricter than Kafka in one point: offset deltas must rise and stay within the batch (Kafka writes no others), so that
 the order of records in the log is the order of their log_offsets.
@@ -74,10 +74,10 @@ _MARKERS: dict[int, Literal["COMMIT", "ABORT"]] = {0: "ABORT", 1: "COMMIT"}
 def read_batches(
     data: bytes | bytearray | memoryview | U8Array, *, start: int = 0, end: int | None = None, floor_offset: int = 0
 ) -> Iterator[Batch | Damage | TornTail]:
-    """All that begins in bytes [start, end) of a segment, in order and without a gap; never raises on what it reads.
+    """Everything that begins in bytes [start, end) of a segment, in order and without a gap; never raises.
 
     `start` must be where a batch or damage begins (`framing.first_frame` finds it). `floor_offset` is the smallest
-    log_offset that may come, as a segment's name tells. Batches with a bad CRC come with `crc_ok` False.
+    log_offset that may come: a segment's name gives it. Batches with a bad CRC have `crc_ok` False.
     """
     view = as_u8(data)
     whole = view.data
@@ -88,7 +88,7 @@ def read_batches(
 
 
 def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTail:
-    """What a row of `framing.scan` (KIND, POSITION, SIZE, WHY) says of the segment's bytes `whole`."""
+    """The batch, damage or torn tail at a row of `framing.scan` (KIND, POSITION, SIZE, WHY) in the segment `whole`."""
     kind, position, size_bytes, why = row
     if kind == TORN:
         return TornTail(position=position, size_bytes=size_bytes)
@@ -111,10 +111,10 @@ def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> D
 
 
 def _is_skipped(whole: memoryview, position: int) -> bool:
-    """Whether a broker that comes to bytes that are no batch takes them for one that ends behind the segment.
+    """Whether a broker takes bytes that are no batch for one that ends after the segment.
 
     Then it goes on with the next segment (ByteBufferLogInputStream.nextBatch, FileRecords.searchForOffsetFromPosition);
-    else it throws. Up to 11 bytes are no head to it, up to 16 none with a format.
+    else it throws. Up to 11 bytes it reads no header, up to 16 no format.
     """
     head = whole[position : position + _MAGIC_END]
     if len(head) < _SIZE_END:
@@ -158,8 +158,8 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
     """The records of `batch` in order; never raises, and never holds more than `cap_bytes` of inflated bytes.
 
     A batch that cannot be inflated yields one BadRecord without log_offset; so do bytes that do not add up to
-    `record_count` records, after the records that could be read. Behind MOST_BAD_RECORDS the rest of a batch is not
-    looked at, and one more BadRecord says so.
+    `record_count` records, after the records that could be read. After MOST_BAD_RECORDS the rest of a batch is not
+    read, and one more BadRecord says so.
     """
     read = message_set.read_entry if batch.magic < 2 else _read_batch
     bad_count = 0
@@ -174,7 +174,7 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
 
 
 def _read_batch(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord]:
-    if batch.record_count == 0:  # what compaction leaves of a producer's last batch: Kafka does not look inside either
+    if batch.record_count == 0:  # what compaction leaves of a producer's last batch: Kafka does not read inside either
         return
     body = batch.data[_HEADER_BYTES:]
     if batch.codec != codecs.NONE:
@@ -219,7 +219,7 @@ def _read_record(
     delta: int | None = None
     last_delta = batch.last_offset - batch.base_offset
     try:
-        timestamp_delta, pos = read_varlong(body, start + 1, end)  # behind the attributes, which are unused
+        timestamp_delta, pos = read_varlong(body, start + 1, end)  # after the attributes, which are unused
         offset_delta, pos = read_varint(body, pos, end)
         if not after_delta < offset_delta <= last_delta:
             raise BadVarint(f"offset delta {offset_delta}, not above {after_delta} and up to {last_delta}")
@@ -238,7 +238,7 @@ def _read_record(
 
 
 def _as_int64(value: int) -> int:
-    """As Java's long wraps around: hostile deltas must not give a number that no column can hold."""
+    """The value as Java's long wraps it: hostile deltas must not give a number that no column can hold."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -1,7 +1,7 @@
-"""The codecs of Kafka's log, inflated into bounded memory: what a batch claims to hold is never believed.
+"""Inflates and deflates the codecs of Kafka's log, in bounded memory whatever a batch claims to hold.
 
 Snappy comes raw or in the framing of xerial's snappy-java, which Java clients write; lz4 frames of message formats v0
-and v1 carry a header checksum that Kafka once computed wrongly (KAFKA-3160), which is not looked at there.
+and v1 carry a header checksum that Kafka once computed wrongly (KAFKA-3160); it is not checked there.
 Follows Kafka's Compression classes (GzipCompression, SnappyCompression, Lz4Compression, ZstdCompression).
 """
 
@@ -74,8 +74,8 @@ def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int)
 def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
     """Gzip whose reserved header flags are set, with a plain header instead.
 
-    Java passes them over (java.util.zip.GZIPInputStream.readHeader), the libraries here refuse them. As there, a header
-    with a checksum has to match it. What else is wrong with a header is left for the libraries to refuse.
+    Java ignores them (java.util.zip.GZIPInputStream.readHeader), the libraries here refuse them. As in Java, a header
+    with a checksum has to match it. The libraries refuse whatever else is wrong with a header.
     """
     if len(data) < _GZIP_HEADER_BYTES or not data[_GZIP_FLAGS_AT] & _GZIP_RESERVED:
         return data
@@ -94,9 +94,9 @@ def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
 
 
 def _inflate_small_member(data: bytes | memoryview, cap_bytes: int) -> bytes | None:
-    """What a single gzip member holds, or None when it is not plainly one or holds much.
+    """The contents of a single small gzip member, None for anything else.
 
-    zlib sets its decoder up in a tenth of the time that the other library takes.
+    zlib sets up its decoder ten times as fast as the other library.
     """
     decoder = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
@@ -108,7 +108,7 @@ def _inflate_small_member(data: bytes | memoryview, cap_bytes: int) -> bytes | N
 
 
 def _inflate_growing(codec: int, data: bytes | memoryview, cap_bytes: int) -> bytes:
-    """Inflate into buffers that grow to the cap: small batches are the rule, and sizes in headers may lie."""
+    """Inflate into buffers that grow to the cap: most batches are small, and sizes in headers may be wrong."""
     module: Any = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
     source = np.frombuffer(data, dtype=np.uint8)
     size = min(cap_bytes, max(_FIRST_GUESS_BYTES, 4 * len(source)))
@@ -175,7 +175,7 @@ def deflate(codec: int, data: bytes, *, magic: int = 2) -> bytes:
         frame = _lz4_frame(data)
         return frame if magic > 0 else _with_lz4_header_checksum(frame, is_wrong=True)
     if codec == ZSTD:
-        stream = cramjam.zstd.Compressor()  # whose frames do not tell how much they hold, as those of Java's stream
+        stream = cramjam.zstd.Compressor()  # its frames do not say how much they hold, as those of Java's stream
         stream.compress(data)
         return bytes(stream.finish())
     raise BadCodec(f"codec {codec}")
@@ -194,7 +194,7 @@ def _lz4_frame(data: bytes) -> bytes:
 
 
 def _with_lz4_header_checksum(frame: bytes, *, is_wrong: bool = False) -> bytes:
-    """`frame` with the right header checksum, or with the wrong one of KAFKA-3160, which took in the frame's magic."""
+    """`frame` with the right header checksum, or with the wrong one of KAFKA-3160, which included the frame's magic."""
     if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
         return frame
     flags = frame[4]
@@ -206,7 +206,7 @@ def _with_lz4_header_checksum(frame: bytes, *, is_wrong: bool = False) -> bytes:
 
 
 def _short_xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0 without its loop over stripes of 16 bytes, which no header of ours is long enough for."""
+    """xxHash32 with seed 0 without its loop over stripes of 16 bytes, for which no header here is long enough."""
     mask = 0xFFFFFFFF
     state = 374761393 + len(data)
     words = len(data) // 4

@@ -1,8 +1,8 @@
 """The two checksums of Kafka's log: CRC-32C (Castagnoli) over a v2 batch, CRC-32 (IEEE) over a v0 or v1 message.
 
-Compiled: neither the standard library nor the other libraries allowed here have CRC-32C, and compiled code needs both
-inside its own loops. CRC-32C uses the processor's own instruction where it has one (x86-64 with SSE 4.2, ARMv8 with
-CRC), which is five times as fast; otherwise, and for CRC-32, eight bytes a step through tables ("slicing by 8").
+Compiled: neither the standard library nor the other dependencies have CRC-32C, and compiled code needs both in its
+loops. CRC-32C uses the processor's own instruction where it has one (x86-64 with SSE 4.2, ARMv8 with
+CRC), which is five times as fast. Without it, and for CRC-32, eight bytes a step through tables ("slicing by 8").
 """
 
 # What numba compiles has no types of its own that mypy could check.
@@ -90,13 +90,13 @@ _crc32c_state = _crc32c_by_instruction if CRC32C_INSTRUCTION else _crc32c_by_tab
 
 @compiled
 def crc32c_of(data, start, end):
-    """CRC-32C of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
+    """CRC-32C of bytes [start, end) at the pointer `data`; for compiled callers, which check the bounds."""
     return _crc32c_state(_ONES, data, start, end) ^ _ONES
 
 
 @compiled
 def crc32_of(data, start, end):
-    """CRC-32 of bytes [start, end) behind the pointer `data`; for compiled callers, which check the bounds."""
+    """CRC-32 of bytes [start, end) at the pointer `data`; for compiled callers, which check the bounds."""
     return _by_tables(_IEEE, _ONES, data, start, end) ^ _ONES
 
 
@@ -112,12 +112,12 @@ def _crc32c_on(state, data):
 
 
 def as_u8(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
-    """The bytes of `data` as a read-only array, without a copy: one type, so that kernels are compiled once."""
+    """The bytes of `data` as a read-only array, without a copy: kernels are compiled for this one type."""
     view = np.asarray(data).view() if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
     view.flags.writeable = False
     return view
 
 
 def crc32c(data: bytes | bytearray | memoryview | U8Array, value: int = 0) -> int:
-    """CRC-32C of `data`, going on from `value` (the CRC of what came before)."""
+    """CRC-32C of `data`, continued from `value` (the CRC of what came before)."""
     return int(_crc32c_on(np.uint32(value ^ 0xFFFFFFFF), as_u8(data))) ^ 0xFFFFFFFF

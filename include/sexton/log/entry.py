@@ -1,7 +1,7 @@
-"""What reading a segment yields, in order: batches, the bytes between them that are none, and the records inside.
+"""What reading a segment yields, in order: batches, damage between them, a torn tail; and records from a batch.
 
 The names and the header fields are those of Kafka's DefaultRecordBatch (record format v2, KIP-98). An entry of the
-older message formats v0 and v1 (KIP-32) is a `Batch` too: a message of its own, or a compressed wrapper of many.
+older message formats v0 and v1 (KIP-32) is a `Batch` too: a single message, or a compressed wrapper of many.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ CODEC_MASK = 0x07
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[CodecName, ...] = get_args(CodecName)
-"""By number, as a batch's attributes and offsets.topic.compression.codec have them."""
+"""By number, as in a batch's attributes and in offsets.topic.compression.codec."""
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 MOST_RAW_BYTES = 1 << 20
-"""Bytes that are kept of what is no record: about the largest batch that a broker takes (message.max.bytes)."""
+"""Bytes that are kept of a bad record: about the largest batch that a broker takes (message.max.bytes)."""
 MOST_BAD_RECORDS = 100
-"""Records that cannot be read or decoded, of one batch, before the rest of it is not looked at: a few kilobytes can
-inflate to tens of millions of them, and a coordinator ends its load at the first."""
+"""Bad records of one batch after which the rest of it is not read: a few kilobytes can inflate to tens of millions of
+them, and a coordinator ends its load at the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """Bytes of a batch that are no record, or a batch none of whose records can be read (`raw` is then empty).
+    """Bytes of a batch that are no record, or a batch without a readable record (`raw` is then empty).
 
-    `log_offset` is None where it could not be told. `reason` is a code of the table undecodable_records, `raw` at most
-    the first MOST_RAW_BYTES: what a bomb holds must not be held again.
+    `log_offset` is None where it is not known. `reason` is a code of the table undecodable_records, `raw` at most the
+    first MOST_RAW_BYTES: the contents of a bomb must not be kept twice.
     """
 
     log_offset: int | None
@@ -88,12 +88,12 @@ class Batch:
 
     @property
     def is_transactional(self) -> bool:
-        """The batch bit, which 2.x and 3.x go by; 4.x goes by `producer_id`."""
+        """The bit of the batch, which 2.x and 3.x use; 4.x uses `producer_id`."""
         return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """`base_timestamp_ms` is when its tombstones may go (KIP-534); deltas are still counted from it."""
+        """`base_timestamp_ms` is when its tombstones may be removed (KIP-534); deltas still count from it."""
         return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
@@ -108,7 +108,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes between batches that are no batch, or a batch out of order; a row of undecodable_records."""
+    """Bytes between batches that are not a batch, or a batch out of order; a row of undecodable_records."""
 
     position: int
     size_bytes: int
@@ -118,7 +118,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """A last batch that was not written to its end, or a tail of zeros: what a broker leaves, no damage."""
+    """A last batch that was not written to its end, or a tail of zeros: brokers leave these, they are not damage."""
 
     position: int
     size_bytes: int

@@ -2,7 +2,7 @@
 
 The scan never stops at bad bytes. At each place it decides, in this order:
 
-- a batch with a good CRC whose base offset goes on from the batches before it: GOOD;
+- a batch with a good CRC whose base offset continues the batches before it: GOOD;
 - the same, but out of order (a duplicated, swapped or renumbered batch: the base offset is outside the CRC): DAMAGE.
   Where two neighbours contradict each other, the batch after them says which one is wrong;
 - a batch of believable shape and place with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator
@@ -10,12 +10,12 @@ The scan never stops at bad bytes. At each place it decides, in this order:
 - otherwise the next place where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such place: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
-So what a row says depends on all bytes before it and on nothing else, and a batch that lies in the value of another is
-none. A good batch is summed once; every other sum, of what claims to be a batch, is paid from a budget that is linear
-in the size of the segment. Once that is spent, what comes behind the next bytes that are no good batch is not searched.
+So a row depends on all bytes before it and on nothing else, and a batch inside the value of another does not count. A
+good batch is summed once. Every other sum, of what claims to be a batch, is paid from a budget that is linear in the
+size of the segment. Once the budget is spent, nothing after the next bytes that are no good batch is searched.
 
 Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). In compiled functions `data` is a
-pointer to the segment and `size_bytes` its size, except where it is said to be an array.
+pointer to the segment and `size_bytes` its size, unless the docstring calls it an array.
 """
 
 # What numba compiles has no types of its own that mypy could check.
@@ -52,7 +52,7 @@ KIND, POSITION, SIZE, WHY = range(4)  # the columns of a row
 
 _BLOCK_ROWS = 4096
 _HEADER_BYTES = MAGIC_AT + 1  # of every format
-# A real offset never comes near; with the bound, offset arithmetic cannot overflow.
+# No real offset comes near; with the bound, offset arithmetic cannot overflow.
 _MAX_OFFSET = 1 << 62
 # Bytes summed besides those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
 _RESYNC_EFFORT = 8
@@ -74,7 +74,7 @@ def _whole_size(data, size_bytes, at):
 
 @compiled
 def _is_shaped(data, at, size):
-    """Whether the fields of the whole batch at `at` agree with each other, as far as the header tells."""
+    """Whether the fields of the whole batch at `at` agree with each other, as far as the header shows."""
     magic = data[at + MAGIC_AT]
     if magic == 2:
         last_delta = be32(data, at + LAST_DELTA_AT)
@@ -133,9 +133,9 @@ def _paid_size(data, size_bytes, at, budget):
 
 @compiled
 def _is_in_order(data, size_bytes, at, size, floor, budget):
-    """Whether the good batch at `at` goes on from `floor`, and no later good batch shows its base offset wrong.
+    """Whether the good batch at `at` continues from `floor`, and no later good batch shows its base offset wrong.
 
-    And the budget left; without one, what comes later is not looked at.
+    Also returns the budget left; without one, later batches are not read.
     """
     base_offset = be64(data, at)
     if base_offset < floor:
@@ -152,17 +152,17 @@ def _is_in_order(data, size_bytes, at, size, floor, budget):
     if third_size == 0:
         return base_offset == floor or second_base < floor or second_base == base_offset, budget
     third_base = be64(data, third)
-    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or there is no other place for it
+    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or it fits nowhere else
         return end <= third_base, budget
-    # It is right if there is room for the second between it and the third, and the second is not in its place already.
+    # It is right if the second fits between it and the third, and the second is not in the right place already.
     return end < third_base and _next_offset(data, second) != third_base, budget
 
 
 @compiled
 def _fits_in(data, size_bytes, at, size, floor, budget):
-    """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch behind it, if any.
+    """Whether the base offset of the bad batch at `at` lies between `floor` and the good batch after it, if any.
 
-    And the budget left.
+    Also returns the budget left.
     """
     base_offset = be64(data, at)
     second = at + size
@@ -174,7 +174,7 @@ def _fits_in(data, size_bytes, at, size, floor, budget):
 
 @compiled
 def _tail_kind(data, size_bytes, at, floor):
-    """What bytes are after which no good batch comes: TORN or DAMAGE."""
+    """What the last bytes are, with no good batch after them: TORN or DAMAGE."""
     if at + _HEADER_BYTES > size_bytes:
         return TORN
     body = be32(data, at + SIZE_AT)
@@ -219,9 +219,9 @@ def _step(data, size_bytes, at, floor, budget):
 
 @compiled
 def scan(data, start, end, floor, budget, rows):
-    """Fill `rows` (int64, columns KIND, POSITION, SIZE, WHY) with what begins in [start, end) of the array `data`.
+    """Fill `rows` (int64: KIND, POSITION, SIZE, WHY) with everything that begins in [start, end) of the array `data`.
 
-    Returns (rows filled, where to go on, floor, budget); all is told when that place is at or past `end`.
+    Returns (rows filled, where to go on, floor, budget); the scan is complete when that place is at or after `end`.
     `start` must be a place where a batch or damage begins, with the floor and the budget left there (`first_frame`).
     """
     bytes_at, size_bytes = pointer(data), len(data)
@@ -252,7 +252,7 @@ class FramePosition:
 def frames(
     data: U8Array, *, start: FramePosition | None = None, end: int | None = None, floor_offset: int = 0
 ) -> Iterator[FrameRows]:
-    """Blocks of rows (KIND, POSITION, SIZE, WHY) for all that begins in [start, end), in order, without a gap.
+    """Blocks of rows (KIND, POSITION, SIZE, WHY) for everything that begins in [start, end), in order, without a gap.
 
     `start` is what `first_frame` gives, by default the beginning, where `floor_offset` is the smallest log_offset that
     may come: a segment's base offset, or 0 when unknown.
@@ -274,8 +274,8 @@ def beginning(data: U8Array, *, floor_offset: int = 0) -> FramePosition:
 def first_frame(data: U8Array, start: int, *, floor_offset: int = 0) -> FramePosition:
     """Where the first batch (or damage) begins at or after `start`.
 
-    The same for every reader of the segment, so that readers of neighbouring pieces miss nothing and share nothing. All
-    before it is summed: a damaged header may lead into the value of a record, where anything can lie.
+    The same for every reader of the segment, so that readers of neighbouring slices miss nothing and share nothing. All
+    bytes before it are summed: a damaged header may point into the value of a record, which can hold anything.
     """
     place = beginning(data, floor_offset=floor_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget

@@ -1,6 +1,6 @@
 """Message formats v0 and v1, in which brokers before 0.11 wrote the topic: read and write.
 
-An entry is a message of its own or a compressed wrapper whose value is a message set. Follows Kafka's LegacyRecord
+An entry is a single message or a compressed wrapper whose value is a message set. Follows Kafka's LegacyRecord
 and AbstractLegacyRecordBatch (KIP-31 relative offsets, KIP-32 timestamps): inner offsets of v0 are absolute, those of
 v1 count from the wrapper's offset, which is that of the last inner message.
 """
@@ -21,7 +21,7 @@ _SMALLEST_MESSAGE_BYTES = (14, 22)  # per magic, after offset and size
 
 
 def batch_of_entry(data: memoryview, *, position: int, crc_ok: bool) -> Batch:
-    """The whole entry `data` as a batch: one record, or -1 for a wrapper, whose count only inflating could tell."""
+    """The whole entry `data` as a batch: one record, or -1 for a wrapper, whose count its header does not say."""
     offset, _, _, magic, attributes = _ENTRY.unpack_from(data)
     (timestamp_ms,) = struct.unpack_from(">q", data, _ENTRY.size) if magic == 1 else (NO_TIMESTAMP_MS,)
     return Batch(

@@ -1,8 +1,8 @@
-"""Segments as a broker leaves them on disk or in a backup, and how the work on them is cut into chunks.
+"""Segments as a broker leaves them on disk or in a backup, and how they are cut into fold tasks.
 
-Names, sizes and a file's bytes as they are: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a
-transient suffix (.deleted, .cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) are no part
-of the log.
+Names, sizes and raw bytes: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a
+transient suffix (.deleted, .cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) do not belong
+to the log.
 """
 
 import itertools
@@ -30,8 +30,8 @@ _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs
 class Segment:
     """A segment file of a log partition; `path` is within a pyarrow filesystem, no log_offset below `base_offset`.
 
-    What counts is what begins in bytes [start_byte, end_byte), by default all. `manifest_path` is that of an archived
-    segment.
+    Only what begins in bytes [start_byte, end_byte) is read, by default everything. `manifest_path` is set for an
+    archived segment.
     """
 
     log_partition: int
@@ -44,7 +44,7 @@ class Segment:
 
     @property
     def stop_byte(self) -> int:
-        """Where what counts ends."""
+        """Where reading ends."""
         return self.size_bytes if self.end_byte is None else min(self.end_byte, self.size_bytes)
 
 
@@ -52,8 +52,8 @@ class Segment:
 class SegmentSlice:
     """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
 
-    The borders are arbitrary; `framing.first_frame` finds where the part begins. `size_bytes` is the whole file's.
-    `taken_at_ms` is when its bytes were copied, where each file has an instant of its own.
+    The borders are arbitrary; `framing.first_frame` finds the first batch. `size_bytes` is that of the whole file.
+    `taken_at_ms` is when its bytes were copied, where files were copied at different instants.
     """
 
     path: str
@@ -67,7 +67,7 @@ class SegmentSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTask:
-    """Neighbouring pieces of one log partition that one task reads; `index` counts in log order from 0."""
+    """Neighbouring slices of one log partition that one task folds; `index` counts in log order from 0."""
 
     log_partition: int
     index: int
@@ -166,7 +166,7 @@ def _split(segment: Segment, target_bytes: int) -> list[SegmentSlice]:
 
 
 def disk_identity(fs: pafs.FileSystem, root: str) -> tuple[str | None, str | None]:
-    """Cluster id and id of `__consumer_offsets` as a broker notes them beside its logs; None where it is not there.
+    """Cluster id and id of `__consumer_offsets` as a broker records them next to its logs; None where missing.
 
     The cluster id is in `meta.properties` of `root` or of the folder above it, the topic id in a `partition.metadata`
     (Kafka 2.8 and later) of any log partition.
@@ -198,8 +198,8 @@ def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> s
 def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: bool = False) -> npt.NDArray[np.uint8]:
     """The first `size_bytes` of a file; UsageError when there are fewer.
 
-    A file of an archive is mapped where it is local: nobody changes it. Any other is read, because its broker may cut
-    it off or delete it meanwhile, and a process that reads a map beyond the end of its file is ended (SIGBUS).
+    A local file of an archive is mapped: nobody changes it. Any other file is read, because its broker may truncate or
+    delete it meanwhile, and reading a map beyond the end of its file ends the process (SIGBUS).
     """
     if size_bytes == 0:
         return np.zeros(0, np.uint8)
@@ -222,7 +222,7 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
 
 
 def slice_bytes(fs: pafs.FileSystem, span: SegmentSlice) -> npt.NDArray[np.uint8]:
-    """The bytes of the whole file of a piece, as `file_bytes` has them."""
+    """`file_bytes` of the whole file of a slice."""
     return file_bytes(fs, span.path, span.size_bytes, is_archived=span.manifest_path is not None)
 
 

@@ -8,7 +8,7 @@ _RLE_BLOCK = 1
 
 
 def largest_window_bytes(data: bytes | memoryview) -> int:
-    """The largest window that any frame of `data` claims; what is no frame ends the search, the decoder will say so."""
+    """The largest window that any frame of `data` claims; stops at what is no frame, which the decoder reports."""
     largest = at = 0
     while at + 5 <= len(data):
         magic = _little(data, at, 4)

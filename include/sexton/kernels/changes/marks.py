@@ -1,4 +1,4 @@
-"""Which batches hold tombstones of offsets: all that has to be read record by record to tell changes."""
+"""Marks batches that hold tombstones of offsets: only these are read record by record."""
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
@@ -18,7 +18,7 @@ HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
 
 @compiled
 def mark_removals(source: Any, arena: Any, batch_rows: Any, marks: Any) -> None:
-    """Mark the batches that hold tombstones; what cannot be read plainly is marked, too."""
+    """Mark the batches that hold tombstones, and those that cannot be read plainly."""
     in_place, inflated = pointer(source), pointer(arena)
     batches = batches_of(batch_rows)
     for batch in range(len(batch_rows)):
@@ -58,7 +58,7 @@ def _marks(data: Any, pos: int, end: int, count: int) -> int:
 
 @compiled
 def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Zigzag varint and the position behind it; -1 there when it is not one, or `pos` is not a place."""
+    """Zigzag varint and the position after it; -1 there when it is not one, or when `pos` is -1."""
     value, shift = np.int64(0), 0
     while 0 <= pos < end and shift < 35:
         byte = np.int64(data[pos])
@@ -72,7 +72,7 @@ def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _skip_varint(data: Any, pos: int, end: int) -> int:
-    """The position behind a varint of any length; -1 when it does not end before `end`."""
+    """The position after a varint of any length; -1 when it does not end before `end`."""
     while 0 <= pos < end:
         if data[pos] < 0x80:
             return pos + 1

@@ -1,8 +1,8 @@
-"""The changes of a log partition between two cuts, compiled: equal to `coordinator.changes.replay`.
+"""The changes of a log partition between two cuts, compiled; equal to `coordinator.changes.replay`.
 
-The fold of the interval goes on from that of its beginning, and stops before each write of offset tombstones to look
-around (changes_view.py): only batches that hold such tombstones are read record by record. What was set is told at the
-end from the rows of both folds. So the cost is that of folding the interval, plus the keys, plus the tombstones.
+The fold goes on from the one at the start of the interval. Before each write of offset tombstones it stops and looks at
+the state (state_view): only batches with such tombstones are read record by record. What was set comes at the end, from
+the rows of both folds (set_rows). The cost is that of folding the interval, plus the keys, plus the tombstones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def changes_between(
 
 @dataclass(slots=True)
 class _Held:
-    """Tombstones of the write that has begun, judged but not folded yet: rows of batches of one record each."""
+    """Tombstones of the write that has begun, not folded yet: batches of one record each."""
 
     removals: list[TombstoneRecord] = field(default_factory=list)
     runs: list[tuple[Int64s, Bytes]] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Held:
 
 @dataclass(slots=True, kw_only=True)
 class _Changer(Folder):
-    """The fold of an interval that stops before each write of tombstones."""
+    """A fold of an interval that stops before each write of tombstones."""
 
     known: ChangeEvidence
     first: int
@@ -128,7 +128,7 @@ class _Changer(Folder):
         return begin, int(beyond[0]) if len(beyond) else len(frames)
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
-        """As the fold does; whether log_offsets are missing takes a look at the records."""
+        """As the fold does; also reads the records to see whether log_offsets are missing."""
         found = read_frame(data.data, frame)
         if isinstance(found, Batch):
             records = list(read_records(found, cap_bytes=self.cap_bytes))
@@ -141,7 +141,7 @@ class _Changer(Folder):
         return Folder.fold_frame(self, data, frame)
 
     def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
-        """Fold batches by the compiled loop, but for those with tombstones of offsets."""
+        """Fold batches by the compiled loop, except those with tombstones of offsets."""
         if not len(batches):
             return
         marks = np.zeros(len(batches), np.uint8)
@@ -197,7 +197,7 @@ class _Changer(Folder):
         is_whole: bool,
         is_transactional: bool,
     ) -> None:
-        """Fold records, each a row of its own, but for those of a write that may go on."""
+        """Fold records, one row each, except those of a write that may go on."""
         log_offsets = table[:, L.B_BASE_OFFSET].tolist()
         at = 0
         while at < len(log_offsets):

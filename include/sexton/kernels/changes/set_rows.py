@@ -1,4 +1,4 @@
-"""The rows of what was set: offsets that end an interval with another value than they began with, by its two folds."""
+"""Rows of offset_changes for offsets that end an interval with a value other than at its start, from its two folds."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 
 
 def set_rows(start: State | None, end: State, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
-    """The rows of offsets that end the interval with another value than they began with."""
+    """The rows of offsets that end the interval with a value other than at its start."""
     count = int(end.counts[L.KEYS])
     old = np.full(count, L.NONE, np.int64)
     was_there = np.zeros(count, bool)
@@ -79,7 +79,7 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
 
 
 def _with_restored(table: pa.Table, known: ChangeEvidence) -> pa.Table:
-    """The same rows, those of a plan that put offsets back told as such."""
+    """The same rows; those that a restore wrote say so."""
     keys = zip(*(table[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
     stamps = table["timestamp_ms"].to_pylist()
     acts = [action_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]

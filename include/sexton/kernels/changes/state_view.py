@@ -1,7 +1,7 @@
 """A fold in the middle of its making, as the rules of `coordinator.changes.causes` look at it: `changes.StateBefore`.
 
-Only what a write of tombstones touches becomes Python objects: the offsets of its groups. Keys never move while a fold
-grows (nothing is pruned here), so that a row of `keys` names an offset from the beginning of the interval to its end.
+Only the offsets of groups that a write of tombstones touches become Python objects. Keys never move while a fold grows
+(nothing is pruned here), so a row of `keys` is the same offset from the start of the interval to its end.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -33,7 +33,7 @@ from sexton.records import kafka_uuid
 _LOW_64 = (1 << 64) - 1
 _SIZE_BITS = 32
 _INDEXED_AGAIN = 1 << 14
-"""So many keys without an index may come before all are indexed again."""
+"""Keys that may come without an index before all are indexed again."""
 
 
 class StateView:
@@ -42,7 +42,7 @@ class StateView:
     def __init__(self, profile: Profile, state: State) -> None:
         self.state = state
         self.rows: dict[OffsetKey, int] = {}
-        """The row of every offset that `offsets_of` has told."""
+        """The row of every offset that `offsets_of` has returned."""
         self._groups = _LiveGroups(profile)
         self._index = _KeysByGroup()
 
@@ -161,14 +161,14 @@ def _topic_id(high: int, low: int) -> str | None:
 
 
 class _KeysByGroup:
-    """Rows of `keys` by group: sorted once, and again when many have come since."""
+    """Rows of `keys` by group: sorted once, and again after many more have come."""
 
     def __init__(self) -> None:
         self._order: Int64s = np.zeros(0, np.int64)
         self._groups: Int64s = np.zeros(0, np.int64)
 
     def rows_of(self, state: State, group: int) -> list[int]:
-        """The rows of a group, those of keys without a value too, in the order in which they came."""
+        """The rows of a group, also of keys without a value, in order of appearance."""
         count = int(state.counts[L.KEYS])
         if count - len(self._order) > max(_INDEXED_AGAIN, len(self._order) // 8):
             groups = state.keys[:count, L.KEY_GROUP]
@@ -191,7 +191,7 @@ class _LiveGroups:
         self._last_own: dict[int, int] = {}
 
     def find(self, state: State, group_id: str) -> Group | None:
-        """The group as it stands; one that offsets have made since its last record is a simple one."""
+        """The group now; one that offsets have made since its last record is a simple group."""
         self.catch_up(state)
         group = find_group(state, group_id)
         if group >= 0 and state.groups[group, L.LAST_VALUE] > self._last_own.get(group, L.NONE):
@@ -199,7 +199,7 @@ class _LiveGroups:
         return self._groups.by_id.get(group_id) or simple_group(group_id, self._profile)
 
     def catch_up(self, state: State) -> None:
-        """Replay the group records that have come since."""
+        """Replay the group records that came since the last call."""
         count = int(state.counts[L.RECORDS])
         for row in state.records[self._done : count].tolist():
             group, last_value = row[L.R_GROUP], row[L.R_LAST_VALUE]

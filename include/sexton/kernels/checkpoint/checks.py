@@ -1,10 +1,10 @@
-"""What the tables of a fold have to be before compiled code takes them: that code checks no index and no length.
+"""Checks the tables of a fold before compiled code reads them: that code checks no index and no length.
 
-A checkpoint lies in an archive, and its hashes prove nothing against somebody who may write there. Checked here, for
-whole columns: names, types, rows that belong together, NULL, ranges, and the offsets of texts within their columns.
-What takes a hash table (a key, group or producer that is there twice) is checked by `store`, which fills it anyway.
+Whoever may write to an archive can change a checkpoint and its hashes. Checked here, for whole columns: names, types,
+row counts, NULL, ranges, and the offsets of texts within their columns. `restore` refuses duplicates (of a key, a
+group, a producer), because it fills the hash tables anyway.
 
-Not here: whether the values are those of the log. Only a full replay tells (maintenance.checkpoint_comparison).
+Not here: whether the values are those of the log. Only a full replay shows that (maintenance.checkpoint_comparison).
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ _NAMES = {"keys": ("group_id", "topic"), "groups": ("group_id",)}
 def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]) -> None:
     """DamagedFold, with the name of the table, unless `tables` are of these schemas and can be those of a fold."""
     if unknown := sorted(tables.keys() ^ schemas.keys()):
-        raise DamagedFold("no table of a fold, or one too few", where=unknown[0])
+        raise DamagedFold("unknown or missing table", where=unknown[0])
     for name, table in tables.items():
         _check_shape(name, table, schemas[name])
         for column, (low, high) in _RANGES.get(name, {}).items():
@@ -76,7 +76,7 @@ def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema
 def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.int64]) -> None:
     """DamagedFold unless every log_offset lies where the log was read.
 
-    Damaged batches and those of old formats may carry any: with one of these nothing is said.
+    Damaged batches and those of old formats may carry any offset: with one of these nothing is checked.
     """
     if tables["undecodable"].num_rows or counters[L.READ_MAGIC_0] or counters[L.READ_MAGIC_1]:
         return
@@ -121,7 +121,7 @@ def _check_sizes(name: str, table: pa.Table, column: str, low: int, high: int) -
 
 
 def _check_values(tables: Mapping[str, pa.Table]) -> None:
-    """What columns say together."""
+    """Checks across columns."""
     keys, pending, profile = tables["keys"], tables["pending"], tables["profile"]
     if keys.num_rows:
         empty = pc.is_null(keys["log_offset"])

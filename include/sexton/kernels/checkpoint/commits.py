@@ -1,4 +1,4 @@
-"""How often groups have committed, read from a fold's files without the fold: the counts alone."""
+"""How often groups have committed, read from the files of a checkpoint without restoring the fold."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ _NONE = pa.table({"group_id": pa.array([], pa.string()), "commits": pa.array([],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was read of one log partition up to the end of a fold: records, and offset values by group_id."""
+    """Records and offset values by group_id of one log partition, up to the end of a fold."""
 
     by_group: pa.Table
     records: int
@@ -23,7 +23,7 @@ class Commits:
 
 
 def read_commits(folder: Path | None) -> Commits:
-    """The counts of the fold that was written to `folder`; without one those of nothing."""
+    """The counts of the fold in `folder`; zeros without a folder."""
     if folder is None or not (folder / "counters.parquet").exists():
         return Commits(by_group=_NONE, records=0, end=0)
     rows = pq.ParquetFile(folder / "counters.parquet").read()

@@ -30,7 +30,7 @@ def pack(tables: Tables) -> bytes:
 
 
 def unpack(data: bytes) -> Tables:
-    """What `pack` was given; DamagedFold when it is nothing that `pack` gives."""
+    """The tables that `pack` was given; DamagedFold for anything else."""
     try:
         batch = pa.ipc.open_stream(data).read_next_batch()
         batch.validate(full=True)
@@ -48,9 +48,9 @@ def write_parquet(tables: Tables, folder: Path) -> None:
 
 
 def read_parquet(folder: Path) -> Tables:
-    """What `write_parquet` wrote; DamagedFold, with the name of the table, when a file is no Parquet.
+    """The tables that `write_parquet` wrote; DamagedFold, with the name of the table, for a file that is not Parquet.
 
-    Each log partition has a thread or a process of its own already.
+    One thread: each log partition has a thread or a process already.
     """
     found = {}
     for path in sorted(folder.glob("*.parquet")):

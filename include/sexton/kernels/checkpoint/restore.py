@@ -32,7 +32,7 @@ from sexton.kernels.checkpoint.tables import (
 from sexton.kernels.growth import reserve, used_by
 from sexton.kernels.index import add_group, add_key, find_key, find_pending, hash_span, producer_row
 from sexton.kernels.layout import Bytes, Int64s, State, view_of
-from sexton.kernels.offsets import add_pending, relink_leaks, store_text
+from sexton.kernels.pending_rows import add_pending, relink_leaks, store_text
 from sexton.kernels.profile_flags import group_types_of, new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
@@ -115,7 +115,7 @@ def _empty_state(tables: Tables, profile: Profile, room_for: State | None) -> St
 
 
 def _refuse(table: str, row: int, what: str) -> None:
-    """DamagedFold for the row of a table that compiled code has refused; none where it is -1."""
+    """Raise DamagedFold for the row of a table that compiled code refused; -1 is no row."""
     if row >= 0:
         raise DamagedFold(f"row {row}: {what}", where=table)
 
@@ -169,7 +169,7 @@ def _ints(table: pa.Table, name: str) -> Int64s:
 
 
 def _read_only(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """As the compiled functions take what they only read: they are compiled for one kind of array."""
+    """A read-only view: compiled functions are compiled for one kind of array."""
     view = values.view()
     view.flags.writeable = False
     return view
@@ -224,9 +224,9 @@ def _restore_keys(
     text_ends: Any,
     texts: Any,
 ) -> int:
-    """Append keys from their strings; each is framed in `key_bytes` behind what is used, where `add_key` leaves it.
+    """Append keys from their strings; the first row whose key is there already or whose group is not, else -1.
 
-    The first row whose key is there already, or whose group is not, else -1: there is room for no other group.
+    A group that is not there must not be added: there is no room for it.
     """
     state = view_of(arrays)
     known = state.counts[L.GROUPS]
@@ -267,7 +267,7 @@ def _restore_producers(arrays: State, producer_ids: Any) -> int:
 def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any) -> int:
     """Append pending values; the first row that is there already, or whose producer has nothing open, else -1.
 
-    What transactions leak in Kafka 4.0.0 may be of a producer without a row of its own.
+    A transaction that Kafka 4.0.0 leaves open may be of a producer without a row.
     """
     state, text_data = view_of(arrays), pointer(texts)
     for row in range(len(keys)):

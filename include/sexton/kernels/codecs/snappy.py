@@ -1,7 +1,7 @@
 """Snappy in the framing of xerial's snappy-java, which Java clients and brokers write, decompressed by compiled code.
 
-One stream of version 1 is taken; its blocks must be what their headers say, to the byte. Anything else is ODD:
-`log.codec` reads it by the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte
+It takes one stream of version 1 whose blocks are exactly what their headers say. Anything else is FALLBACK: `log.codec`
+reads it by the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte
 outside the given spans is read or written.
 """
 
@@ -24,9 +24,9 @@ _SHORT_LITERALS = 60  # longer ones have their size in up to 4 further bytes
 
 @compiled
 def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, at most `limit`, or NO_ROOM or ODD.
+    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, at most `limit`, NO_ROOM or FALLBACK.
 
-    Up to `limit`, bytes behind that end may have been overwritten.
+    Up to `limit`, bytes after that end may have been overwritten.
     """
     if end - pos <= _HEADER_BYTES or be64(data, pos) != _MAGIC:
         return FALLBACK
@@ -87,7 +87,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
 
 @compiled
 def _inflated_size(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """The size that a block says it has once inflated, and the position behind; 0 when it is not plainly one."""
+    """The inflated size that a block claims, and the position after it; 0 when it is not plainly one."""
     size = shift = 0
     while pos < end and shift < 35:
         byte = np.int64(data[pos])

@@ -1,12 +1,12 @@
 """zstd frames of many batches, decompressed by the library in one call.
 
-A call for each small batch spends nearly all of its time on setting the decoder up. Frames may be concatenated, and
-what comes out is then their contents one after another, but frames need not tell how much they hold. So a frame with a
-seal as its content is put behind each batch. As many seals as were put in come out in any case; when exactly as many
-are found, these are they. (No beginning of the seal is also an end of it, so none can begin within another.)
+A call for each small batch spends nearly all of its time on setting up the decoder. Concatenated frames come out as
+their contents one after another, but frames need not say how much they hold. So each batch is followed by a frame that
+holds a seal. At least as many seals come out as went in; if exactly as many are found, they are those. (No beginning of
+the seal is also an end of it, so no seal can begin within another.)
 
-Only batches that are plainly one frame are joined, and when a call fails none of its batches is taken: `inflate` then
-tries fewer, and at last `log.codec` one alone, which names the reason. Frames follow RFC 8878, section 3.1.1.
+Only batches that are plainly one frame are joined. When a call fails, none of its batches is taken: `inflate` tries
+fewer, and at last `log.codec` a single one, which names the reason. Frames follow RFC 8878, section 3.1.1.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -25,7 +25,7 @@ from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
 MAX_WINDOW_BYTES = 4 << 20
-"""Frames that ask a decoder to hold more are left to `log.codec`, which counts it."""
+"""Frames with a larger window are left to `log.codec`, which counts the window."""
 JOINED_BYTES = 512 << 10
 """Compressed bytes that are joined at most: such frames hold some 10 times as much."""
 
@@ -52,8 +52,8 @@ _SEALED_FRAME = np.frombuffer(
 def inflate_together(data: Bytes, batches: Int64s, packed: Int64s, arena: Bytes, *, cap_bytes: int) -> int:
     """Inflate the first of the batches in the rows `packed` into `arena`; returns how many.
 
-    Their rows then tell where their records lie. 0 when the first is not plainly one frame of zstd, or when something
-    went wrong with any of them.
+    Their rows then hold where their records lie. 0 when the first is not plainly one frame of zstd, or when any of them
+    failed.
     """
     library: Any = cramjam.zstd
     joined = np.empty(JOINED_BYTES, np.uint8)
@@ -137,7 +137,7 @@ def _little(data: Any, pos: int, size: int) -> int:
 
 @compiled
 def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: int) -> bool:
-    """Let the rows tell where their records are in `contents`; False, with no row changed, when that is not certain."""
+    """Write to the rows where their records are in `contents`; False, with no row changed, when that is not certain."""
     data, batches = pointer(contents), batches_of(batch_rows)
     seal = pointer(_SEAL)
     low, high = word64(seal, 0), word64(seal, 8)

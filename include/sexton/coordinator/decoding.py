@@ -1,7 +1,7 @@
 """From the bytes of a record to what a coordinator replays, or to the reason why it cannot.
 
-The judge of what is undecodable: the kernels come here, too, for records they are not sure of. Follows Kafka 4.3's
-GroupCoordinatorRecordSerde and CoordinatorRecordSerde.
+Decides what is undecodable. Compiled: kernels.decoding, which comes here for records that it is not sure of. Follows
+GroupCoordinatorRecordSerde and CoordinatorRecordSerde of Kafka 4.3.
 """
 
 import struct

@@ -3,6 +3,8 @@
 GroupMetadataManager.doLoadGroupsAndOffsets (0.8.2: OffsetManager.loadOffsets) reads the log into a buffer of
 offsets.load.buffer.size bytes and goes on behind the last whole batch in it. Of a larger batch there is never a whole
 one: it reads the same place again for ever, and the log partition stays in loading.
+
+Over whole segments: kernels.endless.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
 GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. Which of these is the profile's
-to say.
+to say. Over whole tables: verdicts.expiry, where `judge` is `verdict` and `plan` is `sweep`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set

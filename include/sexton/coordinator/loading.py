@@ -1,6 +1,6 @@
 """How a coordinator loads a log partition, record by record, by the rules of its profile.
 
-Readable and slow: the oracle that the kernels are held against. Follows CoordinatorLoaderImpl of Kafka 4.3,
+Readable and slow: the oracle of kernels.loading, which has the same names. Follows CoordinatorLoaderImpl of Kafka 4.3,
 GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 and OffsetManager.loadOffsetsFromLog of 0.8.2. A coordinator stops
 at the first record that it cannot decode or replay; this goes on without it, and says in `failures` where and why.
 """

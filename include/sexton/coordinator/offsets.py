@@ -1,5 +1,7 @@
 """Committed and pending offsets of one log partition (Kafka 4.3: OffsetMetadataManager.replay and
 replayEndTransactionMarker), and what became of every offset value that was read.
+
+Compiled: kernels.offsets, with the same names.
 """
 
 from collections import Counter

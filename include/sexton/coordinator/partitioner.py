@@ -1,4 +1,7 @@
-"""Which log partition a group belongs to (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2)."""
+"""Which log partition a group belongs to (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2).
+
+Compiled: kernels.text.partition_of.
+"""
 
 from collections.abc import Collection, Mapping
 

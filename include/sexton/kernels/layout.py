@@ -85,7 +85,7 @@ KEY_COLUMNS = VALUE_END
 
 # pending: the newest pending value of one producer and key; PENDING_VALUES counts those that it replaced, and itself.
 # Rows are linked per producer, per key, and per slot of `pending_slots`. A row whose PENDING_VALUES is LEAKED is not a
-# value but a trace: the producer's transaction, which Kafka 4.0.0 leaves open for the group of the key after a tombstone
+# value but a trace: the producer's transaction, which Kafka 4.0.0 leaves open for the group of the key once a tombstone
 # has cancelled what it had. There is one for each producer and group, in the slot of these two
 PENDING_KEY, PENDING_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
 PENDING_LOG_OFFSET, PENDING_VALUES = range(6, 8)

@@ -1,9 +1,9 @@
 """LZ4 frames as Kafka's brokers and Java clients write them, decompressed by compiled code.
 
-It takes one frame as Lz4BlockOutputStream makes it, with nothing after it: independent blocks of up to 64 KB, no content
-size, no checksum except the header's. It refuses whatever the LZ4 library might refuse, also by the rules for the end of
-a block, so whatever it takes is what the library makes of it. The rest is FALLBACK: `log.codec` reads it by the library,
-which names the reason.
+It takes one frame as Lz4BlockOutputStream makes it, with nothing after it: independent blocks of up to 64 KB, no
+content size, no checksum except the header's. It refuses whatever the LZ4 library might refuse, also by the rules for
+the end of a block, so whatever it takes is what the library makes of it. The rest is FALLBACK: `log.codec` reads it by
+the library, which names the reason.
 
 Follows lz4_Frame_format.md and lz4_Block_format.md. No byte outside the given spans is read or written.
 """
@@ -35,9 +35,9 @@ _END_BYTES = 12  # and its last match begins at least so many bytes before its e
 
 @compiled
 def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the frame in [pos, end) to `out` from `at`; where it ends there, at most `limit`, NO_ROOM or FALLBACK.
+    """Decompress the frame in [pos, end) to `out` from `at`; where it ends there, NO_ROOM or FALLBACK.
 
-    Up to `limit`, bytes after that end may have been overwritten.
+    It ends at `limit` at most. Up to there, bytes after its end may have been overwritten.
     """
     if not _is_header(data, pos, end):
         return FALLBACK

@@ -24,9 +24,9 @@ _SHORT_LITERALS = 60  # longer ones have their size in up to 4 further bytes
 
 @compiled
 def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, at most `limit`, NO_ROOM or FALLBACK.
+    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, NO_ROOM or FALLBACK.
 
-    Up to `limit`, bytes after that end may have been overwritten.
+    It ends at `limit` at most. Up to there, bytes after its end may have been overwritten.
     """
     if end - pos <= _HEADER_BYTES or be64(data, pos) != _MAGIC:
         return FALLBACK

@@ -178,3 +178,9 @@ def _read_partitions(arena: Any, at: Any, out: Any) -> None:
     data = pointer(arena)
     for row in range(len(at)):
         out[row] = be32(data, at[row])
+
+
+def group_name(state: State, row: int) -> str:
+    """The id of the group in a row of `groups`."""
+    at, size = state.groups[row, [L.GROUP_AT, L.GROUP_LENGTH]].tolist()
+    return state.key_bytes[at : at + size].tobytes().decode()

@@ -160,22 +160,29 @@ def _put_size(out: Any, at: int, size: int) -> None:
 
 
 @compiled
+def find_group(state: View, data: Any, start: int, size: int) -> int:
+    """Row of the group whose canonical id is the span of `data`, or -1."""
+    hashed = hash_span(state, data, start, size)
+    slots, groups, mask = state.group_slots, state.groups, state.counts[L.GROUP_MASK]
+    at = hashed & mask
+    while slots[at] != 0:
+        row = (slots[at] & 0xFFFFFFFF) - 1
+        if (slots[at] ^ hashed) >> 32 == 0 and groups[row, L.GROUP_LENGTH] == size:
+            if same_bytes(state.key_bytes, groups[row, L.GROUP_AT], data, start, size):
+                return row
+        at = (at + 1) & mask
+    return -1
+
+
+@compiled
 def group_row(state: View, at: int, size: int) -> int:
     """Row of the group whose canonical id is the span of `key_bytes`, appended when it is new."""
-    hashed = hash_span(state, state.key_bytes, at, size)
-    slots, groups, mask = state.group_slots, state.groups, state.counts[L.GROUP_MASK]
-    place = hashed & mask
-    while slots[place] != 0:
-        if (slots[place] ^ hashed) >> 32 == 0:
-            row = (slots[place] & 0xFFFFFFFF) - 1
-            if groups[row, L.GROUP_LENGTH] == size and same_bytes(
-                state.key_bytes, groups[row, L.GROUP_AT], state.key_bytes, at, size
-            ):
-                return row
-        place = (place + 1) & mask
+    row, groups = find_group(state, state.key_bytes, at, size), state.groups
+    if row >= 0:
+        return row
     row = state.counts[L.GROUPS]
     state.counts[L.GROUPS] += 1
-    slots[place] = (hashed & -(1 << 32)) | (row + 1)
+    put_slot(state.group_slots, state.counts[L.GROUP_MASK], hash_span(state, state.key_bytes, at, size), row)
     groups[row, L.GROUP_AT] = at
     groups[row, L.GROUP_LENGTH] = size
     groups[row, L.LAST_VALUE] = L.NONE
@@ -215,17 +222,12 @@ def find_producer(state: View, producer_id: int) -> int:
 @compiled
 def producer_row(state: View, producer_id: int) -> int:
     """Row of a producer, appended when it is new."""
-    hashed = hash_numbers(state, producer_id, 0)
-    slots, producers, mask = state.producer_slots, state.producers, state.counts[L.PRODUCER_MASK]
-    place = hashed & mask
-    while slots[place] != 0:
-        row = (slots[place] & 0xFFFFFFFF) - 1
-        if producers[row, L.P_ID] == producer_id:
-            return row
-        place = (place + 1) & mask
+    row, producers = find_producer(state, producer_id), state.producers
+    if row >= 0:
+        return row
     row = state.counts[L.PRODUCERS]
     state.counts[L.PRODUCERS] += 1
-    slots[place] = (hashed & -(1 << 32)) | (row + 1)
+    put_slot(state.producer_slots, state.counts[L.PRODUCER_MASK], hash_numbers(state, producer_id, 0), row)
     producers[row, L.P_ID] = producer_id
     producers[row, L.P_EPOCH] = -1
     producers[row, L.P_FIRST] = L.NONE

@@ -18,7 +18,7 @@ from sexton.jit.memory import pointer
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import Mask, key_columns
-from sexton.kernels.group_records import GroupNames, GroupRecords
+from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.layout import Int64s, State
 from sexton.kernels.text import partition_of
 
@@ -106,9 +106,9 @@ def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Con
     """Groups that clients look up in another log partition."""
     if not profile.one_cache:
         return is_stray
-    names, away = GroupNames(state), is_stray.copy()
+    away = is_stray.copy()
     strays = np.flatnonzero(is_stray)
-    away[strays] = [names[row] in held_elsewhere for row in strays.tolist()]
+    away[strays] = [cols.group_name(state, row) in held_elsewhere for row in strays.tolist()]
     return away
 
 

@@ -13,21 +13,18 @@ from uuid import UUID
 
 import numpy as np
 
-from sexton.coordinator import decoding
 from sexton.coordinator.changes.model import TopicPartition
 from sexton.coordinator.changes.replay import simple_group
-from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.profiles import new_groups
-from sexton.errors import LogError, TransitionError
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer, same_bytes
+from sexton.kernels import index
 from sexton.kernels import layout as L
-from sexton.kernels.index import hash_span
+from sexton.kernels.columns import group_name
+from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.layout import Int64s, State, view_of
-from sexton.log.batch import Record
 from sexton.records import kafka_uuid
 
 _LOW_64 = (1 << 64) - 1
@@ -43,7 +40,7 @@ class StateView:
         self.state = state
         self.rows: dict[OffsetKey, int] = {}
         """The row of every offset that `offsets_of` has returned."""
-        self._groups = _LiveGroups(profile)
+        self._groups = GroupRecords(profile)
         self._index = _KeysByGroup()
 
     @property
@@ -71,7 +68,11 @@ class StateView:
         return len(self._pending_keys(group_id, of_values=False)) > 0
 
     def group(self, group_id: str) -> Group | None:
-        return self._groups.find(self.state, group_id)
+        self._groups.catch_up(self.state)
+        row = find_group(self.state, group_id)
+        if row >= 0:
+            self._groups.revive(self.state, row)
+        return self._groups.groups.by_id.get(group_id) or simple_group(group_id, self._groups.profile)
 
     def holders_of(self, topic: str) -> Iterator[tuple[str, int, str | None]]:
         data = np.frombuffer(topic.encode(), np.uint8)
@@ -95,27 +96,9 @@ def find_group(state: State, group_id: str) -> int:
     return int(_find_group(state, np.frombuffer(group_id.encode() or b"\0", np.uint8), len(group_id.encode())))
 
 
-def group_name(state: State, group: int) -> str:
-    """The id of the group in a row."""
-    at, size = state.groups[group, [L.GROUP_AT, L.GROUP_LENGTH]].tolist()
-    return state.key_bytes[at : at + size].tobytes().decode()
-
-
 @compiled
 def _find_group(arrays: State, name: Any, size: int) -> int:
-    state, data = view_of(arrays), pointer(name)
-    hashed = hash_span(state, data, 0, size)
-    slots, groups, mask = state.group_slots, state.groups, state.counts[L.GROUP_MASK]
-    place = hashed & mask
-    while slots[place] != 0:
-        if (slots[place] ^ hashed) >> 32 == 0:
-            row = (slots[place] & 0xFFFFFFFF) - 1
-            if groups[row, L.GROUP_LENGTH] == size and same_bytes(
-                state.key_bytes, groups[row, L.GROUP_AT], data, 0, size
-            ):
-                return row
-        place = (place + 1) & mask
-    return -1
+    return index.find_group(view_of(arrays), pointer(name), 0, size)
 
 
 @compiled
@@ -178,47 +161,3 @@ class _KeysByGroup:
         later = np.flatnonzero(state.keys[len(self._order) : count, L.KEY_GROUP] == group) + len(self._order)
         found: list[int] = [*self._order[first:end].tolist(), *later.tolist()]
         return found
-
-
-class _LiveGroups:
-    """The groups of a fold while it grows: its group records are replayed as far as they have come."""
-
-    def __init__(self, profile: Profile) -> None:
-        self.has_failed = False
-        self._profile = profile
-        self._groups = new_groups(profile)
-        self._done = 0
-        self._last_own: dict[int, int] = {}
-
-    def find(self, state: State, group_id: str) -> Group | None:
-        """The group now; one that offsets have made since its last record is a simple group."""
-        self.catch_up(state)
-        group = find_group(state, group_id)
-        if group >= 0 and state.groups[group, L.LAST_VALUE] > self._last_own.get(group, L.NONE):
-            self._groups.ensure_simple_group(group_id)
-        return self._groups.by_id.get(group_id) or simple_group(group_id, self._profile)
-
-    def catch_up(self, state: State) -> None:
-        """Replay the group records that came since the last call."""
-        count = int(state.counts[L.RECORDS])
-        for row in state.records[self._done : count].tolist():
-            group, last_value = row[L.R_GROUP], row[L.R_LAST_VALUE]
-            if last_value > self._last_own.get(group, L.NONE):
-                self._groups.ensure_simple_group(group_name(state, group))
-            self._last_own[group] = row[L.R_LOG_OFFSET]
-            self._replay(state, row)
-        self._done = count
-
-    def _replay(self, state: State, row: list[int]) -> None:
-        at, middle = row[L.R_AT], row[L.R_AT] + row[L.R_KEY_SIZE]
-        key = state.record_bytes[at:middle].tobytes()
-        value = None if row[L.R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[L.R_VALUE_SIZE]].tobytes()
-        record = Record(log_offset=row[L.R_LOG_OFFSET], timestamp_ms=-1, key=key, value=value)
-        found = decoding.decode(record, base_offset=row[L.R_BASE_OFFSET], profile=self._profile)
-        if not isinstance(found, Decoded):
-            self.has_failed = True
-            return
-        try:
-            self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
-        except (TransitionError, LogError):
-            self.has_failed = True

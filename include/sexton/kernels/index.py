@@ -167,9 +167,9 @@ def find_group(state: View, data: Any, start: int, size: int) -> int:
     at = hashed & mask
     while slots[at] != 0:
         row = (slots[at] & 0xFFFFFFFF) - 1
-        if (slots[at] ^ hashed) >> 32 == 0 and groups[row, L.GROUP_LENGTH] == size:
-            if same_bytes(state.key_bytes, groups[row, L.GROUP_AT], data, start, size):
-                return row
+        is_like = (slots[at] ^ hashed) >> 32 == 0 and groups[row, L.GROUP_LENGTH] == size
+        if is_like and same_bytes(state.key_bytes, groups[row, L.GROUP_AT], data, start, size):
+            return row
         at = (at + 1) & mask
     return -1
 

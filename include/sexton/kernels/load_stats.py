@@ -20,6 +20,7 @@ from sexton.kernels.layout import State
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
+from sexton.tables import TABLES
 
 _AFTER_ALL = 1 << 80
 """After every record of the log."""
@@ -80,17 +81,8 @@ def load_profile(
         records=records, control_records=counters["control_records"], live_records=row["live_records"]
     )
     row["garbage_share"] = 1 - row["live_records"] / records if records else None
-    kinds = {
-        **dict.fromkeys(row, pa.int64()),
-        "log_partition": pa.int32(),
-        "load_would_fail": pa.bool_(),
-        "load_failure": pa.string(),
-        "load_outcome": pa.string(),
-        "garbage_share": pa.float64(),
-        "hot_groups": cols.TEXT_LIST,
-        "hottest_group_share": pa.float64(),
-    }
-    return pa.Table.from_pylist([row], pa.schema(list(kinds.items())))
+    declared = TABLES["load_profile"].arrow_schema(with_run=False)
+    return pa.Table.from_pylist([row], pa.schema([declared.field(name) for name in row]))
 
 
 def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:

@@ -27,81 +27,19 @@ from sexton.kernels.load_stats import load_profile
 from sexton.kernels.partial import PartialFold
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
+from sexton.tables import TABLES
 
-_OFFSET_SCHEMA = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("committed_offset", pa.int64()),
-        ("leader_epoch", pa.int32()),
-        ("metadata", pa.string()),
-        ("commit_timestamp_ms", pa.int64()),
-        ("expire_timestamp_ms", pa.int64()),
-        ("topic_id", pa.string()),
-        ("log_offset", pa.int64()),
-        ("producer_id", pa.int64()),
-    ]
-)
-_GROUP_SCHEMA = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("group_type", pa.string()),
-        ("state", pa.string()),
-        ("protocol_type", pa.string()),
-        ("protocol", pa.string()),
-        ("generation", pa.int32()),
-        ("leader", pa.string()),
-        ("current_state_timestamp_ms", pa.int64()),
-        ("member_count", pa.int32()),
-        ("subscribed_topics", cols.TEXT_LIST),
-        ("subscription_known", pa.bool_()),
-        ("left_targets", cols.TEXT_LIST),
-        ("log_offset", pa.int64()),
-    ]
-)
-_MEMBER_SCHEMA = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("member_id", pa.string()),
-        ("group_instance_id", pa.string()),
-        ("client_id", pa.string()),
-        ("client_host", pa.string()),
-        ("rack_id", pa.string()),
-        ("session_timeout_ms", pa.int32()),
-        ("rebalance_timeout_ms", pa.int32()),
-        ("member_epoch", pa.int32()),
-        ("subscribed_topics", cols.TEXT_LIST),
-        ("assignment", cols.TEXT_LIST),
-        ("assignment_epochs", cols.TEXT_LIST),
-        ("member_metadata", pa.binary()),
-        ("member_assignment", pa.binary()),
-        ("static_instance_ids", cols.TEXT_LIST),
-        ("log_partition", pa.int32()),
-    ]
-)
-_UNDECODABLE_SCHEMA = pa.schema(
-    [
-        ("base_offset", pa.int64()),
-        ("log_offset", pa.int64()),
-        ("record_type", pa.int32()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("log_partition", pa.int32()),
-    ]
-)
-_TRANSACTION_SCHEMA = pa.schema(
-    [
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int32()),
-        ("first_log_offset", pa.int64()),
-        ("last_log_offset", pa.int64()),
-        ("first_timestamp_ms", pa.int64()),
-        ("group_ids", cols.TEXT_LIST),
-    ]
-)
+
+def _schema(table: str, *without: str) -> pa.Schema:
+    """The columns of a table of `sexton.tables`, in its order, but for the run's and some others."""
+    return pa.schema([field for field in TABLES[table].arrow_schema(with_run=False) if field.name not in without])
+
+
+_OFFSET_SCHEMA = _schema("committed_offsets", "log_partition")
+_GROUP_SCHEMA = _schema("groups", "offset_count", "pending_count", "has_open_transaction", "log_partition")
+_MEMBER_SCHEMA = _schema("members")
+_UNDECODABLE_SCHEMA = _schema("undecodable_records", "log_partition").append(pa.field("log_partition", pa.int32()))
+_TRANSACTION_SCHEMA = _schema("open_transactions", "log_partition")
 _TOMBSTONE_SCHEMA = pa.schema(
     [
         ("group_id", pa.string()),

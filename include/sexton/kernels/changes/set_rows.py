@@ -10,25 +10,11 @@ from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
 from sexton.kernels.layout import State
+from sexton.tables import TABLES
 from sexton.tables.change_kinds import ChangeKind
 
 SCHEMA = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("old_committed_offset", pa.int64()),
-        ("new_committed_offset", pa.int64()),
-        ("kind", pa.string()),
-        ("candidates", pa.list_(pa.string())),
-        ("by_plan_id", pa.string()),
-        ("log_offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("old_log_offset", pa.int64()),
-        ("old_commit_timestamp_ms", pa.int64()),
-        ("due_at_ms", pa.int64()),
-        ("evidence", pa.string()),
-    ]
+    [field for field in TABLES["offset_changes"].arrow_schema(with_run=False) if field.name != "log_partition"]
 )
 """The columns of offset_changes that are not the log partition's or the run's."""
 

@@ -256,3 +256,12 @@ def is_ascii(data: Any, start: int, size: int) -> bool:
             return False
         pos += 1
     return (seen & np.int64(_HIGH_BITS)) == 0
+
+
+@compiled
+def little(data: Any, pos: int, size: int) -> int:
+    """The little-endian unsigned number in `size` bytes from `pos`."""
+    value = np.int64(0)
+    for i in range(size):
+        value |= np.int64(data[pos + i]) << (8 * i)
+    return value

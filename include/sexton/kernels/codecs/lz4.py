@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import be32, copy_bytes
+from sexton.jit.memory import be32, copy_bytes, little
 
 NO_ROOM, FALLBACK = -1, -2
 """What is returned instead of an end: the output does not fit; a reader has to look at the input."""
@@ -44,7 +44,7 @@ def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) 
     start = at
     pos += _HEADER_BYTES
     while end - pos >= 4:
-        size = _little32(data, pos)
+        size = little(data, pos, 4)
         pos += 4
         if size == 0:
             return at if pos == end and at > start else FALLBACK
@@ -74,16 +74,6 @@ def _is_header(data: Any, pos: int, end: int) -> bool:
         and data[pos + 4] == _FLAGS
         and data[pos + 5] == _BLOCK_SIZE
         and data[pos + 6] == _HEADER_CHECKSUM
-    )
-
-
-@compiled
-def _little32(data: Any, pos: int) -> int:
-    return (
-        np.int64(data[pos])
-        | (np.int64(data[pos + 1]) << 8)
-        | (np.int64(data[pos + 2]) << 16)
-        | (np.int64(data[pos + 3]) << 24)
     )
 
 

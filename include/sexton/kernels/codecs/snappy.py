@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import be32, be64, copy_bytes
+from sexton.jit.memory import be32, be64, copy_bytes, little
 from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, WIDE_BYTES, repeat
 
 _MAGIC = 0x82534E4150505900 - (1 << 64)
@@ -73,7 +73,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
         more = 1 if tag & 3 == 1 else 2 if tag & 3 == 2 else 4
         if more > end - pos:
             return FALLBACK
-        distance = _little(data, pos, more)
+        distance = little(data, pos, more)
         pos += more
         length = 1 + (tag >> 2)
         if more == 1:
@@ -105,12 +105,4 @@ def _literal_size(data: Any, pos: int, end: int, short: int) -> tuple[int, int]:
     if short < _SHORT_LITERALS:
         return short + 1, pos
     more = short - _SHORT_LITERALS + 1
-    return (_little(data, pos, more) + 1, pos + more) if more <= end - pos else (1, end + 1)
-
-
-@compiled
-def _little(data: Any, pos: int, size: int) -> int:
-    value = 0
-    for i in range(size):
-        value |= np.int64(data[pos + i]) << (8 * i)
-    return value
+    return (little(data, pos, more) + 1, pos + more) if more <= end - pos else (1, end + 1)

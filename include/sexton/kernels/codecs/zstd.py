@@ -18,7 +18,7 @@ import cramjam
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import copy_bytes, pointer, word64
+from sexton.jit.memory import copy_bytes, little, pointer, word64
 from sexton.kernels import layout as L
 from sexton.kernels.layout import Bytes, Int64s, batches_of
 from sexton.log import codec
@@ -93,7 +93,7 @@ def _join(source: Any, batch_rows: Any, packed: Any, joined_bytes: Any, sealed_f
 @compiled
 def _is_one_frame(data: Any, pos: int, end: int) -> bool:
     """Whether [pos, end) is exactly one frame without a dictionary and with a small window."""
-    if end - pos < 6 or _little(data, pos, 4) != _FRAME_MAGIC:
+    if end - pos < 6 or little(data, pos, 4) != _FRAME_MAGIC:
         return False
     flags = np.int64(data[pos + 4])
     content_size_bytes = _CONTENT_SIZE_BYTES[flags >> 6]
@@ -102,7 +102,7 @@ def _is_one_frame(data: Any, pos: int, end: int) -> bool:
         return False
     if flags & _IS_SINGLE_SEGMENT:
         content_size_bytes = max(content_size_bytes, 1)
-        if end - pos < content_size_bytes or not 0 <= _little(data, pos, content_size_bytes) < MAX_WINDOW_BYTES:
+        if end - pos < content_size_bytes or not 0 <= little(data, pos, content_size_bytes) < MAX_WINDOW_BYTES:
             return False
     else:
         base = 1 << (10 + (np.int64(data[pos]) >> 3))
@@ -117,7 +117,7 @@ def _is_one_frame(data: Any, pos: int, end: int) -> bool:
 def _after_blocks(data: Any, pos: int, end: int) -> int:
     """Where the blocks from `pos` on end; past `end` when they do not."""
     while end - pos >= 3:
-        header = _little(data, pos, 3)
+        header = little(data, pos, 3)
         kind, size = header >> 1 & 3, header >> 3
         if kind == _RESERVED_BLOCK or size > _BLOCK_BYTES:
             return end + 5
@@ -125,14 +125,6 @@ def _after_blocks(data: Any, pos: int, end: int) -> int:
         if header & 1:
             return pos
     return end + 5
-
-
-@compiled
-def _little(data: Any, pos: int, size: int) -> int:
-    value = 0
-    for i in range(size):
-        value |= np.int64(data[pos + i]) << (8 * i)
-    return value
 
 
 @compiled

@@ -2,37 +2,27 @@
 that was never killed, in the run folder and in the archive."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sexton.failpoints import FAILPOINTS
 from sexton.pipeline.replay_groups import STATE_TABLES
-from sexton.settings import environment
-from tests.pipeline.archive_runs import instant, three_minutes
-
-POINTS = sorted(name for name in FAILPOINTS if name.startswith(("replay.", "cuts.", "checkpoint.")))
-PROGRAM = """
-import sys
-from pathlib import Path
 from sexton.runs.engine import Engine
 from tests.archived import Archive
-from tests.pipeline.archive_runs import instant, publish, run
+from tests.fork import ended
+from tests.pipeline.archive_runs import instant, publish, run, three_minutes
 
-archive, out = Archive(Path(sys.argv[1])), Path(sys.argv[2])
-with Engine("tests", quiet=True) as engine:
-    for number in (2, 3):
-        here = out / str(number)
-        publish(here, run(engine, here, archive, instant(number), since_ms=instant(number - 1)), archive)
-"""
+POINTS = sorted(name for name in FAILPOINTS if name.startswith(("replay.", "cuts.", "checkpoint.")))
 
 
-def story(archive: Path, out: Path, *, failpoint: str = "") -> int:
-    """Two runs, one after the other, in a process of its own; how that ended."""
-    command = [sys.executable, "-c", PROGRAM, str(archive), str(out)]
-    return subprocess.run(command, env=environment(SEXTON_FAILPOINT=failpoint), check=False).returncode
+def story(archive: Path, out: Path) -> None:
+    """Two runs, one after the other."""
+    told = Archive(archive)
+    with Engine("tests", quiet=True) as engine:
+        for number in (2, 3):
+            here = out / str(number)
+            publish(here, run(engine, here, told, instant(number), since_ms=instant(number - 1)), told)
 
 
 def files(*folders: Path) -> dict[str, bytes]:
@@ -54,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is left by the story that nobody killed."""
     folder = tmp_path_factory.mktemp("whole")
     three_minutes(folder / "archive")
-    assert story(folder / "archive", folder / "out") == 0
+    story(folder / "archive", folder / "out")
     assert len(list((folder / "archive" / "cluster" / "checkpoints" / "topic").iterdir())) == 2
     assert (folder / "archive" / "cluster" / "cuts" / "topic" / f"{instant(3)}.json").exists()
     return folder
@@ -63,9 +53,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", POINTS)
 def test_killed_anywhere(name: str, whole: Path, tmp_path: Path) -> None:
     three_minutes(tmp_path / "archive")
+
+    def again() -> None:
+        story(tmp_path / "archive", tmp_path / "out")
+
     for times in (1, 2):
-        assert story(tmp_path / "archive", tmp_path / "out", failpoint=f"{name}:{times}") in (-signal.SIGKILL, 0)
-    assert story(tmp_path / "archive", tmp_path / "out") == 0
+        assert ended(again, failpoint=f"{name}:{times}") in (-signal.SIGKILL, 0)
+    assert ended(again) == 0
     left = {name: data for name, data in files(tmp_path / "archive").items() if not name.endswith(".part")}
     assert left == files(whole / "archive")
     assert results(tmp_path / "out") == results(whole / "out")

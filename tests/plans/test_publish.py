@@ -1,8 +1,6 @@
 """A published run of the archive keeps its plan there, and `runs` names it; wherever it dies, a rerun completes it."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +15,12 @@ from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs
 from sexton.pipeline import publish_tables, validate_tables
-from sexton.plans.read_plan import plans_of, read_plan
+from sexton.plans.read_plan import own_plan, plans_of, read_plan
+from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.settings import environment
 from tests.archived import CLUSTER, Archive
+from tests.fork import ended
 from tests.killed import Killed
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, minute
@@ -30,22 +29,6 @@ from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
 POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))
-PROGRAM = """
-import sys
-from pathlib import Path
-from sexton.plans.read_plan import own_plan
-from sexton.plans.write_plan import keep_plan
-from sexton.runs.folder import RunFolder
-from sexton.runs.engine import Engine
-from sexton.analysis.what_if import RetentionRules, published_folder, what_if
-from tests.archived import Archive
-from tests.plans.plan_runs import planned
-
-archive, out = Archive(Path(sys.argv[1]), partitions=3), Path(sys.argv[2])
-with Engine("tests", quiet=True) as engine:
-    planned(engine, out, archive)
-    keep_plan(RunFolder(out), own_plan(RunFolder(out)).record, archive.root)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +140,12 @@ def test_a_plan_that_is_not_the_runs_is_not_published(
         publish_tables.run(small, RunFolder(tmp_path / "run"))
 
 
-def story(archive: Path, out: Path, *, failpoint: str = "") -> int:
-    command = [sys.executable, "-c", PROGRAM, str(archive), str(out)]
-    return subprocess.run(command, env=environment(SEXTON_FAILPOINT=failpoint), check=False).returncode
+def story(archive: Path, out: Path) -> None:
+    """A run whose plan is kept."""
+    told = Archive(archive, partitions=3)
+    with Engine("tests", quiet=True) as engine:
+        planned(engine, out, told)
+        keep_plan(RunFolder(out), own_plan(RunFolder(out)).record, told.root)
 
 
 def files(*folders: Path) -> dict[str, bytes]:
@@ -176,17 +162,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """What is left by a run that nobody killed."""
     folder = tmp_path_factory.mktemp("whole")
     archive = archive_of_commits(folder / "archive")
-    assert story(archive.folder, folder / "run") == 0
+    story(archive.folder, folder / "run")
     return archive
 
 
 @pytest.mark.parametrize("name", POINTS)
 def test_killed_anywhere(name: str, whole: Archive, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")
-    assert story(archive.folder, tmp_path / "run", failpoint=name) == -signal.SIGKILL
+    assert ended(lambda: story(archive.folder, tmp_path / "run"), failpoint=name) == -signal.SIGKILL
     (plan_id,) = plans_of(LOCAL, whole.root, CLUSTER)
     for plan in plans_of(LOCAL, archive.root, CLUSTER):
         assert read_plan(LOCAL, archive.root, None, plan).record.plan_id == plan_id
-    assert story(archive.folder, tmp_path / "run") == 0
+    assert ended(lambda: story(archive.folder, tmp_path / "run")) == 0
     left = {name: data for name, data in files(archive.folder).items() if not name.endswith(".part")}
     assert left == files(whole.folder)

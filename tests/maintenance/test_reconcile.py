@@ -14,7 +14,7 @@ from sexton.kafka.session import TransientError
 from sexton.kafka.topics import PartitionLeader, Topic
 from sexton.maintenance import group_answers as answers
 from sexton.maintenance import reconcile
-from sexton.maintenance.group_answers import Answer, Answers, Kind, ask
+from sexton.maintenance.group_answers import GroupAnswer, Kind, LiveAnswers, ask
 from sexton.maintenance.reconcile import ROUNDS, Reconciliation
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.engine import Engine
@@ -29,16 +29,18 @@ AWAY = "away"
 CONFIG = ClientConfig(bootstrap_servers="nowhere:1")
 
 
-def answer(committed_offset: int, *, kind: Kind | None = SIMPLE) -> Answer:
-    return Answer(kind=kind, offsets={("t", 0): (committed_offset, None, "")})
+def answer(committed_offset: int, *, kind: Kind | None = SIMPLE) -> GroupAnswer:
+    return GroupAnswer(kind=kind, offsets={("t", 0): (committed_offset, None, "")})
 
 
-GONE = Answer(kind=None, offsets={})
+GONE = GroupAnswer(kind=None, offsets={})
 A, B, C = answer(7), answer(8), answer(9)
 
 
-def said(*, moved: Sequence[str] = (), refused: Sequence[str] = (), end: int = END, **settled: Answer) -> Answers:
-    return Answers(settled=settled, moved={*moved}, refused={*refused}, ends={0: end})
+def said(
+    *, moved: Sequence[str] = (), refused: Sequence[str] = (), end: int = END, **settled: GroupAnswer
+) -> LiveAnswers:
+    return LiveAnswers(settled=settled, moved={*moved}, refused={*refused}, ends={0: end})
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def archive(tmp_path: Path) -> Archive:
 def played(
     monkeypatch: pytest.MonkeyPatch,
     archive: Archive,
-    *rounds: Answers,
+    *rounds: LiveAnswers,
     listed: Sequence[str] = ("a", "b", "c"),
     most_groups: int = 100,
     alerts: Sequence[str] = (),
@@ -63,7 +65,7 @@ def played(
     """The result, and which groups the brokers were asked about in each round; the last round comes again and again."""
     asked: list[list[str]] = []
 
-    def ask_them(_session: object, _topic: str, group_ids: Sequence[str]) -> Answers:
+    def ask_them(_session: object, _topic: str, group_ids: Sequence[str]) -> LiveAnswers:
         asked.append(sorted(group_ids))
         return rounds[min(len(asked), len(rounds)) - 1]
 
@@ -119,14 +121,14 @@ def test_what_differs_once_and_then_no_more_is_no_drift(monkeypatch: pytest.Monk
         (answer(5), ["t"]),
         (answer(8, kind=("consumer", "Empty", "consumer")), [None]),
         (answer(8, kind=("classic", "Stable", "")), [None]),
-        (Answer(kind=SIMPLE, offsets={}), ["t"]),
-        (Answer(kind=SIMPLE, offsets={**B.offsets, ("u", 1): (1, 2, "m")}), ["u"]),
+        (GroupAnswer(kind=SIMPLE, offsets={}), ["t"]),
+        (GroupAnswer(kind=SIMPLE, offsets={**B.offsets, ("u", 1): (1, 2, "m")}), ["u"]),
         (GONE, [None, "t"]),
     ],
     ids=["offset", "type", "state", "no offset", "one more", "no group"],
 )
 def test_what_stays_different_is_drift(
-    monkeypatch: pytest.MonkeyPatch, archive: Archive, wrong: Answer, whats: list[str | None]
+    monkeypatch: pytest.MonkeyPatch, archive: Archive, wrong: GroupAnswer, whats: list[str | None]
 ) -> None:
     found, asked = played(monkeypatch, archive, said(a=A, b=wrong, c=C), said(b=wrong), alerts=["the log ends at 5"])
     assert asked == [["a", "b", "c"], *[["b"]] * (ROUNDS - 1)]
@@ -167,7 +169,9 @@ def test_what_cannot_be_told_is_an_alert(monkeypatch: pytest.MonkeyPatch, archiv
 
 
 def test_what_is_hidden_is_said_and_not_compared(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    nothing = Answers(settled={"a": Answer(kind=SIMPLE, offsets={})}, ends={0: END}, seen_topics=frozenset({"other"}))
+    nothing = LiveAnswers(
+        settled={"a": GroupAnswer(kind=SIMPLE, offsets={})}, ends={0: END}, seen_topics=frozenset({"other"})
+    )
     found, _ = played(monkeypatch, archive, nothing, listed=["a"], unseen=["not every topic can be seen"])
     assert (found.compared, found.drifted, found.alerts) == (1, 0, ["not every topic can be seen"])
 
@@ -251,4 +255,4 @@ def test_a_group_that_a_failing_broker_may_have_is_not_taken_for_gone(monkeypatc
 
 def test_a_broker_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
     found, _ = played(monkeypatch, archive, said(a=A, b=B, c=C), failed={2: "it gives no answer"})
-    assert found.alerts == ["broker 2 lists no groups, so that its are missing: it gives no answer"]
+    assert found.alerts == ["broker 2 lists no groups, so its groups are missing: it gives no answer"]

@@ -126,7 +126,7 @@ def test_what_is_rotten_and_then_away_is_not_mended(archive: Archive) -> None:
     assert [alert.endswith("its segment is not") for alert in verified(archive).alerts] == [True]
     manifest.unlink()
     for _ in range(2):
-        assert any(str(segment) in alert and "no unbroken history" in alert for alert in verified(archive).alerts)
+        assert any(str(segment) in alert and "no lineage includes it" in alert for alert in verified(archive).alerts)
     segment.write_bytes(corrupt)
     manifest.write_text(told)
     assert [verified(archive).corrupt for _ in range(PARTS)] == [1] * PARTS
@@ -159,7 +159,7 @@ def test_each_cluster_has_its_turn(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    "count, alerts", [(verify.TOLD_FINDINGS, verify.TOLD_FINDINGS), (50, verify.TOLD_FINDINGS + 1)]
+    "count, alerts", [(verify.FINDINGS_IN_ALERTS, verify.FINDINGS_IN_ALERTS), (50, verify.FINDINGS_IN_ALERTS + 1)]
 )
 def test_many_findings_are_few_alerts(
     monkeypatch: pytest.MonkeyPatch, archive: Archive, count: int, alerts: int

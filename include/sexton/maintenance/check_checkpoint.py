@@ -1,6 +1,6 @@
 """check_checkpoint: compare the newest checkpoint with a full replay of its instant, every week.
 
-When a cluster was last found right is noted, not told by the calendar, so that it is due whatever the schedule.
+The instant of the last successful check is stored, so that a cluster becomes due whatever the DAG's schedule:
 
     <archive>/<cluster_id>/maintenance/check_checkpoint.json
 """
@@ -26,7 +26,7 @@ TASK = "check_checkpoint"
 
 
 class CheckState(BaseModel):
-    """When a cluster's newest checkpoint was last found right; None where none was."""
+    """When a cluster's newest checkpoint was last confirmed; None if never."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -35,8 +35,7 @@ class CheckState(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedCheckpoints:
-    """What was confirmed, by cluster id (`checkpoint_check.Checked`), of those that were due; the next is in so many
-    days."""
+    """The confirmed checkpoints of clusters that were due, as `Checked` by cluster id, and when the next is due."""
 
     clusters: dict[str, dict[str, Any]] = field(default_factory=dict)
     next_in_days: int = 0
@@ -45,35 +44,34 @@ class CheckedCheckpoints:
 def run(
     engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, only: str | None = None
 ) -> CheckedCheckpoints:
-    """Replay every cluster, or `only` one, in full, in a folder of its own that is removed: those that were not found
-    right in the last `days` before `now_ms`.
+    """Check every cluster, or `only` one, that was not confirmed in the `days` before `now_ms`. `scratch` is emptied.
 
-    DataQualityFailure where a checkpoint is not what the log says; NoCoverage where some are due and none has one;
-    UsageError where a note is none.
+    DataQualityFailure if a checkpoint differs from the replay; NoCoverage if no due cluster has a checkpoint;
+    UsageError if a state file is invalid.
     """
     fs, root = filesystem(archive)
-    checked, untold = {}, NoCoverage("the archive holds no cluster", where=archive)
+    checked, missing = {}, NoCoverage("the archive holds no cluster", where=archive)
     waits = []
     for cluster_id in clusters_of(fs, root, only):
         since = _days_since(read_state(fs, root, cluster_id, TASK, CheckState), now_ms)
-        if since is not None and 0 <= since < days:  # a note from after now is of a wrong clock, and proves nothing
+        if since is not None and 0 <= since < days:  # a state from the future comes from a wrong clock
             waits.append(days - since)
             continue
         folder = scratch / safe_name(cluster_id, what="cluster id")
         try:
             found = compare_checkpoint(engine, RunFolder(folder), archive=archive, cluster_id=cluster_id)
         except NoCoverage as error:
-            untold = error
+            missing = error
             continue
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         write_state(fs, root, cluster_id, TASK, CheckState(at_ms=now_ms))
         checked[cluster_id] = asdict(found)
     if not checked and not waits:
-        raise untold
+        raise missing
     return CheckedCheckpoints(clusters=checked, next_in_days=min(waits, default=days))
 
 
 def _days_since(note: CheckState, now_ms: int) -> int | None:
-    """Whole days of the calendar (UTC), so that a run that was some hours late puts no later one off by a day."""
+    """Return the calendar days (UTC) since the last check, so that a late run does not delay the next ones."""
     return None if note.at_ms is None else now_ms // DAY_MS - note.at_ms // DAY_MS

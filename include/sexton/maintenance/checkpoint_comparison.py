@@ -1,7 +1,6 @@
-"""The proof of increments: a full replay of an instant, held against the checkpoint that was published of it.
+"""Compares a published checkpoint with a full replay of its instant, which proves the increments.
 
-A checkpoint is mostly the child of another, and that one's of a third: a mistake in one would live on in all that
-follow. To be run every week or so, of the newest.
+Most checkpoints are made from an earlier one, so a mistake in one would be in all later ones.
 """
 
 from dataclasses import dataclass
@@ -21,14 +20,14 @@ from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunFolder, tree_sha256
 from sexton.runs.source import filesystem, open_archive
 
-_TOLD_FILES = 3
+_NAMED_FILES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A published checkpoint that a full replay has confirmed; `records` were read for that.
+    """A checkpoint that a full replay of `records` records confirmed.
 
-    `is_same_file` is False where the tables are equal and another release of the Parquet library wrote them.
+    `is_same_file` is False if the tables are equal but another release of the Parquet library wrote them.
     """
 
     as_of_ms: int
@@ -77,12 +76,12 @@ def compare_checkpoint(
         taken_at_ms=manifest.as_of_ms,
         profile=profile_of(manifest.profile),
     )
-    own = folder.root / "fold"
-    sha256 = tree_sha256(own)
-    if sha256 != manifest.sha256 and (differing := _differing(own, published)):
-        more = f" and {len(differing) - _TOLD_FILES} more" if len(differing) > _TOLD_FILES else ""
+    replayed = folder.root / "fold"
+    sha256 = tree_sha256(replayed)
+    if sha256 != manifest.sha256 and (differing := _differing(replayed, published)):
+        more = f" and {len(differing) - _NAMED_FILES} more" if len(differing) > _NAMED_FILES else ""
         raise DataQualityFailure(
-            f"a full replay differs from it in {', '.join(differing[:_TOLD_FILES])}{more}",
+            f"a full replay differs from it in {', '.join(differing[:_NAMED_FILES])}{more}",
             where=place,
             fix="remove the checkpoint and those after it, and replay their runs with --full",
         )
@@ -99,7 +98,7 @@ def compare_checkpoint(
 def _published(
     fs: pafs.FileSystem, root: str, cluster_id: str | None, as_of_ms: int | None
 ) -> tuple[str, CheckpointManifest]:
-    """The checkpoint of an instant, or the newest, of any topic that the cluster's offsets topic has been."""
+    """Return the checkpoint of an instant, or the newest, of any topic id of the cluster's offsets topic."""
     found = [
         (at, folder)
         for topic_id in (topics_of(fs, root, cluster_id) if cluster_id is not None else ())
@@ -109,25 +108,26 @@ def _published(
     for _, folder in sorted(found, reverse=True):
         try:
             return folder, read_manifest(fs, folder)
-        except UsageError:  # its writer died
+        except UsageError:  # its writer died before the manifest was complete
             continue
     asked = "" if as_of_ms is None else f" of {as_of_ms} ms"
     raise NoCoverage(f"no checkpoint{asked} is published", where=root)
 
 
-def _differing(own: Path, published: Path) -> list[str]:
-    """Files of the two folds that hold other tables."""
-    names = {path.relative_to(root).as_posix() for root in (own, published) for path in root.rglob("*.parquet")}
+def _differing(replayed: Path, published: Path) -> list[str]:
+    """Return the files whose tables differ between the two folds."""
+    names = {path.relative_to(root).as_posix() for root in (replayed, published) for path in root.rglob("*.parquet")}
     return [
         name
         for name in sorted(names)
-        if not ((own / name).exists() and (published / name).exists()) or not _are_equal(own / name, published / name)
+        if not ((replayed / name).exists() and (published / name).exists())
+        or not _are_equal(replayed / name, published / name)
     ]
 
 
-def _are_equal(own: Path, published: Path) -> bool:
-    """Whether a file of our own and one of the archive hold the same table."""
+def _are_equal(replayed: Path, published: Path) -> bool:
+    """Return whether the replayed and the published file have equal tables."""
     try:
-        return bool(pq.read_table(own, partitioning=None).equals(pq.read_table(published, partitioning=None)))
-    except (pa.ArrowException, OSError):  # of the other one: this process has just written ours
+        return bool(pq.read_table(replayed, partitioning=None).equals(pq.read_table(published, partitioning=None)))
+    except (pa.ArrowException, OSError):  # the published file is damaged
         return False

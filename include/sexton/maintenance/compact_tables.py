@@ -1,11 +1,11 @@
 """compact_tables: remove old Iceberg snapshots and branches of failed runs, rewrite small files.
 
-Every commit leaves a snapshot, and with it files that only it names. Those go that are older than some days, but for
-what published runs name (lake.read reads a run at its snapshots) and what main or a branch stands at; Iceberg decides
-which files nobody names any more. A branch of a run is kept for a look when its checks have failed, for as long.
+Every commit leaves a snapshot, and files that only this snapshot refers to. Snapshots older than some days are expired,
+except those of published runs (lake.read reads a run at its snapshots) and the heads of main and branches; Iceberg
+deletes the files that nothing refers to any more. The branch of a run whose checks failed is kept as long.
 
-Small files are made few in the tables that are written piece by piece; that loses nothing, so it needs no leave. The
-tables of snapshots are read at the files that their runs have written.
+Small files are rewritten in the tables that grow by appends. That loses nothing, so it needs no permission. Tables of
+snapshots are left alone: published runs refer to the files that they wrote.
 """
 
 import re
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 SMALL_FILES = 5
-"""So many files of one partition are made one."""
+"""Minimum of files in a partition for a rewrite."""
 _BRANCH_OF_RUN = re.compile(r"run_[A-Za-z0-9_]+")
 _WRITTEN_IN_PIECES = ("interval", "append")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedTables:
-    """What went of all tables, or would go; and how many `small_files` were made how few `new_files`."""
+    """Snapshots and branches that were removed, or would be; `small_files` that were rewritten as `new_files`."""
 
     snapshots: int
     branches: int
@@ -42,16 +42,16 @@ class CompactedTables:
 
 
 def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = False) -> CompactedTables:
-    """Tidy every table of the lake. What is younger than `days` at `now_ms` stays; without `deletes` everything does.
+    """Clean up every table of the lake: snapshots and branches older than `days` at `now_ms`, only with `deletes`.
 
-    NoCoverage where nothing was ever published.
+    NoCoverage if nothing was ever published.
     """
     before_ms = now_ms - days * DAY_MS
     named = _named(lake)
     tables = known_tables(lake)
 
     def clear(name: str) -> tuple[int, int]:
-        """(snapshots, branches): branches first, because they hold snapshots."""
+        """Return (snapshots, branches). Branches are dropped first, because they refer to snapshots."""
         table = load(lake, name)
         branches = old_branches(table, before_ms)
         snapshots = old_snapshots(table, before_ms, named=named.get(name, frozenset()), but_for=branches)
@@ -74,14 +74,14 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
 
 
 def known_tables(lake: Lake) -> list[Table]:
-    """The tables of ours that the lake has; NoCoverage where nothing was ever published."""
+    """Return Sexton's tables in the lake; NoCoverage if nothing was ever published."""
     with lake.reader() as catalog:
         names = {name for _, name in catalog.list_tables(lake.namespace)}
     return [table for table in TABLES.values() if table.name in names]
 
 
 def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
-    """Branches of runs that were last written before an instant."""
+    """Return the branches of runs that were last written before an instant."""
     found = []
     for name, ref in table.refs().items():
         head = table.snapshot_by_id(ref.snapshot_id)
@@ -93,7 +93,7 @@ def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
 def old_snapshots(
     table: "IcebergTable", before_ms: int, *, named: Collection[int], but_for: Collection[str] = ()
 ) -> list[int]:
-    """Snapshots of before an instant that no published run names, and no branch or tag but those of `but_for`."""
+    """Return snapshots from before an instant that no run and no branch or tag refers to, except those in `but_for`."""
     heads = {ref.snapshot_id for name, ref in table.refs().items() if name not in but_for}
     return sorted(
         snapshot.snapshot_id
@@ -103,7 +103,7 @@ def old_snapshots(
 
 
 def _named(lake: Lake) -> dict[str, set[int]]:
-    """Table -> the snapshots at which published runs are read."""
+    """Return table -> snapshots of published runs."""
     named: dict[str, set[int]] = {}
     for run in published_runs(lake):
         for table, snapshot_id in run.snapshots.items():
@@ -112,19 +112,19 @@ def _named(lake: Lake) -> dict[str, set[int]]:
 
 
 def _expire(engine: Engine, lake: Lake, name: str, snapshots: Sequence[int]) -> None:
-    """Expire these and no others: without `older_than` Iceberg would take all that are older than five days."""
+    """Expire exactly these: without `older_than` Iceberg would also expire all older than five days."""
     ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshots)
     arguments = f"snapshot_ids => ARRAY({ids}), older_than => TIMESTAMP '1970-01-01 00:00:00'"
     _call(engine, f"CALL `{lake.name}`.system.expire_snapshots(table => '{lake.namespace}.{name}', {arguments})")
 
 
 def _compact(engine: Engine, lake: Lake, name: str) -> tuple[int, int]:
-    """(files before, files after) of what was small."""
+    """Rewrite small files; return (files before, files after)."""
     table = load(lake, name)
     if table.current_snapshot() is None or not any(
         count >= SMALL_FILES for count in table.inspect.partitions()["file_count"].to_pylist()
     ):
-        return 0, 0  # Spark would take its time to find that out
+        return 0, 0  # reading the metadata is much quicker than starting the procedure
     options = f"map('min-input-files', '{SMALL_FILES}')"
     procedure = f"`{lake.name}`.system.rewrite_data_files(table => '{lake.namespace}.{name}', options => {options})"
     (row,) = _call(engine, f"CALL {procedure}")

@@ -1,14 +1,15 @@
 """expire_runs: remove published runs that the retention does not keep, their rows and their checkpoints.
 
-What goes is first noted in the archive, with all that `runs` said of it:
+The runs are first recorded in the archive, with their rows of `runs`:
 
     <archive>/<cluster_id>/maintenance/expire_runs-<instant>[-<number>].json
 
-Then it leaves `runs`, through which everybody reads, then the tables, and the note is closed. Whatever dies on the way
-leaves readers whole; the next thinning first completes what is noted. Checkpoints go last, each by its manifest first.
+Then they are deleted from `runs`, through which all readers go, then from the other tables, and the record is closed. A
+crash on the way never shows half a run; the next call first completes open records. Checkpoints are deleted last, each
+starting with its manifest.
 
-Never touched: archived segments, settled cuts, `offset_changes` (the ledger of intervals), `apply_ledger`. A run stays,
-whatever its age, while its instant is held and once its plan was applied.
+Never deleted: archived segments, settled cuts, `offset_changes`, `apply_ledger`. A run stays, whatever its age, while
+its instant is under hold or if its plan was applied.
 """
 
 import re
@@ -34,11 +35,11 @@ from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
 from sexton.tables import SNAPSHOT_TABLES
 
-_NOTE = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
+_REMOVAL = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
 
 
-class Note(BaseModel):
-    """What one thinning takes: rows of the table `runs`, whole. `is_done` once nothing of theirs is in a table."""
+class Removal(BaseModel):
+    """The runs that one call removes, as rows of `runs`. `is_done` once no table has rows of them."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -49,9 +50,9 @@ class Note(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredRuns:
-    """What went of a cluster, or would go: `runs` of the `published` ones, by as_of_ms, and so many checkpoints.
+    """What was removed of a cluster, or would be: `runs` (as_of_ms) of the `published` ones, and checkpoints.
 
-    `held` runs stay whatever their age; `completed` ones were left by a thinning that died.
+    `held` runs stay whatever their age. `completed` runs were left by a call that died.
     """
 
     cluster_id: str
@@ -73,16 +74,18 @@ def run(
     deletes: bool = False,
     only: str | None = None,
 ) -> list[ExpiredRuns]:
-    """Thin the runs of every cluster of the archive, or `only` of one; without `deletes` only say what would go.
+    """Expire runs of every cluster of the archive, or `only` one; without `deletes` only report what would be removed.
 
-    `held` are instants (as_of_ms) that stay. NoCoverage where nothing was ever published.
+    `held` are instants (as_of_ms) that stay. NoCoverage if nothing was ever published.
     """
     fs, root = filesystem(archive)
     applied = _applied_plans(lake)
     done = []
     for cluster_id in clusters_of(fs, root, only):
-        notes = _Notes(fs, root, cluster_id)
-        completed = sum(_complete(engine, lake, cluster_id, notes, path) for path in notes.open()) if deletes else 0
+        removals = _Removals(fs, root, cluster_id)
+        completed = (
+            sum(_complete(engine, lake, cluster_id, removals, path) for path in removals.open()) if deletes else 0
+        )
         runs = published_runs(lake, cluster_id)
         instants = {each.key.as_of_ms for each in runs}
         holds = {each.key.as_of_ms for each in runs if each.key.as_of_ms in held or each.row["plan_id"] in applied}
@@ -90,7 +93,7 @@ def run(
         free = _free_checkpoints(fs, root, cluster_id, keeps, before_ms=now_ms - retention.all_hours * HOUR_MS)
         going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
-            _take(engine, lake, cluster_id, notes, Note(at_ms=now_ms, runs=[each.row for each in going]))
+            _take(engine, lake, cluster_id, removals, Removal(at_ms=now_ms, runs=[each.row for each in going]))
             _remove_checkpoints(fs, free)
         done.append(
             ExpiredRuns(
@@ -105,59 +108,59 @@ def run(
     return done
 
 
-class _Notes:
-    """The notes of a cluster's thinnings, which stay as the record of what went."""
+class _Removals:
+    """The records of a cluster's removals. They stay in the archive."""
 
     def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str) -> None:
         self._fs = fs
         self._folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{MAINTENANCE_FOLDER}"
 
     def open(self) -> Iterator[str]:
-        """Where the notes are that were not closed, oldest first."""
+        """Yield the paths of records that are not closed, oldest first."""
         yield from [path for path in self._paths() if not self.read(path).is_done]
 
-    def read(self, path: str) -> Note:
+    def read(self, path: str) -> Removal:
         try:
-            return Note.model_validate(read_json(self._fs, path))
+            return Removal.model_validate(read_json(self._fs, path))
         except ValidationError as error:
-            raise UsageError(f"no note of a thinning: {error.errors()[0]['msg']}", where=path) from None
+            raise UsageError(f"no record of expired runs: {error.errors()[0]['msg']}", where=path) from None
 
-    def add(self, note: Note) -> str:
-        """Write a note under a name of its own, and say which."""
-        stem, known = f"{self._folder}/expire_runs-{note.at_ms}", set(self._paths())
+    def add(self, removal: Removal) -> str:
+        """Write a record under a new name; return its path."""
+        stem, known = f"{self._folder}/expire_runs-{removal.at_ms}", set(self._paths())
         number, path = 1, f"{stem}.json"
         while path in known:
             number, path = number + 1, f"{stem}-{number}.json"
-        self.write(path, note)
+        self.write(path, removal)
         return path
 
-    def write(self, path: str, note: Note) -> None:
-        write_whole(self._fs, path, note.model_dump_json(indent=1).encode(), what="expire_runs")
+    def write(self, path: str, removal: Removal) -> None:
+        write_whole(self._fs, path, removal.model_dump_json(indent=1).encode(), what="expire_runs")
 
     def _paths(self) -> list[str]:
         files = self._fs.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
-        return sorted(file.path for file in files if _NOTE.fullmatch(file.base_name))
+        return sorted(file.path for file in files if _REMOVAL.fullmatch(file.base_name))
 
 
-def _take(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, note: Note) -> None:
-    """Note what goes, make it invisible, then remove it."""
-    if not note.runs:
+def _take(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, removal: Removal) -> None:
+    """Record the runs, delete them from `runs`, then from the other tables."""
+    if not removal.runs:
         return
-    path = notes.add(note)
-    _delete(engine, lake, "runs", cluster_id, [run["as_of_ms"] for run in note.runs])
+    path = removals.add(removal)
+    _delete(engine, lake, "runs", cluster_id, [run["as_of_ms"] for run in removal.runs])
     failpoint("expire_runs.unnamed")
-    _complete(engine, lake, cluster_id, notes, path)
+    _complete(engine, lake, cluster_id, removals, path)
     failpoint("expire_runs.emptied")
 
 
-def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: str) -> int:
-    """Remove the rows of what is noted and no longer in `runs`, and close the note; the number of those runs.
+def _complete(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, path: str) -> int:
+    """Delete the rows of recorded runs that are no longer in `runs`, and close the record; return their number.
 
-    What is in `runs` has not left it, or was published anew: the policy judges it like any other.
+    A recorded run that is in `runs` was not deleted there or was published again: the retention judges it as any other.
     """
-    note = notes.read(path)
+    removal = removals.read(path)
     there = {each.key.as_of_ms for each in published_runs(lake, cluster_id)}
-    gone = [run for run in note.runs if run["as_of_ms"] not in there]
+    gone = [run for run in removal.runs if run["as_of_ms"] not in there]
     if instants := [run["as_of_ms"] for run in gone]:
 
         def delete(table: str) -> None:
@@ -165,19 +168,19 @@ def _complete(engine: Engine, lake: Lake, cluster_id: str, notes: _Notes, path: 
             failpoint("expire_runs.between")
 
         side_by_side(delete, [table.name for table in known_tables(lake) if table in SNAPSHOT_TABLES])
-    notes.write(path, note.model_copy(update={"runs": gone, "is_done": True}))
+    removals.write(path, removal.model_copy(update={"runs": gone, "is_done": True}))
     return len(gone)
 
 
 def _delete(engine: Engine, lake: Lake, table: str, cluster_id: str, instants: Sequence[int]) -> None:
-    """Delete whole partitions in one commit, which touches no file of any other."""
+    """Delete whole partitions in one commit."""
     listed = ", ".join(str(int(at)) for at in sorted(instants))
     statement = f"DELETE FROM {lake.identifier(table)} WHERE cluster_id = :cluster_id AND as_of_ms IN ({listed})"
     retried(lambda: engine.session.sql(statement, args={"cluster_id": cluster_id}))
 
 
 def _applied_plans(lake: Lake) -> set[str]:
-    """Plans of which something was applied, or tried to be."""
+    """Return the plans that were applied or attempted."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -190,7 +193,7 @@ def _applied_plans(lake: Lake) -> set[str]:
 def _free_checkpoints(
     fs: pafs.FileSystem, root: str, cluster_id: str, keeps: Collection[int], *, before_ms: int
 ) -> list[str]:
-    """Checkpoints of before `before_ms` that are of no kept run, and from which no replay of one would go on."""
+    """Return checkpoints from before `before_ms` of no kept run, and from which no replay of one would start."""
     free = []
     for topic_id in topics_of(fs, root, cluster_id):
         folders = checkpoint_folders(fs, root, cluster_id=cluster_id, topic_id=topic_id)
@@ -202,7 +205,7 @@ def _free_checkpoints(
 
 
 def _remove_checkpoints(fs: pafs.FileSystem, folders: Sequence[str]) -> None:
-    """Without its manifest a checkpoint is none, whatever else is left of it."""
+    """Delete checkpoints, each starting with its manifest: without one it does not exist for readers."""
     for folder in folders:
         if fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File:
             fs.delete_file(f"{folder}/{MANIFEST}")

@@ -1,10 +1,10 @@
-"""What the drill compares of a group: what the live brokers answer, and what they should by the archived log.
+"""Both sides of a reconciliation: what the live brokers answer about a group, and what the archived log implies.
 
-A cluster moves on while it is asked. So the groups of a log partition are asked, then where its log ends, then the same
-groups again: an answer that is the same twice is the one at that end, up to which the log is then folded.
+The cluster changes meanwhile. So each log partition is read in three steps: its groups, the end of its log, its groups
+again. An answer that is the same twice is valid at that end, up to which the log is then folded.
 
-What only a coordinator's memory knows cannot be compared: a classic group's state while it rebalances, whether a
-streams group has found its topics, and up to Kafka 3.x everything but committed offsets.
+Facts that only a coordinator's memory has are not compared: the state of a classic group while it rebalances, whether a
+streams group has found its topics, and up to Kafka 3.x everything except committed offsets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -29,27 +29,27 @@ Key = tuple[str, int]
 Offset = tuple[int, int | None, str]
 """(committed_offset, leader_epoch, metadata)."""
 Kind = tuple[str, str, str]
-"""(type in small letters, state, protocol type or "")."""
+"""(type in lower case, state, protocol type or "")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """All that is compared of one group; without a `kind` there is no such group."""
+class GroupAnswer:
+    """What is compared of one group. Without a `kind` the group does not exist."""
 
     kind: Kind | None
     offsets: Mapping[Key, Offset]
 
 
 @dataclass(slots=True, kw_only=True)
-class Answers:
-    """What the brokers said: of each group whose answer stood still, and by log partition where that was.
+class LiveAnswers:
+    """The brokers' answers: those that were the same twice, by group, and the log end of each log partition.
 
-    Other groups have `moved` while they were asked, or the brokers refuse this principal their answer; brokers that
-    `failed` list none of theirs, so that one that is not listed counts as moved. `seen_topics`
-    are those that it may see, None for all: the brokers leave offsets of other topics out without a word.
+    Groups in `moved` changed between the two answers. Groups in `refused` may not be described by the principal.
+    Brokers that `failed` list no groups, so an unlisted group counts as moved. `seen_topics` are those that the
+    principal may see, None for all: brokers silently omit offsets of the others.
     """
 
-    settled: dict[str, Answer] = field(default_factory=dict)
+    settled: dict[str, GroupAnswer] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     ends: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a group is by the log up to `log_offset`, and what by the brokers; without a `topic` the group itself."""
+    """A difference between the log up to `log_offset` and the brokers; without a `topic` about the group itself."""
 
     group_id: str
     log_partition: int
@@ -70,9 +70,9 @@ class Difference:
     by_broker: Offset | Kind | None
 
 
-def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str]) -> Answers:
-    """Ask the brokers about some groups, one log partition after the other, each so that its end belongs to it."""
-    found = Answers(seen_topics=seen_topics(session))
+def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str]) -> LiveAnswers:
+    """Ask the brokers about these groups, one log partition after the other, each with the end of its log."""
+    found = LiveAnswers(seen_topics=seen_topics(session))
     count = len(session.retrying(lambda: describe_topic(session, offsets_topic)).leaders)
     before, _ = kinds(session)
     offsets: dict[str, dict[Key, Offset]] = {}
@@ -83,27 +83,27 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
         offsets |= {group_id: told for group_id, told in second.items() if told == first[group_id]}
     after, found.failed = kinds(session)
     for group_id in group_ids:
-        is_listed = group_id in after or not found.failed  # else a broker that failed may have it
+        is_listed = group_id in after or not found.failed  # else it may be on a broker that failed
         if is_listed and group_id in offsets and before.get(group_id) == after.get(group_id):
-            found.settled[group_id] = Answer(kind=after.get(group_id), offsets=offsets[group_id])
+            found.settled[group_id] = GroupAnswer(kind=after.get(group_id), offsets=offsets[group_id])
         elif group_id not in found.refused:
             found.moved.add(group_id)
     return found
 
 
 def kinds(session: ClusterSession) -> tuple[dict[str, Kind], dict[int, str]]:
-    """Every group that the brokers list to this principal, and the brokers that failed, whose groups are missing."""
+    """Return all groups that the brokers list to this principal, and the brokers that failed, by id."""
     found = list_groups(session)
     return {one.group_id: (one.group_type, one.state, one.protocol_type) for one in found.groups}, found.failed
 
 
-def by_log(coordinator: Coordinator, group_id: str) -> Answer | None:
-    """What the brokers should answer of a group; None where they could not even load its log partition."""
+def by_log(coordinator: Coordinator, group_id: str) -> GroupAnswer | None:
+    """Return what the brokers should answer about a group; None if they cannot load its log partition."""
     told = fetch(coordinator, group_id)
     if told.error is not Error.NONE:
         return None
     group = listed_group(coordinator, group_id)
-    return Answer(
+    return GroupAnswer(
         kind=None if group is None else (group.group_type.lower(), group.state, group.protocol_type or ""),
         offsets={
             (one.topic, one.partition): (one.committed_offset, one.leader_epoch, one.metadata) for one in told.offsets
@@ -115,12 +115,12 @@ def differences(
     coordinator: Coordinator,
     group_id: str,
     *,
-    live: Answer,
-    folded: Answer,
+    live: GroupAnswer,
+    folded: GroupAnswer,
     log_offset: int,
     seen_topics: Collection[str] | None = None,
 ) -> Iterator[Difference]:
-    """Every difference between the two, the group's own first; of the offsets those of `seen_topics`, None: of all."""
+    """Yield the difference of the group itself, then those of its offsets in `seen_topics` (None: all topics)."""
     log_partition = coordinator.log_partition_of(group_id)
     assert log_partition is not None, "an archive knows the number of its log partitions"
     whole = Difference(
@@ -157,8 +157,8 @@ def _by_log_partition(group_ids: Iterable[str], count: int) -> dict[int, list[st
     return found
 
 
-def _offsets(session: ClusterSession, group_ids: Iterable[str], found: Answers) -> dict[str, dict[Key, Offset]]:
-    """The committed offsets of each group; those that are refused are noted, a broker that is away is an error."""
+def _offsets(session: ClusterSession, group_ids: Iterable[str], found: LiveAnswers) -> dict[str, dict[Key, Offset]]:
+    """Return the committed offsets of each group. Refused groups go to `found`; a missing broker is an error."""
     told: dict[str, dict[Key, Offset]] = {}
     for group_id in group_ids:
         try:
@@ -176,7 +176,7 @@ def _offsets(session: ClusterSession, group_ids: Iterable[str], found: Answers) 
 
 
 def _end(session: ClusterSession, offsets_topic: str, log_partition: int) -> int:
-    """The high watermark of a log partition: what its coordinator answers from lies below it."""
+    """Return the high watermark of a log partition. Its coordinator answers from records below it."""
 
     def look() -> int:
         topic = describe_topic(session, offsets_topic)

@@ -1,12 +1,11 @@
 """reconcile: fold the whole archive, from no checkpoint, and compare it with the live brokers.
 
-Every group is compared where there are few, else some, drawn by a seed: committed offsets, type and state. A round asks
-the brokers, takes a snapshot, folds the log up to where each answer stood, and compares. What moved while it was asked,
-and what differs, is looked at again; drift is only what differed whenever it was looked at, twice at least. The groups
-that the log knows and the brokers do not list are looked at, too. What is hidden from this principal is not compared,
-and said.
+It compares committed offsets, types and states of all groups, or of a sample in a large cluster. Each round asks the
+brokers, takes a snapshot, folds the log up to the position of each answer, and compares. Groups that moved meanwhile or
+that differ are compared again. Drift is what differed in every round, at least twice. Groups that the log knows and the
+brokers do not list are compared, too. Groups and topics that are hidden from the principal are reported, not compared.
 
-Of the cluster it only reads; the archive gets snapshots, as it does from snapshot_log.
+It only reads from the cluster. The archive gets snapshots, as from snapshot_log.
 """
 
 import random
@@ -18,7 +17,7 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import NEWEST
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession
-from sexton.maintenance.group_answers import Answers, Difference, ask, by_log, differences, kinds
+from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.fetch_log import Connect
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
@@ -29,16 +28,16 @@ from sexton.views.coordinator_view import LazyShards
 from sexton.views.log_parts import LogParts
 
 ROUNDS = 4
-"""Rounds in which a group that moves on may be met standing still."""
-LEAST_LOOKS = 2
+"""Maximum of rounds."""
+MIN_COMPARISONS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """How the drill went. `groups` are known to the brokers or by the log; of these `compared` ones were compared.
+    """The result. The brokers or the log know `groups`, of which `compared` were compared.
 
-    `drifted` groups differ, see `differences`; `unsettled` ones never stood still, `refused` ones this principal may
-    not describe; those `unloadable` lie in log partitions that no coordinator could load.
+    `drifted` groups differ (`differences`). `unsettled` groups moved in every round. `refused` groups may not be
+    described by the principal. `unloadable` groups are in log partitions that no coordinator could load.
     """
 
     cluster_id: str
@@ -54,19 +53,19 @@ class Reconciliation:
     alerts: list[str] = field(default_factory=list)
 
 
-class _Tally:
-    """What is known of each group after some rounds."""
+class _Comparison:
+    """What the rounds so far have shown of each group."""
 
     def __init__(self) -> None:
-        self.looks: dict[str, int] = {}
+        self.comparisons: dict[str, int] = {}
         self.offsets: dict[str, int] = {}
         self.differing: dict[str, list[Difference]] = {}
         self.moved: set[str] = set()
         self.refused: set[str] = set()
         self.unloadable: set[str] = set()
 
-    def compare(self, answers: Answers, coordinator: Coordinator) -> set[str]:
-        """Take in a round; the groups that have to be looked at again."""
+    def compare(self, answers: LiveAnswers, coordinator: Coordinator) -> set[str]:
+        """Add a round; return the groups that have to be compared again."""
         again = set(answers.moved)
         self.moved |= answers.moved
         self.refused |= answers.refused
@@ -78,7 +77,7 @@ class _Tally:
             end = answers.ends[coordinator.log_partition_of(group_id) or 0]
             seen = answers.seen_topics
             found = list(differences(coordinator, group_id, live=live, folded=folded, log_offset=end, seen_topics=seen))
-            self.looks[group_id] = self.looks.get(group_id, 0) + 1
+            self.comparisons[group_id] = self.comparisons.get(group_id, 0) + 1
             self.offsets[group_id] = len(live.offsets.keys() | folded.offsets.keys())
             self.differing[group_id] = found
             if found:
@@ -87,16 +86,20 @@ class _Tally:
 
     @property
     def unsettled(self) -> set[str]:
-        """Groups that moved whenever they were asked, or were seen to differ once and moved ever after."""
-        once = {group_id for group_id, found in self.differing.items() if found and self.looks[group_id] < LEAST_LOOKS}
-        return (self.moved - self.looks.keys() - self.refused) | once
+        """Groups that moved in every round, or differed once and moved in every later round."""
+        once = {
+            group_id
+            for group_id, found in self.differing.items()
+            if found and self.comparisons[group_id] < MIN_COMPARISONS
+        }
+        return (self.moved - self.comparisons.keys() - self.refused) | once
 
     @property
     def drift(self) -> list[Difference]:
         return [
             one
             for group_id, found in sorted(self.differing.items())
-            if self.looks[group_id] >= LEAST_LOOKS
+            if self.comparisons[group_id] >= MIN_COMPARISONS
             for one in found
         ]
 
@@ -110,45 +113,47 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
 ) -> Reconciliation:
-    """Drill the archive of `request` against its cluster; of the groups that are listed at most so many, and of others.
+    """Compare the archive of `request` with its cluster: at most `most_groups` listed groups, and as many others.
 
-    NoCoverage where the log holds nothing at all.
+    `seed` chooses the sample. NoCoverage if the log is empty.
     """
-    tally, alerts, draw = _Tally(), dict[str, None](), random.Random(seed)
+    comparison, alerts, draw = _Comparison(), dict[str, None](), random.Random(seed)
     with connect(request.config) as session:
         alerts |= dict.fromkeys(hidden(session))
         listed, failed = kinds(session)
         known = set(listed)
         alerts |= _failures(failed)
-        waiting = _some(known, most_groups, draw)
+        pending = _some(known, most_groups, draw)
         for number in range(ROUNDS):
-            answers = ask(session, request.topic, waiting)
+            answers = ask(session, request.topic, pending)
             alerts |= _failures(answers.failed)
             snapshot = snapshot_log.run(engine, request, now_ms=now_ms, connect=connect)
             alerts |= dict.fromkeys(snapshot.alerts)
             coordinator = _folded(request.archive, snapshot, answers.ends)
-            waiting = tally.compare(answers, coordinator)
+            pending = comparison.compare(answers, coordinator)
             if number == 0:
                 unlisted = {group.group_id for _, group in coordinator.groups()} - known
                 known |= unlisted
-                waiting |= _some(unlisted, most_groups, draw)
-            if not waiting:
+                pending |= _some(unlisted, most_groups, draw)
+            if not pending:
                 break
-    return _drilled(tally, snapshot.cluster_id, rounds=number + 1, groups=len(known), alerts=list(alerts))
+    return _result(comparison, snapshot.cluster_id, rounds=number + 1, groups=len(known), alerts=list(alerts))
 
 
 def _failures(failed: Mapping[int, str]) -> dict[str, None]:
-    return {f"broker {broker} lists no groups, so that its are missing: {why}": None for broker, why in failed.items()}
+    return {
+        f"broker {broker} lists no groups, so its groups are missing: {why}": None for broker, why in failed.items()
+    }
 
 
 def _some(group_ids: Collection[str], most: int, draw: random.Random) -> set[str]:
-    """All of them where there are no more, else so many drawn."""
+    """Return all groups, or a sample of `most`."""
     return set(group_ids) if len(group_ids) <= most else set(draw.sample(sorted(group_ids), most))
 
 
 def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordinator:
-    """The coordinators of what is archived, of some log partitions as they were at their `ends`; each folds its log
-    partition when it is asked, from the first byte on."""
+    """Return the coordinators of the archived log, cut at `ends`. Each folds its log partition on demand, from the
+    first byte on."""
     source = open_archive(archive, as_of_ms=None, topics_file=None, cluster_id=snapshot.cluster_id)
     fs, _ = filesystem(archive)
     positions = {
@@ -167,33 +172,33 @@ def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordi
     return Coordinator(profile=profile, partition_count=snapshot.log_partitions, shards=shards)
 
 
-def _drilled(tally: _Tally, cluster_id: str, *, rounds: int, groups: int, alerts: list[str]) -> Reconciliation:
-    """The result, and what people have to know of it. No alert names a group."""
-    drift = tally.drift
+def _result(comparison: _Comparison, cluster_id: str, *, rounds: int, groups: int, alerts: list[str]) -> Reconciliation:
+    """Return the result with its alerts, which name no group."""
+    drift = comparison.drift
     drifted = {one.group_id for one in drift}
-    compared = sum(count >= 1 for count in tally.looks.values())
+    compared = sum(count >= 1 for count in comparison.comparisons.values())
     if drifted:
         offsets = sum(one.topic is not None for one in drift)
         alerts.append(
             f"drift: the archived log and the live brokers differ about {len(drifted)} of {compared} groups that were "
             f"compared: {offsets} committed offsets, {len(drift) - offsets} groups by type or state"
         )
-    if tally.refused:
+    if comparison.refused:
         alerts.append(
-            f"the brokers refuse to answer for {len(tally.refused)} groups: allow this principal DESCRIBE on groups"
+            f"the brokers refuse to describe {len(comparison.refused)} groups: allow this principal DESCRIBE on groups"
         )
-    if tally.unloadable:
-        alerts.append(f"{len(tally.unloadable)} groups lie in log partitions that no coordinator could load")
+    if comparison.unloadable:
+        alerts.append(f"{len(comparison.unloadable)} groups lie in log partitions that no coordinator could load")
     return Reconciliation(
         cluster_id=cluster_id,
         rounds=rounds,
         groups=groups,
         compared=compared,
-        offsets=sum(tally.offsets.values()),
+        offsets=sum(comparison.offsets.values()),
         drifted=len(drifted),
-        unsettled=len(tally.unsettled),
-        refused=len(tally.refused),
-        unloadable=len(tally.unloadable),
+        unsettled=len(comparison.unsettled),
+        refused=len(comparison.refused),
+        unloadable=len(comparison.unloadable),
         differences=drift,
         alerts=alerts,
     )

@@ -1,6 +1,6 @@
-"""compact_tables: old run folders. What is in them was published, or can be had again from archived bytes.
+"""Removes old run folders. Their content was published, or can be made again from archived bytes.
 
-Runs of the DAGs that change a cluster keep theirs, which are small: they say who approved what.
+Folders of the DAGs that change a cluster stay. They are small and record who approved what.
 """
 
 import os
@@ -13,13 +13,12 @@ from pathlib import Path
 from sexton.maintenance.run_retention import DAY_MS
 
 REPEATABLE_DAGS = ("offset_retention", "maintenance")
-"""DAGs whose runs read archived bytes and write nothing to a cluster; those of further clusters are `<DAG>__<name>`."""
+"""DAGs whose runs change no cluster. Those of further clusters are named `<DAG>__<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldRunFolders:
-    """How many run folders went, or would go, and the size of their files (bytes); and how many are `stuck`: they could
-    not be looked at, or not be removed."""
+    """How many run folders were removed, or would be, their size, and how many could not be read or removed."""
 
     run_folders: int
     run_folder_bytes: int
@@ -28,16 +27,18 @@ class OldRunFolders:
 
 
 def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldRunFolders:
-    """Remove the run folders below `root` in which nothing was written for `days` before `now_ms`, or only tell them.
+    """Remove run folders below `root` without writes in the `days` before `now_ms`; without `deletes` only count them.
 
-    A run that is cleared writes to its folder, so it keeps it. A folder that is stuck keeps no other one from
-    going; one alert for all of them, with the first.
+    A cleared run writes to its folder, so that folder stays. Folders that cannot be removed are skipped, with one alert
+    for all of them.
     """
     before_ns = (now_ms - days * DAY_MS) * 1_000_000
     sizes, stuck = [], []
     for folder in _run_folders(root):
         try:
-            size = _size_if_old(folder, before_ns)  # just before it goes: removing the others may have taken long
+            size = _size_if_old(
+                folder, before_ns
+            )  # checked just before the removal: removing others may have taken long
             if size is None:
                 continue
             if deletes:
@@ -58,14 +59,14 @@ def _run_folders(root: Path) -> Iterator[Path]:
 
 
 def _size_if_old(folder: Path, before_ns: int) -> int | None:
-    """Bytes in a folder in which nothing has changed since before an instant; None where something has, or does now."""
+    """Return the bytes in a folder without changes since an instant; None if something changed or is changing."""
     size = 0
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent, name) for name in [*folders, *files])):
             try:
                 status = path.lstat()
             except FileNotFoundError:
-                return None  # a run is at work there
+                return None  # a run is writing there
             if status.st_mtime_ns >= before_ns:
                 return None
             size += status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -1,7 +1,7 @@
 """Which published runs are kept: all of the last hours, then the last of each hour, of each day, of each month.
 
-Whatever a coarser step keeps, every finer one has kept: the last run of a month is also the last of its day and hour.
-So thinning twice is thinning once, and thinning every day ends where thinning once would have.
+A run that a coarser step keeps was kept by every finer one: the last run of a month is the last of its day and hour.
+So applying the rules daily gives the same result as applying them once.
 """
 
 from bisect import bisect_right
@@ -17,9 +17,9 @@ MONTH_MS = 31 * DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRetention:
-    """How densely runs are kept, by their age; hours, days and months are those of UTC's calendar.
+    """How many runs are kept at which age. Hours, days and months are those of the UTC calendar.
 
-    What is older than `daily_months`, of 31 days each, is kept by the month, for ever.
+    Of runs older than `daily_months` of 31 days, the last of each month is kept forever.
     """
 
     all_hours: int
@@ -30,9 +30,9 @@ class RunRetention:
 def kept(
     instants: Collection[int], *, now_ms: int, retention: RunRetention, held: Collection[int] = frozenset()
 ) -> set[int]:
-    """Those of `instants`, the as_of_ms of one cluster's runs, that stay: by their age at `now_ms`, or because `held`.
+    """Return the `instants` (as_of_ms of one cluster's runs) that stay: by their age at `now_ms`, or because `held`.
 
-    The newest always stays, and so does what lies after `now_ms`.
+    The newest always stays, and so do those after `now_ms`.
     """
     of_hour = _last_of_each(instants, lambda at: at // HOUR_MS)
     of_day = _last_of_each(instants, lambda at: at // DAY_MS)
@@ -49,10 +49,10 @@ def kept(
 
 
 def needed_bases(checkpoints: Iterable[int], instants: Iterable[int]) -> set[int]:
-    """The as_of_ms of the checkpoints from which replays of `instants` go on, and those of any instant to come."""
+    """Return the as_of_ms of checkpoints from which replays of `instants` and of later instants would start."""
     known = sorted(set(checkpoints))
-    behind = [bisect_right(known, at) for at in instants] + [len(known)]
-    return {known[number - 1] for number in behind if number}
+    after = [bisect_right(known, at) for at in instants] + [len(known)]
+    return {known[number - 1] for number in after if number}
 
 
 def _last_of_each(instants: Iterable[int], bucket: Callable[[int], int]) -> set[int]:
@@ -60,5 +60,5 @@ def _last_of_each(instants: Iterable[int], bucket: Callable[[int], int]) -> set[
 
 
 def _month(at_ms: int) -> int:
-    """The number of the calendar month; datetime ends with the year 9999, instants of logs need not."""
+    """Return the number of the calendar month. numpy, because datetime ends with the year 9999."""
     return int(np.datetime64(at_ms, "ms").astype("datetime64[M]").astype(np.int64))

@@ -1,8 +1,8 @@
-"""What a step has to know of its last time, in one small note of each cluster:
+"""The state that a task needs from its last run, one small file per cluster:
 
     <archive>/<cluster_id>/maintenance/<task>.json
 
-It is written once that is done which it tells: a step that died does the same again and leaves nothing out.
+It is written after the work is done, so a task that died repeats the work and skips nothing.
 """
 
 from typing import TypeVar
@@ -18,7 +18,7 @@ State = TypeVar("State", bound=BaseModel)
 
 
 def read_state(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, kind: type[State]) -> State:
-    """The note; where there is none, one that tells nothing. UsageError where the file is no such note."""
+    """Return the stored state, or an empty one; UsageError if the file is invalid."""
     path = _path(root, cluster_id, name)
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         return kind()
@@ -28,9 +28,9 @@ def read_state(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, kind:
         raise UsageError(f"no state of the task {name}: {error.errors()[0]['msg']}", where=path) from None
 
 
-def write_state(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, note: BaseModel) -> None:
-    """Write the note over the last one, whole or not at all."""
-    write_whole(fs, _path(root, cluster_id, name), note.model_dump_json(indent=1).encode())
+def write_state(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, state: BaseModel) -> None:
+    """Replace the stored state atomically."""
+    write_whole(fs, _path(root, cluster_id, name), state.model_dump_json(indent=1).encode())
 
 
 def _path(root: str, cluster_id: str, name: str) -> str:

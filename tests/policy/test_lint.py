@@ -32,7 +32,7 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
     ("given_policy", "said"),
     [
         ({}, None),
-        ({"rules": ()}, "p:1: there is no rule: under this policy no plan takes anything"),
+        ({"rules": ()}, "p:1: there is no rule: under this policy no plan deletes anything"),
         ({"holds": [f"match: {{group: g}}, until: '{TOMORROW}'"]}, None),
         (
             {"holds": ["match: {group: g}"]},
@@ -47,7 +47,7 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
         ({"holds": [f"match: {{group: g}}, until: '{NEXT_MONTH}'"], "retention_ms": 31 * DAY_MS}, None),
         (
             {"holds": [f"match: {{group: g}}, until: '{YESTERDAY}'"]},
-            "p:3: hold h0 has ended at 2027-01-14T08:00:00Z (take it out, or move its end)",
+            "p:3: hold h0 has ended at 2027-01-14T08:00:00Z (remove it, or move its end)",
         ),
         (
             {"rules": ["match: {group: g}, retention: 8d"]},
@@ -114,7 +114,7 @@ def advice(*, holds=(), rules=("match: {prefix: other-}, retention: 1d",), reten
         ),
         (
             {"rules": ["match: {state: [Stable, CompletingRebalance, Dead]}, retention: 1d"]},
-            "p:3: rule r0 names a state in vain: after a load no group is CompletingRebalance or Dead",
+            "p:3: rule r0 names a state that never occurs: after a load no group is CompletingRebalance or Dead",
         ),
         ({"rules": ["match: {state: [Empty, Stable, Assigning, Reconciling, NotReady]}, retention: 1d"]}, None),
     ],

@@ -1,10 +1,11 @@
-"""Retention as code: which offsets an owner wants to expire earlier than the broker would, and which nobody may touch.
+"""Retention as code: which offsets expire earlier than at the broker, and which must not be deleted.
 
-A policy is a YAML file: holds, rules and limits (model.py), read with the line of every error (reading.py). `decide`
-says what it does with one offset and `explain` why (decision.py); CompiledPolicy says it for many (compiled.py). A
-policy can shorten what the broker keeps, never lengthen it: nothing here stops a broker's own sweep.
+A policy is a YAML file with holds, rules and limits (model.py). reading.py reports errors with their lines. `decide`
+returns the decision about one offset and `explain` the reasons (decision.py); CompiledPolicy decides about many offsets
+(compiled_rules.py). A policy can shorten what the broker keeps, never lengthen it: it cannot stop the broker's sweep.
 
-No clock and no cluster is in here; facts and `now_ms` are given. Kafka's rules of expiry are `sexton.coordinator`'s.
+This package reads no clock and no cluster; inputs and `now_ms` are arguments. Kafka's rules of expiry are in
+sexton.coordinator.
 """
 
 from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span

@@ -1,8 +1,8 @@
-"""A policy for many offsets: what concerns a group is matched once, and what is left is arithmetic by column.
+"""A policy compiled for many offsets: each group is matched once, the rest is arithmetic on columns.
 
-`CompiledPolicy.for_group` gives a group's timeline: spans of time in which the same holds and rules apply to it. Inside
-a span an offset's fate depends on its orphan kind and its base timestamp alone. So a stage groups its rows by
-`GroupRules` (groups that no rule tells apart share one object), by orphan kind, and compares columns.
+`CompiledPolicy.for_group` returns a group's timeline: spans of time in which the same holds and rules apply. Inside a
+span the decision depends on an offset's orphan kind and base timestamp alone. So a stage groups its rows by orphan kind
+and `GroupRules` (groups with the same rules share one object), and compares columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ BEGINNING_MS = -(1 << 63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOn:
-    """A hold that applies: its name, and the reason that the verdict has (held_legal, held_operational)."""
+    """A hold that applies: its name, and the verdict's reason (held_legal, held_operational)."""
 
     name: str
     reason: str
@@ -25,7 +25,7 @@ class HoldOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A rule that a group matches; `orphans` are the kinds that it is about, None for any offset, orphan or not."""
+    """A rule that a group matches. `orphans` are its orphan kinds, None for any offset, orphan or not."""
 
     rule: str
     retention_ms: int
@@ -34,9 +34,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What applies to a group from `start_ms` on and before `end_ms` (None: for ever), if only time passes.
+    """What applies to a group from `start_ms` until before `end_ms` (None: forever), if only time passes.
 
-    With a hold there are no candidates. Of the candidates the first that is about an offset's orphan kind decides.
+    With a hold there are no candidates. The first candidate for an offset's orphan kind decides.
     """
 
     start_ms: int
@@ -45,31 +45,31 @@ class Span:
     candidates: tuple[Candidate, ...]
 
     def candidate(self, orphan: str | None) -> Candidate | None:
-        """The rule that decides about offsets of this orphan kind."""
+        """Return the rule that decides about offsets of this orphan kind."""
         return next((one for one in self.candidates if one.orphans is None or orphan in one.orphans), None)
 
     @property
     def bare_rule(self) -> str | None:
-        """The rule that takes the group once it has no offset left; None while it stays."""
+        """The rule that deletes the group once it has no offset left; None while it stays."""
         return next((one.rule for one in self.candidates if one.orphans is None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
-    """A group's spans, in order and without gaps, from BEGINNING_MS on."""
+    """The spans of a group, in order and without gaps, from BEGINNING_MS on."""
 
     spans: tuple[Span, ...]
 
     def from_(self, now_ms: int) -> tuple[Span, ...]:
-        """The span that holds `now_ms`, and those after it."""
+        """Return the span that contains `now_ms`, and those after it."""
         return tuple(span for span in self.spans if span.end_ms is None or now_ms < span.end_ms)
 
     def at(self, now_ms: int) -> Span:
-        """The span that holds `now_ms`."""
+        """Return the span that contains `now_ms`."""
         return self.from_(now_ms)[0]
 
     def decide(self, offset: OffsetInput, *, now_ms: int) -> Decision:
-        """As `decision.decide`."""
+        """Decide as `decision.decide` does, which is its oracle."""
         span, *_ = coming = self.from_(now_ms)
         expires_ms = None if offset.is_pending or offset.kept_by else _expires_at_ms(coming, offset, now_ms=now_ms)
         if span.hold is not None:
@@ -87,7 +87,7 @@ class GroupRules:
 
 
 class CompiledPolicy:
-    """A policy with its names sorted for looking up; send the policy to other processes, and make it there."""
+    """A policy with an index of its names. Other processes get the policy and compile it there."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -96,7 +96,7 @@ class CompiledPolicy:
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], GroupRules] = {}
 
     def for_group(self, group: GroupInput) -> GroupRules:
-        """What applies to a group. Its names are matched here, and need not be looked at again."""
+        """Return what applies to a group. All name matching happens here."""
         holds = [self.policy.holds[number] for number in self._holds.matching(group)]
         rules = [self.policy.rules[number] for number in self._rules.matching(group)]
         since_ms = group.idle_since_ms if any(rule.match.idle_ms is not None for rule in rules) else None
@@ -109,7 +109,7 @@ class CompiledPolicy:
 
 
 def _expires_at_ms(coming: Sequence[Span], offset: OffsetInput, *, now_ms: int) -> int | None:
-    """When the offset expires: since when, in the span of now; in later ones, from when on at the earliest."""
+    """Return when the offset expires or has expired; in a later span not before its start."""
     for number, span in enumerate(coming):
         one = None if span.hold is not None else span.candidate(offset.orphan)
         due_ms = None if one is None else due_at_ms(offset.since_ms, one.retention_ms, now_ms=now_ms)
@@ -119,7 +119,7 @@ def _expires_at_ms(coming: Sequence[Span], offset: OffsetInput, *, now_ms: int) 
 
 
 def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None) -> GroupRules:
-    """The spans of a group that matches these, but for time."""
+    """Return the spans of a group that matches these, time aside."""
     ends = {hold.until_ms for hold in holds if hold.until_ms is not None}
     waits = {rule.match.idle_ms for rule in rules if rule.match.idle_ms is not None}
     if idle_since_ms is not None:
@@ -148,12 +148,12 @@ def _span(
             kinds = None if orphans is None else frozenset(kind for kind in ORPHANS if kind in orphans)
             found.append(Candidate(rule=rule.name, retention_ms=rule.retention_ms, orphans=kinds))
             if kinds is None:
-                break  # whatever comes after it is not reached
+                break  # later rules are not reached
     return Span(start_ms=start_ms, end_ms=end_ms, hold=None, candidates=tuple(found))
 
 
 class _Index:
-    """Holds or rules by the names that they ask for, so that a group meets few whose names cannot be its own."""
+    """Holds or rules by group id and prefix, so that a group is compared with few that cannot match."""
 
     def __init__(self, entries: Sequence[Hold] | Sequence[Rule]) -> None:
         self._matches = [_timeless(entry.match) for entry in entries]
@@ -170,7 +170,7 @@ class _Index:
         self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
 
     def matching(self, group: GroupInput) -> list[int]:
-        """The positions of those that match the group at some time and for some orphan kind, in order."""
+        """Return the positions of entries that match the group at some time and for some orphan kind, in order."""
         found = (number for number in sorted(self._near(group.group_id)))
         return [number for number in found if mismatch(self._matches[number], group, None, now_ms=0) is None]
 
@@ -188,5 +188,5 @@ class _Index:
 
 
 def _timeless(match: Match) -> Match:
-    """`match` without what depends on time or on an offset."""
+    """Return `match` without the keys that depend on time or on an offset."""
     return match.model_copy(update={"idle_ms": None, "orphan": None})

@@ -1,8 +1,8 @@
 """Which hold or rule decides about an offset, and why: the plain version, one offset at a time.
 
-Holds come before everything. Then the first rule that matches decides; what none matches is kept. A rule can only take
-earlier what the broker would take later: where the broker keeps an offset for another reason than time, a rule keeps
-it, too, and where the broker's retention has passed, nothing here can save it. compiled.py is the same for many
+Holds come first. Then the first rule that matches decides; without one the offset is kept. A rule can only expire an
+offset earlier than the broker would: what the broker keeps for another reason than time, a rule keeps, too, and a
+policy cannot save an offset whose retention at the broker has passed. compiled.py is the same for many
 offsets of a group at once, and tests hold one against the other.
 """
 
@@ -17,7 +17,7 @@ NO_RULE = "no_rule"
 
 
 def decide(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int) -> Decision:
-    """What the policy does with an offset of a group at `now_ms`."""
+    """Return the policy's decision about an offset of a group at `now_ms`."""
     verdict, reason, name, due_ms = _decide(policy, group, offset, now_ms=now_ms)
     if verdict == "expire":
         return Decision(verdict="expire", reason=reason, rule=name, expires_at_ms=due_ms)
@@ -32,10 +32,10 @@ def decide(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: in
 
 
 def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
-    """What the policy does with a group that has no offset, or none left.
+    """Return the policy's decision about a group without offsets.
 
-    The first rule that matches it takes it at once, as the broker would: there is nothing that a retention could count
-    from. Rules with `orphan` are about offsets, and are passed over.
+    The first rule that matches expires it at once, as the broker does: there is no timestamp from which a retention
+    could count. Rules with `orphan` are about offsets and are skipped.
     """
     hold = _hold(policy, group, now_ms=now_ms)
     if hold is not None:
@@ -47,22 +47,22 @@ def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
 
 
 def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[RuleTrace]:
-    """What became of every hold and rule, in the order in which they are asked; of a bare group without an offset."""
-    told: list[RuleTrace] = []
+    """Return the outcome of every hold and rule, in their order; without an offset those about the bare group."""
+    traces: list[RuleTrace] = []
     orphan = None if offset is None else offset.orphan
     decided: str | None = None
     entries: list[Hold | Rule] = [*policy.holds, *policy.rules]
     for entry in entries:
         if decided is not None:
-            told.append(RuleTrace(rule=entry.name, outcome="not reached", why=f"{decided} decides before it"))
+            traces.append(RuleTrace(rule=entry.name, outcome="not reached", why=f"{decided} decides before it"))
             continue
         why_not = _ended(entry, now_ms) or mismatch(entry.match, group, orphan, now_ms=now_ms)
         if why_not is not None:
-            told.append(RuleTrace(rule=entry.name, outcome="does not match", why=why_not))
+            traces.append(RuleTrace(rule=entry.name, outcome="does not match", why=why_not))
             continue
         decided = entry.name
-        told.append(RuleTrace(rule=entry.name, outcome="decides", why=_why(entry, offset, now_ms=now_ms)))
-    return told
+        traces.append(RuleTrace(rule=entry.name, outcome="decides", why=_why(entry, offset, now_ms=now_ms)))
+    return traces
 
 
 def held_reason(hold: Hold) -> str:
@@ -71,7 +71,7 @@ def held_reason(hold: Hold) -> str:
 
 
 def mismatch(match: Match, group: GroupInput, orphan: str | None, *, now_ms: int) -> str | None:
-    """Why a group and the kind of its offset do not match; None where they do."""
+    """Return why a group and its offset's orphan kind do not match; None if they match."""
     group_id = group.group_id
     if match.group is not None and group_id not in match.group:
         return f"group: the id is not {_either(match.group)}"

@@ -1,4 +1,4 @@
-"""What is wrong with a policy file: where, what was found, and how to mend it."""
+"""Diagnostics of a policy file: where, what is wrong, and what to write instead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One diagnostic in a file, or one piece of advice about it."""
+    """One error or warning about a file."""
 
     where: str
     line: int
@@ -24,14 +24,14 @@ class Diagnostic:
 
 
 class PolicyError(UsageError):
-    """A policy that cannot be used, with every diagnostic in it."""
+    """A policy that cannot be used, with all its errors."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         first, *others = self.diagnostics
         if others:
-            told = "; ".join(map(str, self.diagnostics))
-            super().__init__(f"{len(self.diagnostics)} mistakes: {told}", where=first.where)
+            lines = "; ".join(map(str, self.diagnostics))
+            super().__init__(f"{len(self.diagnostics)} mistakes: {lines}", where=first.where)
         else:
             super().__init__(first.what, where=f"{first.where}:{first.line}", fix=first.fix)
 
@@ -40,11 +40,11 @@ class PolicyError(UsageError):
 
 
 def wrong(what: str, fix: str, *, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
-    """What a validator raises: it keeps the fix beside the sentence. `at` names the place below the validated one."""
+    """Return the error that a validator raises, with its fix. `at` is the location below the validated value."""
     return PydanticCustomError("policy", "{what}", {"what": what, "fix": fix, "at": at})
 
 
 def shown(value: object) -> str:
-    """A value as a message quotes it: on one line, nothing unseen in it, not too long."""
+    """Return a value as messages quote it: on one line, printable, shortened."""
     text = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""Durations and instants as a policy writes them, and back: whole minutes as milliseconds, instants as epoch ms."""
+"""Converts durations and instants of a policy to milliseconds and back. Durations are whole minutes."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 WEEK_MS = 7 * DAY_MS
 MAX_DURATION_MS = 36_525 * DAY_MS
-"""A hundred years: sums with any instant of ours stay far from the end of int64."""
+"""A hundred years, so that sums with instants stay within int64."""
 DURATION_FORMS = "such as 90m, 36h, 7d, 2w, 1d12h, P7D, PT36H, or a number of minutes like 10080"
 INSTANT_FORM = "with a time and a zone, such as 2027-01-01T00:00:00Z"
 
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `7d`, `1d12h`, ISO 8601's `P7D` or `PT36H`, or of a plain number of minutes.
+    """Return milliseconds of `7d`, `1d12h`, ISO 8601's `P7D` or `PT36H`, or of a plain number of minutes.
 
     ValueError for anything else, for less than a minute and for more than a hundred years.
     """
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(length_ms: int) -> str:
-    """`1d12h`: what parse_duration reads as `length_ms`, which is cut down to whole minutes."""
+    """Return a duration such as `1d12h`, in whole minutes (rounded down)."""
     parts, left_ms = [], length_ms
     for unit, unit_ms in zip("dhm", _UNITS_MS[1:], strict=True):
         count, left_ms = divmod(left_ms, unit_ms)
@@ -47,7 +47,7 @@ def duration_text(length_ms: int) -> str:
 
 
 def parse_instant(text: str) -> int:
-    """Epoch milliseconds of an ISO 8601 instant; ValueError for one without a time or a zone."""
+    """Return epoch milliseconds of an ISO 8601 instant; ValueError if it has no time or no zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -58,7 +58,7 @@ def parse_instant(text: str) -> int:
 
 
 def instant_text(at_ms: int) -> str:
-    """`2027-01-01T00:00:00Z`, with milliseconds where there are any; a number where the calendar ends."""
+    """Return `2027-01-01T00:00:00Z`, with milliseconds if not 0; a number if it is beyond the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The kinds of values in a policy, and what all of its parts have in common."""
+"""Field types of a policy, and the base of its models."""
 
 from typing import Annotated
 
@@ -34,7 +34,7 @@ def _scalar(value: object) -> str:
 
 
 def _alternatives(value: object) -> object:
-    """One text, or a list of at least one, without repetitions and in an order that does not matter."""
+    """Return a text or a list of at least one as a sorted tuple without repetitions."""
     if isinstance(value, list | tuple):
         if not value:
             raise wrong("an empty list matches nothing", "name at least one, or leave the key out")
@@ -52,6 +52,6 @@ AN_INSTANT = f"an instant {INSTANT_FORM}"
 
 
 class Model(BaseModel):
-    """A part of a policy: it does not change, and takes no key that it does not know."""
+    """A part of a policy: immutable, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,11 +1,11 @@
-"""What is known of a group and of an offset when a policy judges them, and what it decides."""
+"""The inputs of a policy (a group, an offset) and its decision."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 Orphan = Literal["topic_gone", "topic_recreated", "partition_gone"]
-"""Why no client can use an offset any more: its topic is not there, has another id now, or lacks the partition."""
+"""Why no client can use an offset: its topic is gone, has another id, or lacks the partition."""
 GroupType = Literal["Classic", "Consumer", "Share", "Streams"]
 State = Literal[
     "Empty",
@@ -17,15 +17,15 @@ State = Literal[
     "NotReady",
     "Dead",
 ]
-"""Every state that a group of one of the types can be in, as ListGroups names them."""
+"""All group states of all types, as ListGroups names them."""
 ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
 GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
 STATES: tuple[State, ...] = get_args(State)
 
 TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due", "sweep_blocked"})
-"""The broker's reasons that are about time alone; for every other one it keeps an offset whatever its age.
+"""The broker's reasons that depend on time alone. For any other reason it keeps an offset whatever its age.
 
-So is sweep_blocked: the offset is due, or will be, and it is the broker's sweep that fails. A rule may let it go."""
+sweep_blocked is one of them: the offset is or will be due, and only the broker's sweep fails. A rule may expire it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class GroupInput:
 
     @property
     def idle_since_ms(self) -> int | None:
-        """Since when nothing has happened to it; None for a group with members, which is never idle, or unknown."""
+        """Since when the group is idle; None if it has members or if that is unknown."""
         return self.last_active_ms if self.member_count == 0 else None
 
 
@@ -52,8 +52,8 @@ class GroupInput:
 class OffsetInput:
     """A committed offset with what the broker would do with it, in the words of the table `offset_verdicts`.
 
-    `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition: the
-    broker's reason tells it only once its own retention has passed.
+    `is_pending`: an open transaction has an offset of the same group, topic and partition. The broker's reason shows
+    this only after its retention has passed.
     """
 
     topic: str
@@ -68,22 +68,22 @@ class OffsetInput:
 
     @property
     def since_ms(self) -> int:
-        """From when a rule's retention counts: as the broker counts, and from the commit where its client chose."""
+        """Start of a rule's retention: that of the broker's, or the commit if its client chose an expiry instant."""
         return self.commit_timestamp_ms if self.base_timestamp_ms is None else self.base_timestamp_ms
 
     @property
     def kept_by(self) -> str | None:
-        """Why it is kept whatever its age (subscribed, group_active, share_group, pending_transaction), if it is."""
+        """Why it is kept whatever its age: subscribed, group_active, share_group, pending_transaction; else None."""
         return None if self.broker_reason in TIME_REASONS else self.broker_reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a policy does with an offset, and why.
+    """A policy's decision about an offset, and why.
 
-    `reason` is held_legal or held_operational, no_rule, not_due, expired, or why the broker keeps it whatever its age.
+    `reason` is held_legal, held_operational, no_rule, not_due, expired, or why the broker keeps it whatever its age.
     `rule` is the hold or rule that decides, None for no_rule. `expires_at_ms` is the instant from which the policy
-    expires it if nothing happens but time: for an expired one when it was due, None while no instant alone can.
+    expires it if only time passes: when it was due if it has expired, None if time alone cannot expire it.
     """
 
     verdict: Literal["keep", "expire", "hold"]
@@ -94,7 +94,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTrace:
-    """What became of one hold or rule, in the order in which they are asked."""
+    """The outcome of one hold or rule for an offset."""
 
     rule: str
     outcome: Literal["decides", "not reached", "does not match"]
@@ -102,19 +102,19 @@ class RuleTrace:
 
 
 LAST_MS = (1 << 63) - 1
-"""No clock of a broker comes further."""
+"""Maximum of a broker's clock."""
 
 
 def is_due(since_ms: int, retention_ms: int, *, now_ms: int) -> bool:
-    """Whether the retention has passed at `now_ms`, in the signed 64 bits in which the broker counts.
+    """Return whether the retention has passed at `now_ms`, in signed 64-bit arithmetic as the broker's.
 
-    A stamp so far out that the difference overflows is never due, as it never is for the broker.
+    A timestamp whose difference overflows is never due, as at the broker.
     """
     return _as_int64(now_ms - since_ms) >= retention_ms
 
 
 def due_at_ms(since_ms: int, retention_ms: int, *, now_ms: int) -> int | None:
-    """The instant when the retention has passed; None where that never is (the sums leave 64 bits)."""
+    """Return the instant when the retention has passed; None if that is beyond 64 bits."""
     due_ms = since_ms + retention_ms
     is_instant = -(1 << 63) <= due_ms <= LAST_MS and is_due(since_ms, retention_ms, now_ms=now_ms) == (now_ms >= due_ms)
     return due_ms if is_instant else None
@@ -125,6 +125,6 @@ def _as_int64(value: int) -> int:
 
 
 def last_active_ms(commit_timestamps_ms: Iterable[int], current_state_timestamp_ms: int | None) -> int | None:
-    """When a group last committed (by the offsets that it still has) or changed its state; None where nothing tells."""
+    """Return when a group last committed (by its present offsets) or changed its state; None if unknown."""
     stamps_ms = [*commit_timestamps_ms, *(() if current_state_timestamp_ms is None else (current_state_timestamp_ms,))]
     return max(stamps_ms, default=None)

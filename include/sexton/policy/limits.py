@@ -1,4 +1,4 @@
-"""How much one plan may take, and in which sentences a plan is told that it takes more."""
+"""The limits of a plan, and the sentences about those that it exceeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerCount:
-    """One owner's offsets: those under the rules of this owner, and how many of them a plan takes."""
+    """Offsets under one owner's rules: their total, and how many a plan deletes (`taken`)."""
 
     taken: int
     total: int
@@ -21,7 +21,7 @@ class OwnerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What a plan takes: offsets, groups that lose something (an offset or all there is), and of how many groups."""
+    """The size of a plan: offsets, groups that lose something, and the number of all groups."""
 
     offset_count: int
     group_count: int
@@ -30,7 +30,7 @@ class Counts:
 
 
 class Limits(Model):
-    """How much one plan may take. A plan beyond a limit is made and shown, and never applied."""
+    """How much one plan may delete. A plan beyond a limit is made and shown, and never applied."""
 
     max_offsets: int = Field(default=10_000, ge=0, description="a whole number of offsets")
     max_groups: int = Field(default=500, ge=0, description="a whole number of groups")
@@ -40,35 +40,37 @@ class Limits(Model):
     )
 
     def exceeded(self, counts: Counts) -> list[str]:
-        """A sentence for every limit that the counts exceed; none where the plan may be applied."""
-        told, named = [], self._named
+        """Return a sentence for every exceeded limit; an empty list if the plan may be applied."""
+        sentences, named = [], self._named
         if counts.offset_count > self.max_offsets:
-            told.append(f"{counts.offset_count:,} offsets would go; {named('max_offsets')} is {self.max_offsets:,}")
+            sentences.append(
+                f"{counts.offset_count:,} offsets would go; {named('max_offsets')} is {self.max_offsets:,}"
+            )
         if counts.group_count > self.max_groups:
-            told.append(
+            sentences.append(
                 f"{counts.group_count:,} groups would lose something; {named('max_groups')} is {self.max_groups:,}"
             )
         if _is_more(counts.group_count, counts.groups_total, self.max_share_of_groups):
-            told.append(
+            sentences.append(
                 f"{counts.group_count:,} of {counts.groups_total:,} groups would lose something; "
                 f"{named('max_share_of_groups')} is {self.max_share_of_groups:g}"
             )
         for owner, count in sorted(counts.owners.items()):
             if _is_more(count.taken, count.total, self.max_share_of_owner):
-                told.append(
+                sentences.append(
                     f"{count.taken:,} of {count.total:,} offsets under rules of {owner!r} would go; "
                     f"limits.max_share_of_owner is {self.max_share_of_owner:g}"
                 )
-        return told
+        return sentences
 
     def _named(self, name: str) -> str:
         return f"limits.{name}"
 
 
 class DefaultLimits(Limits):
-    """The limits of a plan without a policy: those of the settings, which the sentences name.
+    """The limits of a plan without a policy, from the settings, which the sentences name.
 
-    Such a plan takes what the broker is about to remove, so there is no owner to ask, and only a share of the groups.
+    Such a plan deletes what the broker is about to expire, so there are no owners, only a share of all groups.
     """
 
     max_groups: int = Field(default=1 << 62, ge=0)
@@ -79,5 +81,5 @@ class DefaultLimits(Limits):
 
 
 def _is_more(part: int, whole: int, share: float) -> bool:
-    """Whether `part` is more than a share of `whole`; something of nothing is more than any share."""
+    """Return whether `part` is more than a share of `whole`. Any part of 0 is more."""
     return part > 0 and (whole <= 0 or part / whole > share)

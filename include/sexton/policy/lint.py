@@ -1,7 +1,7 @@
-"""What a valid policy should still be warned about: what it cannot do, and entries that can never matter.
+"""Warnings about a valid policy: effects that it cannot have, and entries that never decide.
 
-The most important one is that a hold binds Sexton and not the broker: what a hold wants kept for longer than
-offsets.retention.minutes, the broker expires all the same.
+The most important one: a hold binds Sexton, not the broker. The broker expires offsets after offsets.retention.minutes,
+whatever a hold demands.
 """
 
 import re
@@ -14,31 +14,31 @@ from sexton.policy.patterns import is_full_match
 from sexton.policy.strict_yaml import Document, Loc
 
 MAX_RETENTION_MINUTES = (1 << 31) - 1
-"""The most that a broker takes for offsets.retention.minutes."""
+"""Maximum of the broker setting offsets.retention.minutes."""
 _NOT_THE_BROKER = "a hold stops Sexton, never the broker"
 _RAISE = "raise offsets.retention.minutes, or restore from the archive afterwards"
 _LITERAL_PREFIX = re.compile(r"([A-Za-z0-9_-]*)\.\*")
 _MEMBERLESS = ("Empty", "Dead")
 _NEVER_LOADED = frozenset({"PreparingRebalance", "CompletingRebalance", "Dead"})
-"""States that no group has once a log is loaded: a rebalance is not in the log, and a dead group is gone from it."""
+"""States that no group has after a load: a rebalance is not in the log, and a dead group is deleted from it."""
 
 
 def lint_policy(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Diagnostic]:
-    """Advice about a policy that was read from `document`, by line, for a broker that keeps offsets `retention_ms`."""
-    told: list[tuple[Loc, str, str]] = []
+    """Return warnings about a policy that was read from `document`, by line, for a broker with this retention."""
+    warnings: list[tuple[Loc, str, str]] = []
     for number, hold in enumerate(policy.holds):
-        advice = [*_of_hold(hold, retention_ms=retention_ms, now_ms=now_ms)]
-        advice += _unreachable(policy, hold, policy.holds[:number])
-        told += ((("holds", number), *one) for one in advice)
+        found = [*_of_hold(hold, retention_ms=retention_ms, now_ms=now_ms)]
+        found += _unreachable(policy, hold, policy.holds[:number])
+        warnings += ((("holds", number), *one) for one in found)
     for number, rule in enumerate(policy.rules):
-        advice = [*_of_rule(rule, retention_ms=retention_ms), *_unreachable(policy, rule, policy.rules[:number])]
-        told += ((("rules", number), *one) for one in advice)
+        found = [*_of_rule(rule, retention_ms=retention_ms), *_unreachable(policy, rule, policy.rules[:number])]
+        warnings += ((("rules", number), *one) for one in found)
     if not policy.rules:
-        told.append(
-            (("rules",), "there is no rule: under this policy no plan takes anything", "add one, or do without")
+        warnings.append(
+            (("rules",), "there is no rule: under this policy no plan deletes anything", "add one, or use no policy")
         )
     diagnostics = (
-        Diagnostic(where=document.where, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in told
+        Diagnostic(where=document.where, line=document.line_of(loc), what=what, fix=fix) for loc, what, fix in warnings
     )
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.line)
 
@@ -51,7 +51,7 @@ def _of_hold(hold: Hold, *, retention_ms: int, now_ms: int) -> Iterator[tuple[st
             _RAISE,
         )
     elif hold.until_ms <= now_ms:
-        yield f"hold {hold.name} has ended at {instant_text(hold.until_ms)}", "take it out, or move its end"
+        yield f"hold {hold.name} has ended at {instant_text(hold.until_ms)}", "remove it, or move its end"
     elif hold.until_ms - now_ms > retention_ms:
         minutes = -(-(hold.until_ms - now_ms + retention_ms) // MINUTE_MS)
         enough = f" to {minutes}" if minutes <= MAX_RETENTION_MINUTES else ""
@@ -75,20 +75,23 @@ def _of_rule(rule: Rule, *, retention_ms: int) -> Iterator[tuple[str, str]]:
 def _unreachable(
     policy: Policy, entry: Hold | Rule, earlier: Sequence[Hold] | Sequence[Rule]
 ) -> Iterator[tuple[str, str]]:
-    """Why an entry can never matter, if it cannot: only what is certain is told."""
+    """Yield why an entry can never decide. Only certain cases are reported."""
     kind = "hold" if isinstance(entry, Hold) else "rule"
     nothing = _matches_nothing(entry.match)
     if nothing is not None:
-        yield f"{kind} {entry.name} can never match: {nothing}", "mend its match, or take it out"
+        yield f"{kind} {entry.name} can never match: {nothing}", "correct its match, or remove it"
         return
     if never := _never_loaded(entry.match):
-        yield f"{kind} {entry.name} names a state in vain: {never}", "name Empty, or the states of groups with members"
+        yield (
+            f"{kind} {entry.name} names a state that never occurs: {never}",
+            "name Empty, or the states of groups with members",
+        )
     for other in earlier:
         lasts = not isinstance(other, Hold) or _lasts_as_long(other, entry)
         if lasts and covers(other.match, entry.match):
             yield (
                 f"{kind} {entry.name} can never decide: {other.name} comes before it and matches all that it matches",
-                "move it up, or take it out",
+                "move it up, or remove it",
             )
             return
     if isinstance(entry, Rule):
@@ -96,7 +99,7 @@ def _unreachable(
             if hold.until_ms is None and covers(hold.match, entry.match):
                 yield (
                     f"rule {entry.name} can never decide: hold {hold.name} has no end and holds all that it matches",
-                    "take it out while the hold stands",
+                    "remove it while the hold is in force",
                 )
                 return
 
@@ -108,7 +111,7 @@ def _lasts_as_long(hold: Hold, entry: Hold | Rule) -> bool:
 
 
 def _matches_nothing(match: Match) -> str | None:
-    """Two keys that no group can meet together."""
+    """Return why no group can match all keys, None if some may."""
     if match.group is not None and not _left_of_groups(match):
         return "no group that it names has such a prefix or matches such a regex"
     if match.state is not None and set(match.state) <= _NEVER_LOADED:
@@ -120,13 +123,13 @@ def _matches_nothing(match: Match) -> str | None:
 
 
 def _never_loaded(match: Match) -> str | None:
-    """States of a match that no group has after a load."""
+    """Return which states of a match no group has after a load, None if there are none."""
     named = [state for state in match.state or () if state in _NEVER_LOADED]
     return f"after a load no group is {' or '.join(named)}" if named else None
 
 
 def covers(earlier: Match, later: Match) -> bool:
-    """Whether everything that `later` matches is certain to match `earlier`."""
+    """Return whether everything that `later` matches certainly matches `earlier`."""
     return (
         _covers_names(earlier, later)
         and _is_within(later.type, earlier.type)
@@ -153,15 +156,17 @@ def _covers_names(earlier: Match, later: Match) -> bool:
 
 
 def _covers_prefixes(prefixes: tuple[str, ...] | None, later: Match) -> bool:
-    """Whether all names of `later` begin with one of these; a regex of its own counts where it is a plain prefix."""
+    """Return whether all names of `later` begin with one of these; its regex counts if it is a plain prefix."""
     if prefixes is None or "" in prefixes:
         return True
-    own = (later.prefix, None if later.regex is None else _prefixes_of(later.regex, all_of=True))
-    return any(bool(words) and all(word.startswith(prefixes) for word in words) for words in own if words is not None)
+    begins = (later.prefix, None if later.regex is None else _prefixes_of(later.regex, all_of=True))
+    return any(
+        bool(words) and all(word.startswith(prefixes) for word in words) for words in begins if words is not None
+    )
 
 
 def _prefixes_of(patterns: tuple[str, ...], *, all_of: bool = False) -> tuple[str, ...]:
-    """The prefixes that some patterns such as `billing-.*` come to; with `all_of`, none unless all come to one."""
+    """Return the prefixes of patterns such as `billing-.*`; with `all_of` none unless all are of that form."""
     found = [match[1] for match in map(_LITERAL_PREFIX.fullmatch, patterns) if match]
     return () if all_of and len(found) < len(patterns) else tuple(found)
 
@@ -175,5 +180,5 @@ def _has_name(match: Match, group_id: str) -> bool:
 
 
 def _left_of_groups(match: Match) -> tuple[str, ...]:
-    """The groups that a match names, as far as its prefix and regex let them."""
+    """Return the groups that a match names and that its prefix and regex allow."""
     return tuple(group_id for group_id in match.group or () if _has_name(match, group_id))

@@ -1,7 +1,6 @@
-"""A policy as a model: holds, rules and limits (limits.py), each with what it takes and what its diagnostics say.
+"""The model of a policy: holds, rules and limits (limits.py), and their validation.
 
-Field descriptions are the fixes that a diagnostic offers, so every one says what may stand there. Nothing is matched or
-decided here.
+Field descriptions are the fixes in diagnostics, so each says what is allowed. decision.py matches and decides.
 """
 
 import hashlib
@@ -19,13 +18,13 @@ from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError,
 from sexton.policy.testing_schema import PolicyTest
 
 MAX_PATTERNS = 256
-"""Regular expressions in one policy: each may keep a mebibyte of what it has seen."""
+"""Maximum of regular expressions in one policy: each may use a mebibyte of cache."""
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 _EVERY_GROUP = "to match every group, write regex: '.*'"
 
 
 class Match(Model):
-    """What a group has to be: every key that is given must hold, of a list one alternative is enough."""
+    """Conditions on a group. All given keys must match; of a list, one alternative."""
 
     group: Alternatives | None = Field(default=None, description="a group id, or a list of them")
     prefix: Alternatives | None = Field(default=None, description="what a group id begins with, or a list of that")
@@ -74,7 +73,7 @@ class Match(Model):
 
 
 class _Entry(Model):
-    """What a hold and a rule have in common."""
+    """The fields that holds and rules share."""
 
     name: Name = Field(description="lower-case letters, digits, dots, dashes and underscores, at most 63")
     match: Match = Field(description="a mapping of group, prefix, regex, type, state, idle, orphan")
@@ -91,13 +90,13 @@ class _Entry(Model):
 
 
 class Rule(_Entry):
-    """How long the offsets of some groups are kept."""
+    """The retention of the offsets of some groups."""
 
     retention_ms: DurationMs = Field(alias="retention", description=A_DURATION)
 
 
 class Hold(_Entry):
-    """Groups from which nothing may be taken, until an instant or without an end."""
+    """Groups from which nothing may be deleted, until an instant or without an end."""
 
     kind: Literal["legal", "operational"] = Field(description="legal or operational")
     until_ms: InstantMs | None = Field(
@@ -110,19 +109,19 @@ class Hold(_Entry):
         for key, field in (("state", "state"), ("idle", "idle_ms"), ("orphan", "orphan")):
             if getattr(value, field) is not None:
                 raise wrong(
-                    f"a hold cannot match by {key}: it would end by itself when that changes",
+                    f"a hold cannot match by {key}: it would end when that changes",
                     "hold groups by group, prefix, regex or type",
                     at=(key,),
                 )
         return value
 
     def is_on(self, now_ms: int) -> bool:
-        """Whether the hold has not ended."""
+        """Return whether the hold is in force."""
         return self.until_ms is None or now_ms < self.until_ms
 
 
 class Policy(Model):
-    """All of it. `tests` decide nothing, and are not part of the hash."""
+    """A whole policy. `tests` are not part of its hash."""
 
     version: int = Field(description="write `version: 1`")
     limits: Limits = Field(default_factory=Limits, description="a mapping of limits")
@@ -154,9 +153,9 @@ class Policy(Model):
 
     @property
     def canonical(self) -> str:
-        """The policy as JSON in one form: comments, order of keys and ways to write a duration make no difference."""
-        told = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tests"})
-        return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        """The policy as canonical JSON, whatever its comments, order of keys and spelling of durations."""
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tests"})
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     @property
     def sha256(self) -> str:
@@ -165,5 +164,5 @@ class Policy(Model):
 
     @classmethod
     def from_canonical(cls, text: str) -> "Policy":
-        """The policy that `canonical` was made of, without its tests."""
+        """Return the policy of a `canonical` text. It has no tests."""
         return cls.model_validate_json(text)

@@ -1,8 +1,8 @@
-"""Regular expressions in linear time: RE2, a full match, and bounds that keep the worst pattern quick.
+"""Regular expressions in linear time: RE2 with a full match and bounds for the worst pattern.
 
-RE2 never backtracks, but a pattern like `((a{100}){100}){100}` can still be a program of millions of steps. A program
-is bounded, and so is the memory in which RE2 keeps what it has seen: beyond it RE2 goes on in time (length of the text)
-x (size of the program), which these bounds keep well below a second for the longest group id there is (32,767 bytes).
+RE2 never backtracks, but `((a{100}){100}){100}` compiles to millions of instructions. So the size of a program and the
+cache of RE2 are bounded. Beyond its cache RE2 takes (length of the text) x (size of the program), which is well below a second
+for the longest group id (32,767 bytes).
 """
 
 from functools import lru_cache
@@ -17,28 +17,28 @@ _MAX_MEMORY_BYTES = 1 << 20
 
 
 class PatternError(ValueError):
-    """A regular expression that is none, or that is too large."""
+    """An invalid or too large regular expression."""
 
 
 def check_pattern(text: str) -> None:
-    """PatternError unless `text` can be used."""
+    """Raise PatternError unless `text` is valid and small enough."""
     if len(text) > MAX_PATTERN_CHARS:
         raise PatternError(f"has {len(text)} characters, more than {MAX_PATTERN_CHARS}")
     try:
         size = _compiled(text).programsize
     except (re2.error, UnicodeError) as error:
-        told = error.args[0] if error.args else error
-        said = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
-        raise PatternError(f"is no regular expression of RE2: {said}") from None
+        reason = error.args[0] if error.args else error
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(f"is no regular expression of RE2: {text}") from None
     if size > MAX_PROGRAM:
         raise PatternError(f"compiles to {size} instructions, more than {MAX_PROGRAM}")
 
 
 def is_full_match(pattern: str, text: str) -> bool:
-    """Whether all of `text` matches; `.` takes every character, a newline too, for names may have any."""
+    """Return whether all of `text` matches. `.` matches newlines, too, because names may have them."""
     try:
         return _compiled(pattern).fullmatch(text) is not None
-    except UnicodeEncodeError:  # a lone surrogate, which no log can hold: Java would read it as U+FFFD
+    except UnicodeEncodeError:  # a lone surrogate, which Java reads as U+FFFD
         return (
             _compiled(pattern).fullmatch(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")) is not None
         )

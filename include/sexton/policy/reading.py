@@ -1,4 +1,4 @@
-"""Policy files: read, checked as a whole, and every diagnostic told with its file, its line and a fix."""
+"""Reads policy files and reports all errors with their file, line and fix."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,27 +17,27 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy of a file; UsageError where it cannot be read, PolicyError with every diagnostic in it."""
+    """Return the policy of a file; UsageError if it cannot be read, PolicyError with all errors if it is invalid."""
     return policy_of(open_document(path))
 
 
 def parse_policy(text: str, *, where: str) -> Policy:
-    """The policy that `text` is; `where` is what diagnostics are told of."""
+    """Return the policy of a text. Diagnostics name `where` as the file."""
     return policy_of(read_document(text, where=where))
 
 
 def policy_of(document: Document) -> Policy:
-    """The policy of a document; PolicyError with every diagnostic in it."""
+    """Return the policy of a document; PolicyError with all errors if it is invalid."""
     return _validated(Policy, document)
 
 
 def read_tests(path: Path) -> PolicyTestFile:
-    """A file of `tests:` alone; errors as for a policy."""
+    """Return the tests of a file without a policy; errors as for a policy."""
     return _validated(PolicyTestFile, open_document(path))
 
 
 def open_document(path: Path) -> Document:
-    """A file as a document with lines, not yet understood; UsageError where it cannot be read."""
+    """Parse a file as YAML with lines; UsageError if it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -58,10 +58,10 @@ def _validated(model: type[M], document: Document) -> M:
         try:
             found = model.model_validate(document.value)
         except ValidationError as error:
-            # Where the YAML itself is wrong, what the model misses or dislikes in that line is only a consequence.
-            told = {diagnostic.line for diagnostic in diagnostics}
+            # A model error in a line with a YAML error is only a consequence.
+            reported = {diagnostic.line for diagnostic in diagnostics}
             further = [_diagnostic(model, document, dict(one)) for one in error.errors(include_url=False)]
-            diagnostics += [diagnostic for diagnostic in further if diagnostic.line not in told]
+            diagnostics += [diagnostic for diagnostic in further if diagnostic.line not in reported]
     if diagnostics or found is None:
         raise PolicyError(sorted(diagnostics, key=lambda diagnostic: diagnostic.line))
     return found
@@ -70,12 +70,12 @@ def _validated(model: type[M], document: Document) -> M:
 def _diagnostic(model: type[BaseModel], document: Document, error: dict[str, Any]) -> Diagnostic:
     context = error.get("ctx") or {}
     loc: Loc = (*error["loc"], *context.get("at", ()))
-    what, fix = _told(model, loc, error, context)
+    what, fix = _sentence(model, loc, error, context)
     return Diagnostic(where=document.where, line=document.line_of(loc), what=what, fix=fix)
 
 
-def _told(model: type[BaseModel], loc: Loc, error: dict[str, Any], context: dict[str, Any]) -> tuple[str, str]:
-    """What is wrong and how to mend it, in our words."""
+def _sentence(model: type[BaseModel], loc: Loc, error: dict[str, Any], context: dict[str, Any]) -> tuple[str, str]:
+    """Return what is wrong and the fix."""
     path = _path(loc)
     if error["type"] == "policy":
         return (f"{path}: {context['what']}" if loc else context["what"]), context["fix"]
@@ -91,7 +91,7 @@ def _told(model: type[BaseModel], loc: Loc, error: dict[str, Any], context: dict
 
 
 def _path(loc: Loc) -> str:
-    """`rules[2].match.prefix`, as people count: from 1."""
+    """Return a location as text: `rules[2].match.prefix`, counted from 1."""
     text = ""
     for part in loc:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
@@ -99,7 +99,7 @@ def _path(loc: Loc) -> str:
 
 
 def _field(model: type[BaseModel], loc: Loc) -> FieldInfo | None:
-    """The field that a place is in or of."""
+    """Return the field at or around a location."""
     found: FieldInfo | None = None
     inside: type[BaseModel] | None = model
     for part in loc:
@@ -117,7 +117,7 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation such as `tuple[Rule, ...]` or `Match | None` speaks of."""
+    """Return the model in an annotation such as `tuple[Rule, ...]` or `Match | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

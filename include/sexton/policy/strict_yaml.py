@@ -1,8 +1,8 @@
-"""YAML as a policy may use it: mappings, lists and scalars, each with its line, and nothing else of YAML.
+"""The subset of YAML that a policy may use: mappings, lists and scalars, each with its line.
 
-Scalars stay the text that stands in the file, so that the group `123`, `no` or `2026-11-21` needs no quotes; what text
-means is for the model to say. Refused, each with its line: anchors and aliases (a file of a kilobyte can unfold to
-gigabytes), tags (`!!python/object`), keys that come twice, keys without a value, several documents, deep nesting.
+Scalars stay text as in the file, so the groups `123`, `no` and `2026-11-21` need no quotes; the model interprets text.
+Refused, with their lines: anchors and aliases (a kilobyte can expand to gigabytes), tags (`!!python/object`), repeated
+keys, keys without a value, several documents, deep nesting.
 """
 
 from collections.abc import Iterator
@@ -20,48 +20,48 @@ _NO_ANCHORS = "a policy has no anchors and aliases"
 _NULL = "tag:yaml.org,2002:null"
 
 Loc = tuple[str | int, ...]
-"""A place in a document: keys and positions from its root."""
+"""A location in a document: keys and positions from its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's content: text, lists and dicts of text; `lines` says where each of its parts begins."""
+    """The content of a file: text, lists and dicts of text. `lines` has the first line of each part."""
 
     where: str
     value: Any
     lines: dict[Loc, int]
     diagnostics: list[Diagnostic] = field(default_factory=list)
     is_read: bool = False
-    """Whether there is a value at all."""
+    """Whether the file has a value."""
 
     def line_of(self, loc: Loc) -> int:
-        """The line of a place, or of the nearest one around it."""
+        """Return the line of a location, or of the nearest one that encloses it."""
         while loc and loc not in self.lines:
             loc = loc[:-1]
         return self.lines.get(loc, 1)
 
 
 def read_document(text: str, *, where: str) -> Document:
-    """Read YAML; what is wrong with it as YAML is in `diagnostics`, and then the value may lack what they speak of."""
+    """Read YAML. Syntax errors are in `diagnostics`; the value may lack the parts that they are about."""
     document = Document(where=where, value={}, lines={})
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_BYTES:
-        _tell(document, 1, f"the file has {size_bytes} bytes", f"at most {MAX_BYTES}: split the rules by cluster")
+        _report(document, 1, f"the file has {size_bytes} bytes", f"at most {MAX_BYTES}: split the rules by cluster")
         return document
     try:
         loader = _Loader(text, document)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
-        _tell_syntax(document, text, error)
+        _report_syntax(document, text, error)
         return document
     if node is None:
-        _tell(document, 1, "the file is empty", "begin with `version: 1`")
+        _report(document, 1, "the file is empty", "begin with `version: 1`")
         return document
     return replace(document, value=_value(node, (), document), is_read=True)
 
 
 class _Loader(yaml.SafeLoader):
-    """A composer that takes out what a policy has no use for, and notes it."""
+    """A loader that removes YAML features a policy may not use, and reports them."""
 
     def __init__(self, text: str, document: Document) -> None:
         super().__init__(text)
@@ -72,15 +72,15 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            _tell(self._document, line, f"an alias: *{event.anchor}", f"write it out: {_NO_ANCHORS}")
+            _report(self._document, line, f"an alias: *{event.anchor}", f"write it out: {_NO_ANCHORS}")
             self.get_event()  # type: ignore[no-untyped-call]
             mark: Any = event.start_mark
             return yaml.ScalarNode(_TEXT, "", mark, mark)
         if event.anchor is not None:
-            _tell(self._document, line, f"an anchor: &{event.anchor}", f"leave it out: {_NO_ANCHORS}")
+            _report(self._document, line, f"an anchor: &{event.anchor}", f"leave it out: {_NO_ANCHORS}")
             event.anchor = None
         if event.tag is not None:
-            _tell(self._document, line, f"a tag: {shown(event.tag)}", "leave it out: a policy has no tags")
+            _report(self._document, line, f"a tag: {shown(event.tag)}", "leave it out: a policy has no tags")
             event.tag, event.implicit = None, (True, True) if isinstance(event, yaml.ScalarEvent) else True
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -98,7 +98,7 @@ def _value(node: yaml.Node, loc: Loc, document: Document) -> Any:
         return [_value(item, (*loc, number), document) for number, item in enumerate(node.value)]
     if node.tag == _NULL:
         key = next((part for part in reversed(loc) if isinstance(part, str)), "the file")
-        _tell(document, document.lines[loc], f"`{key}` has no value", "give one, or leave the key out")
+        _report(document, document.lines[loc], f"`{key}` has no value", "give one, or leave the key out")
         return ""
     return _text(node, document)
 
@@ -108,11 +108,11 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tup
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
-            _tell(document, line, "a key that is no text", "keys are words such as `name`")
+            _report(document, line, "a key that is no text", "keys are words such as `name`")
             continue
         key = _text(key_node, document)
         if key in first_lines:
-            _tell(document, line, f"the key {shown(key)} comes twice, first in line {first_lines[key]}", "keep one")
+            _report(document, line, f"the key {shown(key)} comes twice, first in line {first_lines[key]}", "keep one")
             continue
         first_lines[key] = line
         document.lines[(*loc, key)] = line
@@ -120,22 +120,22 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tup
 
 
 def _text(node: yaml.Node, document: Document) -> str:
-    """A scalar's text. JSON escapes a character as two halves of UTF-16, which PyYAML does not join: a hold would miss.
+    """Return a scalar's text, with surrogate pairs joined: JSON escapes may be two halves, which PyYAML leaves apart.
 
-    A half alone is no character, and no name in a log has one.
+    A single half is no character, and no name in a log has one.
     """
     try:
         return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        _tell(document, node.start_mark.line + 1, "half a character (a lone surrogate)", "write the whole character")
+        _report(document, node.start_mark.line + 1, "half a character (a lone surrogate)", "write the whole character")
         return ""
 
 
-def _tell(document: Document, line: int, what: str, fix: str) -> None:
+def _report(document: Document, line: int, what: str, fix: str) -> None:
     document.diagnostics.append(Diagnostic(where=document.where, line=line, what=what, fix=fix))
 
 
-def _tell_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:
+def _report_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         line, what = (mark.line + 1 if mark else 1), str(error.problem or error.context)
@@ -144,4 +144,4 @@ def _tell_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:
         what = f"a character that YAML does not allow: U+{int(error.character):04X}"
     else:
         line, what = 1, str(error)
-    _tell(document, line, f"this is no YAML: {what}", "see where the indentation, a quote or a bracket does not fit")
+    _report(document, line, f"this is no YAML: {what}", "see where the indentation, a quote or a bracket does not fit")

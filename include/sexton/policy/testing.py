@@ -1,4 +1,4 @@
-"""Expectations put to a policy: what it decides about each, and how that differs from what was expected."""
+"""Runs the tests of a policy: decides about each, and compares with what it expects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from sexton.policy.model import Policy
 from sexton.policy.testing_schema import PolicyTest
 
 NO_ONE = "none"
-"""What an expectation calls the rule of a decision that no rule has made."""
+"""The expected rule of a decision that no rule made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTestResult:
-    """One expectation with what came out; `complaints` are empty where it holds."""
+    """The result of one test. `complaints` is empty if it holds."""
 
     name: str
     decision: Decision
@@ -27,7 +27,7 @@ class PolicyTestResult:
 
 
 def run_tests(policy: Policy, tests: Sequence[PolicyTest], *, now_ms: int) -> list[PolicyTestResult]:
-    """Put every test to the policy, in order; `now_ms` is the instant of those that name none."""
+    """Run the tests in order. `now_ms` is the instant of tests without `at`."""
     return [_try(policy, test, now_ms=now_ms if test.at_ms is None else test.at_ms) for test in tests]
 
 

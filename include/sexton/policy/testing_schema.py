@@ -1,7 +1,7 @@
-"""What an owner expects of a policy: the `tests:` of a policy file, or of a file of their own, as a model.
+"""The model of `tests:`, in a policy file or a separate file. testing.py runs them.
 
-A test names a group and perhaps one of its offsets by what the policy looks at; without an offset it is about a group
-that has none. How a test is run is in testing.py.
+A test describes a group, and one of its offsets, by the properties that a policy reads. Without an offset it is about a
+group that has none.
 """
 
 from typing import Annotated, Literal, get_args
@@ -17,7 +17,7 @@ _MEMBERLESS = ("Empty", "Dead")
 
 
 class GivenGroup(Model):
-    """The group of a test; what is left out is as in a group that nobody uses any more."""
+    """The group of a test. The defaults are those of an unused group."""
 
     id: str = Field(description="the group id")
     type: GroupType = Field(default="Classic", description=f"one of {', '.join(GROUP_TYPES)}")
@@ -27,7 +27,7 @@ class GivenGroup(Model):
     )
 
     def facts(self, *, now_ms: int) -> GroupInput:
-        """The group as the policy sees it; without `idle`, nothing is known of its last activity."""
+        """Return the policy's input. Without `idle` the last activity is unknown."""
         return GroupInput(
             group_id=self.id,
             group_type=self.type,
@@ -50,7 +50,7 @@ class GivenOffset(Model):
     )
 
     def facts(self, *, now_ms: int) -> OffsetInput:
-        """The offset as the policy sees it."""
+        """Return the policy's input."""
         since_ms = now_ms - self.age_ms
         return OffsetInput(
             topic=self.topic,
@@ -66,7 +66,7 @@ class GivenOffset(Model):
 
 
 class Expected(Model):
-    """What is to come out; only what is given is compared."""
+    """The expected decision. Only the given fields are compared."""
 
     verdict: Literal["keep", "expire", "hold"] = Field(description="keep, expire or hold")
     rule: str | None = Field(default=None, description="the name of the hold or rule that decides, or none")
@@ -84,6 +84,6 @@ class PolicyTest(Model):
 
 
 class PolicyTestFile(Model):
-    """A file of tests, apart from the policy that they are about."""
+    """A file of tests without a policy."""
 
     tests: tuple[PolicyTest, ...] = Field(description="a list of expectations")

@@ -111,7 +111,7 @@ def in_hold(old, new):
             "has no time or no zone (with a time and a zone",
         ),
         (in_hold("reason: r", "reason: r, until: never"), "holds[1].until: 'never' is no instant"),
-        (in_hold("group: g", "idle: 7d"), "holds[1].match.idle: a hold cannot match by idle: it would end by itself"),
+        (in_hold("group: g", "idle: 7d"), "holds[1].match.idle: a hold cannot match by idle: it would end when"),
         (in_hold("group: g", "state: Empty"), "a hold cannot match by state"),
         (in_hold("group: g", "group: g, orphan: topic_gone"), "a hold cannot match by orphan"),
         (f"version: 1\nrules:\n  - {RULE}\n  - {RULE}\n", "p.yaml:4: rules[2].name: two are called 'a'"),

@@ -1,8 +1,8 @@
 """Regular expressions in linear time: RE2 with a full match and bounds for the worst pattern.
 
 RE2 never backtracks, but `((a{100}){100}){100}` compiles to millions of instructions. So the size of a program and the
-cache of RE2 are bounded. Beyond its cache RE2 takes (length of the text) x (size of the program), which is well below a second
-for the longest group id (32,767 bytes).
+cache of RE2 are bounded. Beyond its cache RE2 takes (length of the text) x (size of the program), which is well below a
+second for the longest group id (32,767 bytes).
 """
 
 from functools import lru_cache

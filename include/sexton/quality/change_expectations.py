@@ -1,13 +1,13 @@
-"""Laws of offset_changes, for runs that tell what an interval changed: an audit of one instant has no such table.
+"""Expectations of offset_changes. An audit of one instant has no such table.
 
-What the rows say at the end of the interval has to be what the state tables of the same run hold.
+The changes must end in the values that the state tables of the same run have.
 """
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.quality.cross_table_expectations import KEY, VALUE, Ledger, Tables
+from sexton.quality.cross_table_expectations import KEY, VALUE, KeyIndex, Tables
 from sexton.quality.declared_expectations import Expectation
 from sexton.quality.measure import Measures, count_true
 
@@ -51,15 +51,15 @@ def measure_changes(found: Measures, tables: Tables) -> None:
 
 
 def _measure_end(found: Measures, tables: Tables, were_set: pa.Table, gone: pa.Table) -> None:
-    """Hold what was set against the state at the end, and see that what is gone is not there."""
+    """Compare the offsets that were set with the final state, which must lack those that disappeared."""
     stored = pa.concat_tables([tables[name].select([*KEY, *VALUE]) for name in NEEDS[1:]])
-    by_key = Ledger([stored, were_set, gone], KEY)
+    by_key = KeyIndex([stored, were_set, gone], KEY)
     of_stored, of_set, _ = by_key.rows
     stored_count, set_count, gone_count = (by_key.count(rows) for rows in by_key.rows)
     found.put(TABLE, "set_twice", int(np.count_nonzero(set_count > 1)))
     differs = (set_count > 0) & (stored_count == 0)
     for name, new in (("log_offset", "log_offset"), ("committed_offset", "new_committed_offset")):
-        there, told = by_key.values(of_stored, stored[name]), by_key.values(of_set, were_set[new])
-        differs |= (set_count > 0) & (there != told)
+        there, changed = by_key.values(of_stored, stored[name]), by_key.values(of_set, were_set[new])
+        differs |= (set_count > 0) & (there != changed)
     differs |= (gone_count > 0) & (set_count == 0) & (stored_count > 0)
     found.put(TABLE, "other_end", int(np.count_nonzero(differs)))

@@ -1,4 +1,4 @@
-"""Measures the pieces of a run and adds them up, for Great Expectations to judge the sums."""
+"""Measures the parts of a run and sums them. validation.py validates the sums."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -38,17 +38,17 @@ def measure_part(
 
 
 def total_of(measures: Iterable[Measures], run: CheckedRun) -> Measures:
-    """The measures of a whole run."""
+    """Return the measures of a whole run."""
     total = Measures().add(measures)
     if run.tells_changes:
         for table in INTERVAL_TABLES:
-            total.put(table.name, MISSING, 0)  # it is expected, whatever was found of it
+            total.put(table.name, MISSING, 0)  # so that it is validated even without files
     total.put("runs", "coverage", 0 if run.is_complete else 1, "the log does not reach back to its beginning")
     return total
 
 
 def results_table(results: Iterable[Result]) -> pa.Table:
-    """dq_results, without the run's columns."""
+    """Return dq_results without the run's columns."""
     names = TABLES["dq_results"].column_names
     rows = [{name: getattr(result, name) for name in names} for result in results]
     return pa.Table.from_pylist(rows, schema=TABLES["dq_results"].arrow_schema(with_run=False))

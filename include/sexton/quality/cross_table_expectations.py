@@ -1,7 +1,7 @@
-"""Laws that hold between tables, measured in Arrow over whole log partitions.
+"""Expectations between tables, measured in Arrow over whole log partitions.
 
 Everything of one log partition is in one piece, and groups never span log partitions but as strays, so the laws can be
-measured piece by piece. What belongs together is brought together by key in a `Ledger` instead of many joins: it says
+measured piece by piece. What belongs together is brought together by key in a `KeyIndex` instead of many joins: it says
 of each key how many offsets, verdicts and planned tombstones it has.
 """
 
@@ -82,16 +82,16 @@ CROSS_TABLE_EXPECTATIONS: tuple[Expectation, ...] = (
 
 
 def measure_relations(tables: Tables, run: CheckedRun) -> Measures:
-    """Measure what can be measured: a law whose tables are not all here and sound stays without a count."""
+    """Measure all expectations whose tables are present and sound. The others get no count."""
     found = Measures()
-    for needs, law in _MEASURED_TOGETHER:
+    for needs, measure in _MEASURES:
         if all(name in tables for name in needs):
-            law(found, tables, run)
+            measure(found, tables, run)
     return found
 
 
 def _measure_keys(found: Measures, tables: Tables, run: CheckedRun) -> None:
-    """Offsets against verdicts and plan, by key; then the groups, by what their keys have."""
+    """Compare offsets with verdicts and plan by key, then groups with the rows of their keys."""
     unreachable = tables["unreachable_offsets"]
     offsets = pa.concat_tables(
         [
@@ -102,7 +102,7 @@ def _measure_keys(found: Measures, tables: Tables, run: CheckedRun) -> None:
     verdicts = tables["offset_verdicts"]
     tombstones = _by_target(tables["tombstones"])
     planned = tombstones.filter(is_of_offset(tombstones))
-    by_key = Ledger([offsets, verdicts, planned], KEY)
+    by_key = KeyIndex([offsets, verdicts, planned], KEY)
     of_offset, of_verdict, of_planned = by_key.rows
     expires = _mask(pc.equal(pc.coalesce(verdicts["policy_verdict"], verdicts["broker_verdict"]), "expire"))
     offset_count, verdict_count, planned_count = (by_key.count(rows) for rows in by_key.rows)
@@ -120,19 +120,19 @@ def _measure_keys(found: Measures, tables: Tables, run: CheckedRun) -> None:
     found.put("tombstones", "other_target", _count(differs & has_offset))
     is_blocked = np.zeros(by_key.size, bool)
     is_blocked[of_verdict] = _mask(pc.is_in(verdicts["log_partition"], value_set=_blocked(tables)))
-    is_blocked[of_verdict] |= _is_served_stray(verdicts, run)  # their tombstones go elsewhere, where that is led
+    is_blocked[of_verdict] |= _is_served_stray(verdicts, run)  # their tombstones go to the log partition they hash to
     found.put("tombstones", "left_out", _count((expiring_count > 0) & ~is_planned & ~is_blocked))
     _measure_groups(found, tables, offsets, verdicts.filter(pa.array(expires)), run)
 
 
 def _by_target(tombstones: pa.Table) -> pa.Table:
-    """Tombstones by the log partition that they take something from."""
+    """Return tombstones with the log partition of their target as log_partition."""
     where = tombstones.column_names.index("log_partition")
     return tombstones.set_column(where, "log_partition", tombstones["target_log_partition"])
 
 
 def _is_served_stray(rows: pa.Table, run: CheckedRun) -> Mask:
-    """Rows of groups that lie where they do not hash to, for a coordinator that serves them all the same."""
+    """Return which rows are of misplaced groups that the coordinator serves nevertheless."""
     count = run.partition_count
     if count is None or not run.profile.one_cache:
         return np.zeros(rows.num_rows, bool)
@@ -141,11 +141,11 @@ def _is_served_stray(rows: pa.Table, run: CheckedRun) -> Mask:
 
 
 def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring: pa.Table, run: CheckedRun) -> None:
-    """Groups against what belongs to them."""
+    """Compare groups with their offsets, members and tombstones."""
     groups, tombstones = tables["groups"], _by_target(tables["tombstones"])
     of_groups = tombstones.filter(pc.invert(is_of_offset(tombstones)))
     owned = [tables[name] for name in ("committed_offsets", "pending_offsets", "members")]
-    by_group = Ledger([groups, *owned, offsets, expiring, of_groups], GROUP)
+    by_group = KeyIndex([groups, *owned, offsets, expiring, of_groups], GROUP)
     of_group, *_ = by_group.rows
     group_count, committed_count, pending_count, member_count, offset_count, expiring_count, planned_count = map(
         by_group.count, by_group.rows
@@ -166,28 +166,28 @@ def _measure_groups(found: Measures, tables: Tables, offsets: pa.Table, expiring
     found.put("tombstones", "group_with_offsets", _count((planned_count > 0) & lives))
 
 
-class Ledger:
-    """Rows of several tables brought together by the columns that they share: each different key has a number."""
+class KeyIndex:
+    """Numbers the distinct keys of several tables, over the columns that they share."""
 
     def __init__(self, tables: Sequence[pa.Table], columns: list[str]) -> None:
         together = pa.concat_tables([table.select(columns) for table in tables])
         numbers, self.size = number_keys(together.columns)
         self.rows = np.split(numbers, np.cumsum([table.num_rows for table in tables])[:-1])
-        """For each of the tables, the number of every row's key."""
+        """For each table the key number of every row."""
 
     def count(self, rows: Numbers) -> Numbers:
-        """How many of `rows` each key has."""
+        """Return the count of `rows` by key number."""
         return np.bincount(rows, minlength=self.size)
 
     def values(self, rows: Numbers, values: pa.ChunkedArray) -> Numbers:
-        """The value that each key has in `rows`, -1 where it has none."""
+        """Return the value of `rows` by key number, -1 if there is none."""
         found = np.full(self.size, -1, np.int64)
         found[rows] = _int64(values)
         return found
 
 
 def _measure_profile(found: Measures, tables: Tables, run: CheckedRun) -> None:
-    """Counts per log partition: every value read has one fate, and the fates are the tables' own row counts."""
+    """Compare the counts of load_profile: every value read has one fate, and fates equal the tables' row counts."""
     profile = tables["load_profile"]
     parts = profile["log_partition"]
     found.put("load_profile", "missing_log_partitions", len(set(run.cuts) - set(parts.to_pylist())))
@@ -208,7 +208,7 @@ def _measure_profile(found: Measures, tables: Tables, run: CheckedRun) -> None:
 
 
 def _measure_plan(found: Measures, tables: Tables, run: CheckedRun) -> None:
-    """The plan by log partition."""
+    """Check the plan by log partition."""
     tombstones = tables["tombstones"]
     blocked = pc.is_in(tombstones["log_partition"], value_set=_blocked(tables))
     found.put("tombstones", "blocked", count_true(blocked))
@@ -227,7 +227,7 @@ def _measure_plan(found: Measures, tables: Tables, run: CheckedRun) -> None:
 
 
 def _measure_home(found: Measures, tables: Tables, run: CheckedRun) -> None:
-    """Where groups lie; nothing to be wrong about while nobody knows how many log partitions there are."""
+    """Count misplaced groups; 0 if the number of log partitions is unknown."""
     if run.partition_count is None or run.profile.one_cache:
         found.put("committed_offsets", "away_from_home", 0)
         return
@@ -239,7 +239,7 @@ def _measure_home(found: Measures, tables: Tables, run: CheckedRun) -> None:
 
 
 def _measure_findings(found: Measures, tables: Tables, _run: CheckedRun) -> None:
-    """What is worth telling although nothing of ours is wrong."""
+    """Count findings about the log itself."""
     found.put("undecodable_records", "found", tables["undecodable_records"].num_rows)
     reasons = tables["unreachable_offsets"]["reason"]
     found.put("unreachable_offsets", "removed", count_true(pc.equal(reasons, "group_removed")))
@@ -249,7 +249,7 @@ def _measure_findings(found: Measures, tables: Tables, _run: CheckedRun) -> None
 
 _OFFSETS = ("committed_offsets", "unreachable_offsets", "pending_offsets")
 _BLOCKING = ("undecodable_records", "load_profile")
-_MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, CheckedRun], None]], ...] = (
+_MEASURES: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, CheckedRun], None]], ...] = (
     ((*_OFFSETS, "groups", "members", "offset_verdicts", "tombstones", *_BLOCKING), _measure_keys),
     ((*_OFFSETS, "load_profile"), _measure_profile),
     (("tombstones", *_BLOCKING), _measure_plan),
@@ -268,7 +268,7 @@ _MEASURED_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Measures, Tables, Che
 
 
 def _blocked(tables: Tables) -> pa.Array:
-    """Log partitions for which nothing may be planned."""
+    """Return the log partitions that get no plan."""
     profile = tables["load_profile"]
     failing = profile.filter(pc.fill_null(profile["load_would_fail"], True))["log_partition"]
     undecodable = tables["undecodable_records"]["log_partition"]
@@ -276,13 +276,13 @@ def _blocked(tables: Tables) -> pa.Array:
 
 
 def _sweep_fails(profile: pa.Table, run: CheckedRun) -> Mask:
-    """For each row of load_profile whether the broker's sweep at as_of writes nothing."""
+    """Return for each row of load_profile whether the broker's sweep at as_of fails."""
     is_on = pc.fill_null(pc.less_equal(profile["sweep_blocked_from_ms"], run.as_of_ms), True)
     return _mask(pc.and_(pc.is_valid(profile["sweep_blocked_by"]), is_on))
 
 
 def _rows_by_partition(table: pa.Table, parts: pa.ChunkedArray) -> Numbers:
-    """How many rows of `table` lie in each of `parts`."""
+    """Return the row count of `table` for each of `parts`."""
     counted = table["log_partition"].value_counts()
     at = pc.index_in(parts, value_set=counted.field("values"))
     return np.asarray(pc.fill_null(counted.field("counts").take(at), 0)).astype(np.int64)
@@ -294,12 +294,12 @@ def _put_partitions(found: Measures, table: str, measure: str, parts: pa.Chunked
 
 
 def _mask(values: pa.ChunkedArray) -> Mask:
-    """Booleans, NULL as False."""
+    """Return booleans, NULL as False."""
     return np.asarray(pc.fill_null(values, False)).astype(bool)
 
 
 def _int64(values: pa.ChunkedArray) -> Numbers:
-    """Numbers, NULL as -1: a count that is not there never agrees with one that is."""
+    """Return numbers, NULL as -1, which equals no count."""
     return np.asarray(pc.fill_null(values, -1)).astype(np.int64)
 
 

@@ -1,7 +1,7 @@
 """What is expected of the tables, as sentences: derived from their declarations here, the cross-table laws in laws.py.
 
-An expectation is about one measure: a count of what breaks it. It holds where the measure is there and zero, so that
-nothing measured is never taken for nothing wrong.
+An expectation has one measure: the count of violations. It holds if the measure exists and is zero, so a check that did
+not run never passes.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, Column, Severity, Ta
 from sexton.tables.runs import DQ_RESULTS
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
-"""All that a run writes before it is checked."""
+"""The tables that a run writes before the checks."""
 
 
 def checked_tables(*, tells_changes: bool) -> tuple[Table, ...]:
-    """The same of one run: some tell what an interval changed, too."""
+    """Return the tables of a run. Some runs also write the changes of an interval."""
     return (*CHECKED_TABLES, *INTERVAL_TABLES) if tells_changes else CHECKED_TABLES
 
 
@@ -31,7 +31,7 @@ BEYOND_CUT = "beyond_cut"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One sentence about one table; `measure` names the count that must be zero."""
+    """A sentence about a table. `measure` names the count that must be zero."""
 
     table: str
     measure: str
@@ -48,7 +48,7 @@ def minimum_measure(minimum: int, severity: Severity) -> str:
 
 
 def minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
-    """The table's columns with a least value, by that value and its severity."""
+    """Yield the columns with a minimum, by minimum and severity."""
 
     def rule(column: Column) -> tuple[int, Severity]:
         assert column.minimum is not None
@@ -60,7 +60,7 @@ def minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
 
 
 def expectations_of(table: Table) -> Iterator[Expectation]:
-    """What the declaration of `table` promises."""
+    """Yield the expectations that follow from the declaration of `table`."""
 
     def expect(measure: str, sentence: str, severity: Severity = "critical") -> Expectation:
         return Expectation(table=table.name, measure=measure, sentence=sentence, severity=severity)

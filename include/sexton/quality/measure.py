@@ -1,6 +1,6 @@
-"""Measures one table against its declaration: counts of what breaks each expectation, as Arrow columns.
+"""Measures one table against its declaration: the number of violations of each expectation.
 
-Rows come in pieces of whole log partitions, so that pieces can be measured side by side and their counts added.
+Rows come in parts of whole log partitions, which are measured in parallel, and their counts added.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ from sexton.quality import declared_expectations as names
 from sexton.tables import Column, Table
 
 Rows = Sequence[pa.Table]
-"""The rows of one table as they were found, a piece a file."""
+"""The rows of one table, one Arrow table per file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRun:
-    """What the run says of itself, to hold its tables against."""
+    """The run's identity and inputs, with which its tables are compared."""
 
     cluster_id: str
     as_of_ms: int
@@ -33,14 +33,14 @@ class CheckedRun:
     is_complete: bool = True
     profile: Profile = NEWEST
     policy: str | None = None
-    """The policy that was judged by, as canonical JSON."""
+    """The policy as canonical JSON."""
     tells_changes: bool = False
-    """Whether it tells what an interval changed, too."""
+    """Whether the run writes the changes of an interval."""
 
 
 @dataclass(slots=True)
 class Measures:
-    """Counts by (table, measure), and for some of them where it was seen first. Add those of all pieces."""
+    """Counts by (table, measure), with the first location for some. `add` sums those of all parts."""
 
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Measures:
 
 
 def read_whole(table: Table, rows: Rows) -> pa.Table | None:
-    """All rows in the declared shape, or None where a column is missing or of another type."""
+    """Return all rows with the declared columns; None if a column is missing or has another type."""
     schema = table.arrow_schema()
     if any(_wrong_columns(table, piece) for piece in rows):
         return None
@@ -67,7 +67,7 @@ def read_whole(table: Table, rows: Rows) -> pa.Table | None:
 
 
 def measure_table(table: Table, rows: Rows, run: CheckedRun, *, pieces: int) -> Measures:
-    """Measure one table; `pieces` is how many there should be. Without sound columns no more than that is measured."""
+    """Measure one table of `pieces` expected files. If columns are wrong, only files and types are measured."""
     found = Measures()
     found.put(table.name, names.MISSING, pieces - len(rows), "a file is not there")
     for piece in rows:
@@ -91,16 +91,16 @@ def measure_table(table: Table, rows: Rows, run: CheckedRun, *, pieces: int) -> 
 
 
 def cut_of(log_partition: pa.ChunkedArray, run: CheckedRun) -> pa.Array:
-    """The cut of each row's log partition; 0 where the run has none, so that nothing lies below it."""
+    """Return the cut of each row's log partition; 0 if the run has none, so that no row is below it."""
     known = pa.array(list(run.cuts), pa.int32())
     cuts = pa.array([*run.cuts.values(), 0], pa.int64())
     return cuts.take(pc.fill_null(pc.index_in(log_partition, value_set=known), len(known)))
 
 
 def number_keys(columns: Sequence[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], int]:
-    """A number for each row, the same where all columns are, from 0 to the count of different rows; NULL equals NULL.
+    """Return a key number for each row, equal where all columns are, and the count of keys. NULL equals NULL.
 
-    Several times as fast as grouping by the columns: two columns at a time become one of small numbers.
+    Combining two columns at a time is several times as fast as group_by.
     """
     numbers, count = _number(columns[0])
     for column in columns[1:]:
@@ -116,7 +116,7 @@ def _number(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[np.int64], 
 
 
 def count_true(mask: pa.ChunkedArray | pa.Array) -> int:
-    """True values; NULL counts as false."""
+    """Return the count of true values. NULL is false."""
     return pc.sum(mask).as_py() or 0
 
 
@@ -145,7 +145,7 @@ def _put_columns(found: Measures, table: Table, measure: str, by_column: Mapping
 
 
 def _wrong_columns(table: Table, piece: pa.Table) -> list[str]:
-    """Complaints about columns that are not there or of another type; columns beyond the declared are nobody's harm."""
+    """Return which columns are missing or have another type. Additional columns are allowed."""
     wrong = []
     for column in table.all_columns:
         at = piece.schema.get_field_index(column.name)
@@ -157,14 +157,14 @@ def _wrong_columns(table: Table, piece: pa.Table) -> list[str]:
 
 
 def _same_type(column: Column, kind: pa.DataType) -> bool:
-    """Whether a type is the declared one, whatever its list items are called."""
+    """Return whether a type is the declared one, whatever the name of its list items."""
     if pa.types.is_list(column.type) and pa.types.is_list(kind):
         return bool(column.type.value_type == kind.value_type)
     return bool(column.type == kind)
 
 
 def _foreign(table: Table, whole: pa.Table, run: CheckedRun) -> int:
-    """Rows of another run, or of a log partition that the run did not read."""
+    """Count rows of another run, or of a log partition that the run did not read."""
     own = np.ones(whole.num_rows, bool)
     for name, value in (("cluster_id", run.cluster_id), ("as_of_ms", run.as_of_ms), ("run_id", run.run_id)):
         own &= np.asarray(pc.fill_null(pc.equal(whole[name], value), False))

@@ -1,7 +1,7 @@
-"""Great Expectations over the measures: one suite a table, validated on a frame of one row with a column a measure.
+"""Great Expectations over the measures: one suite per table, validated on one row with a column per measure.
 
-The tables themselves never reach Great Expectations, so that its cost does not grow with them. A measure that is not
-there is a column that is not there, which fails its expectation: nothing measured is never a pass.
+The tables themselves never reach Great Expectations, so its cost does not grow with them. A missing measure is a missing
+column, which fails its expectation.
 """
 
 import shutil
@@ -27,17 +27,17 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         )
     )
 }
-"""Everything that is expected of every run, by table."""
+"""The expectations of every run, by table."""
 
 INTERVAL_EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
     table.name: (*expectations_of(table), *(law for law in CHANGE_EXPECTATIONS if law.table == table.name))
     for table in INTERVAL_TABLES
 }
-"""The same of a run that tells what an interval changed; of another it has no measure."""
+"""The expectations of runs that write the changes of an interval."""
 
 _SITE = "sexton"
 _UNUSED_STATIC = ("images/glossary_scroller.gif", "images/validation_failed_unexpected_values.gif")
-"""Pictures of a tour that no page of ours shows, most of a site's size."""
+"""Images of a tour that no page shows. They are most of a site's size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +56,19 @@ class Result:
 
 
 def load_library() -> None:
-    """Import Great Expectations, which takes seconds, with its telemetry off."""
+    """Import Great Expectations without telemetry. It takes seconds."""
     set_variables({"GX_ANALYTICS_ENABLED": "false"})
     import great_expectations  # noqa: F401
 
 
 class Validate(Protocol):
-    """`validate`, here or elsewhere."""
+    """The signature of `validate`, which may run in another process."""
 
     def __call__(self, measures: Measures, *, docs: Path | None) -> list[Result]: ...
 
 
 def validate(measures: Measures, *, docs: Path | None) -> list[Result]:
-    """Validate every suite; with `docs` the Data Docs are written there, in place of earlier ones."""
+    """Validate every suite. With `docs` write the Data Docs there, replacing earlier ones."""
     load_library()
     import great_expectations as gx
 
@@ -89,13 +89,13 @@ def validate(measures: Measures, *, docs: Path | None) -> list[Result]:
 
 
 def expected_of(measures: Measures) -> dict[str, tuple[Expectation, ...]]:
-    """What is expected of the run that was measured."""
+    """Return the expectations of the measured run, by table."""
     measured = {table for table, _ in measures.counts}
     return {**EXPECTATIONS, **{name: some for name, some in INTERVAL_EXPECTATIONS.items() if name in measured}}
 
 
 def _config(docs: Path | None) -> Any:
-    """An ephemeral context that keeps nothing but its pages."""
+    """Return the configuration of an ephemeral context that writes only its pages."""
     from great_expectations.data_context.types.base import (
         DataContextConfig,
         InMemoryStoreBackendDefaults,
@@ -130,7 +130,7 @@ def _frame(measures: Measures, table: str, expectations: tuple[Expectation, ...]
     import pandas as pd
 
     counts = {e.measure: measures.counts.get((table, e.measure)) for e in expectations}
-    # An empty frame would have no row to be wrong about: the index alone keeps one.
+    # Without columns the index keeps the one row; an empty frame would pass everything.
     return pd.DataFrame({name: [count] for name, count in counts.items() if count is not None}, index=[0])
 
 

@@ -1,4 +1,4 @@
-"""Laws of verdicts: what a policy may say beside the broker, what of it may be planned, what a forecast must tell."""
+"""Expectations of verdicts: what a policy may decide, what may be planned, what a forecast must include."""
 
 import numpy as np
 import pyarrow as pa
@@ -31,17 +31,17 @@ VERDICT_EXPECTATIONS: tuple[Expectation, ...] = (
 
 
 def measure_verdicts(found: Measures, verdicts: pa.Table, run: CheckedRun) -> None:
-    """Count verdicts that break their own laws."""
-    told = verdicts["policy_verdict"]
-    missing = told.null_count if run.policy is not None else verdicts.num_rows - told.null_count
+    """Count invalid policy verdicts."""
+    decided = verdicts["policy_verdict"]
+    missing = decided.null_count if run.policy is not None else verdicts.num_rows - decided.null_count
     found.put(VERDICTS, "policy_verdicts", missing)
     is_timely = pc.is_in(verdicts["broker_reason"], value_set=_BY_TIME)
     is_kept = pc.or_(pc.invert(is_timely), pc.is_valid(verdicts["pinned_by_producer_id"]))
-    found.put(VERDICTS, "against_the_broker", count_true(pc.and_(is_kept, pc.equal(told, "expire"))))
+    found.put(VERDICTS, "against_the_broker", count_true(pc.and_(is_kept, pc.equal(decided, "expire"))))
 
 
 def measure_held(found: Measures, tombstones: pa.Table, groups: pa.Table, run: CheckedRun) -> None:
-    """Count groups of which something is planned although a hold is on them."""
+    """Count planned groups that are under a hold."""
     if run.policy is None:
         found.put(TOMBSTONES, "held_groups", 0)
         return
@@ -49,15 +49,15 @@ def measure_held(found: Measures, tombstones: pa.Table, groups: pa.Table, run: C
     planned = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(tombstones["group_id"])))
     held = 0
     for row in planned.select(["group_id", "group_type", "state", "protocol_type", "member_count"]).to_pylist():
-        facts = GroupInput(**{**row, "last_active_ms": None})  # no hold waits for a group to be idle
+        facts = GroupInput(**{**row, "last_active_ms": None})  # holds do not match by idle time
         held += compiled.for_group(facts).at(run.as_of_ms).hold is not None
     found.put(TOMBSTONES, "held_groups", held)
 
 
 def measure_forecast(found: Measures, verdicts: pa.Table, forecast: pa.Table) -> None:
-    """Count groups with an offset that is due and no row in the forecast."""
+    """Count groups with an expired offset and no row in the forecast."""
     due = pc.or_kleene(pc.equal(verdicts["broker_verdict"], "expire"), pc.equal(verdicts["policy_verdict"], "expire"))
     losing = verdicts.filter(pc.fill_null(due, False)).group_by(_GROUP).aggregate([])
-    told = forecast.group_by(_GROUP).aggregate([])
+    forecasted = forecast.group_by(_GROUP).aggregate([])
     rows = losing.append_column("row", pa.array(np.arange(losing.num_rows)))
-    found.put(FORECAST, "due_untold", rows.join(told, keys=_GROUP, join_type="left anti").num_rows)
+    found.put(FORECAST, "due_untold", rows.join(forecasted, keys=_GROUP, join_type="left anti").num_rows)

@@ -1,8 +1,7 @@
 """Expectations between tables, measured in Arrow over whole log partitions.
 
-Everything of one log partition is in one piece, and groups never span log partitions but as strays, so the laws can be
-measured piece by piece. What belongs together is brought together by key in a `KeyIndex` instead of many joins: it says
-of each key how many offsets, verdicts and planned tombstones it has.
+All rows of a log partition are in one part, and only misplaced groups span log partitions, so parts can be measured
+one by one. A `KeyIndex` replaces many joins: it counts the offsets, verdicts and planned tombstones of each key.
 """
 
 from collections.abc import Callable, Mapping, Sequence

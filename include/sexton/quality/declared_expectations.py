@@ -1,4 +1,4 @@
-"""What is expected of the tables, as sentences: derived from their declarations here, the cross-table laws in laws.py.
+"""Expectations derived from the declarations of tables, in which minimums and allowed values are given.
 
 An expectation has one measure: the count of violations. It holds if the measure exists and is zero, so a check that did
 not run never passes.

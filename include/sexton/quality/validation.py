@@ -1,7 +1,7 @@
 """Great Expectations over the measures: one suite per table, validated on one row with a column per measure.
 
-The tables themselves never reach Great Expectations, so its cost does not grow with them. A missing measure is a missing
-column, which fails its expectation.
+The tables themselves never reach Great Expectations, so its cost does not grow with them. A missing measure is a
+missing column, which fails its expectation.
 """
 
 import shutil

@@ -160,7 +160,7 @@ def _read(
             as_of_ms=None if source.is_archive else view.as_of_ms,
             taken_at_ms=now_ms(),
         )
-        story = reader.tell()
+        story = reader.read()
         if home is not None or story.events:
             return log_partition, story, reader
     return home, None, None
@@ -179,7 +179,7 @@ def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: 
     block = view.parts.read[home].sweep_block(retention_ms, at_ms)
     verdicts = next_verdicts(
         group,
-        {key: offset for key, offset in held.offsets(reader.group_id).items() if reader.asks_for(*key)},
+        {key: offset for key, offset in held.offsets(reader.group_id).items() if reader.is_requested(*key)},
         held.pending(reader.group_id),
         retention_ms=retention_ms,
         now_ms=at_ms,

@@ -1,9 +1,10 @@
-"""What changed: rows of an interval for the table offset_changes, and the same told to people (explain, diff).
+"""What changed: rows of offset_changes for an interval, the history of a group, and the difference of two instants.
 
-rows.py       offset_changes of one log partition, a step of replay_groups
-scan.py       the batches of a log that are about a group
-events.py     what happened to a group, in words
-story.py      a group over time, from segments or an archive
-published.py  the same from the published tables
-diff.py       two instants compared
+interval.py         the interval of a run: where it starts, and the tables it fills
+offset_changes.py   offset_changes of one log partition
+interval_counts.py  sweeps and commits of an interval
+log_story.py        a group over time, from segments or an archive; group_batches.py finds its batches
+published_story.py  a group over time, from published tables
+events.py           the events of both
+difference.py       two instants compared
 """

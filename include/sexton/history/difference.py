@@ -1,8 +1,8 @@
-"""What differs between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
+"""The difference between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
 
 A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
-disappeared has the cause of its removal, where the later side knows the changes in between: a run folder does not.
-Why single offsets disappeared is in the table offset_changes and in `sexton explain`.
+disappeared has the cause of its removal if the later side knows the changes in between; a run folder does not.
+The table offset_changes and `sexton explain` have the causes of single offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
-from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.history.events import removal_cause
-from sexton.history.group_batches import cut_of
+from sexton.history.group_batches import stop_offset_of
 from sexton.history.offset_changes import changes_of, known_of
 from sexton.history.published_story import changes_between_runs
 from sexton.kernels.fold import PartialFold, fold_task
@@ -48,12 +46,12 @@ class Side(Protocol):
         """The rows of committed_offsets or groups of one log partition."""
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
-        """Why groups that `since` still had were removed, by id; nothing where that is not known."""
+        """The causes by group id for groups that `since` still had; empty if they are unknown."""
 
 
 @dataclass(slots=True)
 class LogSide:
-    """A log at an instant, folded a log partition at a time. An archive's segments end where reading stops."""
+    """A log at an instant, folded one log partition at a time. An archive's segments end where reading stops."""
 
     source: LogSource
     profile: Profile
@@ -61,9 +59,9 @@ class LogSide:
     taken_at_ms: int
     undecodable_count: int = 0
     doubts: list[str] = field(default_factory=list)
-    """What speaks against the profile."""
+    """Evidence against the profile."""
     is_covered: bool = False
-    """Whether anything was read, of those log partitions that were asked for."""
+    """Whether any record was read in the requested log partitions."""
     _finished: dict[int, dict[str, pa.Table]] = field(default_factory=dict)
 
     @property
@@ -80,7 +78,7 @@ class LogSide:
         return self._finished[log_partition][name]
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
-        """From the log itself, read from where it begins."""
+        """From the log itself, read from its start."""
         since_ms = since.as_of_ms if isinstance(since, LogSide) else None
         if since_ms is None or not self.source.segments.get(log_partition):
             return {}
@@ -89,31 +87,22 @@ class LogSide:
         if self.source.is_archive:
             before = newest_metadata(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
             after = oldest_metadata_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
+        cut = None
+        if not self.source.is_archive:
+            segments = self.source.segments[log_partition]
+            cut = stop_offset_of(fs, segments, as_of_ms=self.as_of_ms, taken_at_ms=self.taken_at_ms)
         rows = changes_of(
             fs,
             self.source.segments[log_partition],
             log_partition=log_partition,
             start=None,
-            cut=None if self.source.is_archive else self._stop_offset(log_partition, fs),
+            cut=cut,
             known=known_of(before, after),
             profile=self.profile,
         )
         rows = rows.filter(pc.is_in(rows["group_id"], value_set=pa.array(group_ids, pa.string())))
         late = [row for row in rows.to_pylist() if row["timestamp_ms"] is None or row["timestamp_ms"] >= since_ms]
         return _causes(late, group_ids, self.profile)
-
-    def _stop_offset(self, log_partition: int, fs: pafs.FileSystem) -> int | None:
-        """Where a broker's disk is read up to."""
-        if self.as_of_ms is None:
-            return None
-        future_ms = self.taken_at_ms + FUTURE_MS
-        for task in plan_fold_tasks(self.source.segments[log_partition], target_bytes=_WHOLE_LOG):
-            for span in task.slices:
-                data = slice_bytes(fs, span)
-                found = cut_of(data, span, as_of_ms=self.as_of_ms, future_ms=future_ms)
-                if found is not None:
-                    return found
-        return None
 
     def _fold(self, log_partition: int) -> PartialFold:
         fs, _ = filesystem(self.source.uri)
@@ -133,7 +122,7 @@ class LogSide:
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
-    """A run folder, as an audit or a job has left it."""
+    """A run folder of an audit or a job."""
 
     folder: RunFolder
 
@@ -145,7 +134,7 @@ class RunSide:
         return self.folder.read_table(name, log_partition)
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
-        """A run folder has no changes since another one."""
+        """Empty: a run folder has no changes since another one."""
         return {}
 
 
@@ -179,21 +168,21 @@ class PublishedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Rows that differ, ordered by key: `change` with the value `before` and `after`, NULL where there is none.
+    """Rows that differ, ordered by key: `change`, and the values `before` and `after`, NULL if absent.
 
-    `groups` also have `cause`: why a group that disappeared was removed, in words of offset_changes joined by ` or `.
+    `groups` also have `cause`: why a group that disappeared was removed, as kinds of offset_changes joined by ` or `.
     """
 
     groups: pa.Table
     offsets: pa.Table
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many of each change, by table."""
+        """The number of each change, by table."""
         return {name: _counts(rows) for name, rows in (("groups", self.groups), ("offsets", self.offsets))}
 
 
 def difference(before: Side, after: Side) -> Comparison:
-    """What differs between two sides, one log partition at a time; log partitions of either side count."""
+    """The difference of two sides, over the log partitions of both."""
     groups, offsets = [], []
     causes: dict[str, str] = {}
     for log_partition in sorted({*before.log_partitions, *after.log_partitions}):
@@ -206,8 +195,7 @@ def difference(before: Side, after: Side) -> Comparison:
         if gone and sides[1] is not None:
             causes |= after.removals(log_partition, gone, since=before)
     ordered = _ordered(groups, ["group_id"], pa.string())
-    told = [causes.get(group_id) for group_id in ordered["group_id"].to_pylist()] if causes else None
-    cause = pa.nulls(ordered.num_rows, pa.string()) if told is None else pa.array(told, pa.string())
+    cause = pa.array([causes.get(group_id) for group_id in ordered["group_id"].to_pylist()], pa.string())
     return Comparison(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
 
 
@@ -228,18 +216,18 @@ def _offsets(side: Side | None, log_partition: int) -> pa.Table:
 
 
 def _states(side: Side | None, log_partition: int) -> pa.Table:
-    """Groups with their state in words."""
+    """Groups with a description of their state."""
     schema = pa.schema([("group_id", pa.string()), ("state", pa.string())])
     if side is None:
         return schema.empty_table()
     rows = side.table(_GROUPS, log_partition)
     members = pc.cast(rows["member_count"], pa.string())
-    told = pc.binary_join_element_wise(rows["group_type"], rows["state"], members, " ")
-    return pa.table({"group_id": rows["group_id"], "state": told}).cast(schema)
+    described = pc.binary_join_element_wise(rows["group_type"], rows["state"], members, " ")
+    return pa.table({"group_id": rows["group_id"], "state": described}).cast(schema)
 
 
 def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table:
-    """Rows of keys whose value differs, with what it was and is."""
+    """The keys whose values differ, with both values."""
     here, there = pa.repeat(pa.scalar(True), before.num_rows), pa.repeat(pa.scalar(True), after.num_rows)
     left = before.append_column("was", here).rename_columns([*keys, "before", "was"])
     right = after.append_column("is", there).rename_columns([*keys, "after", "is"])
@@ -247,8 +235,8 @@ def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table
     was, is_ = (np.asarray(pc.fill_null(joined[name], False)) for name in ("was", "is"))
     same = np.asarray(pc.fill_null(pc.equal(joined["before"], joined["after"]), False))
     change = np.where(was & is_, CHANGED, np.where(was, DISAPPEARED, APPEARED))
-    told = joined.select([*keys, "before", "after"]).append_column("change", pa.array(change, pa.string()))
-    return told.filter(pa.array(~(was & is_ & same)))
+    rows = joined.select([*keys, "before", "after"]).append_column("change", pa.array(change, pa.string()))
+    return rows.filter(pa.array(~(was & is_ & same)))
 
 
 def _ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What happened to a group, as events: commits summed up, what it became, and what it lost between them."""
+"""The history of a group as events: commits summed up, its states, and what it lost between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,16 @@ from sexton.tables.change_kinds import DISAPPEARANCES
 
 COMMITTED, RESTORED = "committed", "restored"
 SHORT_ID = 12
-"""So much of the id of a plan names it to people."""
+"""Characters of a plan's id that people see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a group. `what` is appeared, committed, restored (by a plan of ours), became, removed,
-    or a kind of change.
+    """An event of a group. `what` is appeared, committed, restored (by a plan of Sexton), became, removed, or a kind of
+    change.
 
-    `offsets` are rows of offset_changes for a disappearance; a run of commits has its partitions in `detail` alone.
-    `causes` are of a removal: one, several where the log does not decide, none where no coordinator writes that.
+    `offsets` are the rows of offset_changes of a disappearance; commits have their partitions only in `detail`.
+    `causes` are those of a removal: several if the log does not show which, none if no coordinator writes it.
     """
 
     timestamp_ms: int | None
@@ -43,7 +43,7 @@ class Event:
 
 @dataclass(slots=True)
 class _Commits:
-    """Commits that follow each other without anything else between them, all of clients or all of one restore."""
+    """Consecutive commits with nothing else between them, all by clients or all by one restore."""
 
     by_restore: str | None = None
     count: int = 0
@@ -52,25 +52,25 @@ class _Commits:
 
 
 class EventBuilder:
-    """Makes events of the group's records, in log order, and of its disappearances between them."""
+    """Builds events from the group's records, in log order, and from the disappearances between them."""
 
     def __init__(
         self,
         group_id: str,
         profile: Profile,
         gone: Sequence[Mapping[str, object]],
-        asks_for: Callable[[str, int], bool],
+        is_requested: Callable[[str, int], bool],
         restored: Mapping[OffsetKey, Sequence[OwnAction]] = MappingProxyType({}),
     ) -> None:
         self._group_id = group_id
         self._profile = profile
-        self._asks_for = asks_for
+        self._is_requested = is_requested
         self._restored = restored
         self._gone = [
             (log_offset, list(rows)) for log_offset, rows in groupby(_with_write(gone), key=lambda pair: pair[0])
         ]
         self._groups: Groups = new_groups(profile)
-        self._told = ""
+        self._described = ""
         self._commits = _Commits()
         self._kept: set[TopicPartition] = set()
         self._last_gone: Event | None = None
@@ -82,7 +82,7 @@ class EventBuilder:
     def take(self, records: Sequence[tuple[Record, Decoded]], *, is_pending: bool) -> None:
         """The group's records of one batch; `is_pending` for the end of a transaction."""
         for record, found in records:
-            self._tell_gone(below=record.log_offset)
+            self._add_disappearances(below=record.log_offset)
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
             if not self._has_appeared:
                 self._has_appeared = True
@@ -92,10 +92,10 @@ class EventBuilder:
                 self._take_offset(record, found)
             else:
                 self._take_group_record(found)
-        self._tell_state(records)
+        self._add_state(records)
 
     def _keep(self, found: DecodedOffset, *, is_pending: bool) -> None:
-        """Which offsets are committed for certain: of a transaction's nothing is known here."""
+        """Track which offsets are certainly committed; those of transactions are unknown here."""
         key = found.key.topic, found.key.partition
         if found.value is None:
             self._kept.discard(key)
@@ -107,7 +107,7 @@ class EventBuilder:
             return
         self._groups.ensure_simple_group(self._group_id)
         topic, partition = found.key.topic, found.key.partition
-        if not self._asks_for(topic, partition):
+        if not self._is_requested(topic, partition):
             return
         act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value.commit_timestamp_ms)
         by_restore = None if act is None else act.plan_id
@@ -126,24 +126,24 @@ class EventBuilder:
         try:
             self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
         except (TransitionError, LogError):
-            return  # a coordinator's load would fail here; `sexton audit` tells where and why
+            return  # a coordinator's load would fail here; `sexton audit` reports where and why
 
-    def _tell_state(self, records: Sequence[tuple[Record, Decoded]]) -> None:
-        """Tell what a batch has made of the group; commits that begin with it may be what made it."""
+    def _add_state(self, records: Sequence[tuple[Record, Decoded]]) -> None:
+        """Add an event if a batch changed the group's state; commits that start with the batch may be the cause."""
         group = self._groups.by_id.get(self._group_id)
-        told = "" if group is None else describe(group)
-        if told == self._told:
+        described = "" if group is None else describe(group)
+        if described == self._described:
             return
         if self._commits.first[0] < records[0][0].log_offset:
             self._flush()
-        if told:
-            self._add(records[-1][0], "became", told)
+        if described:
+            self._add(records[-1][0], "became", described)
         else:
             self._add_removal(records[-1][0])
-        self._told = told
+        self._described = described
 
     def _add_removal(self, record: Record) -> None:
-        """The group is gone: with its offsets, and then for their cause, or by itself."""
+        """Add the removal of the group: with its offsets and for their cause, or without offsets."""
         gone = self._last_gone
         if gone is not None and gone.timestamp_ms == record.timestamp_ms:
             causes, detail = tuple(gone.what.split(" or ")), f"with its offsets: {gone.what}"
@@ -164,7 +164,7 @@ class EventBuilder:
             )
         )
 
-    def _tell_gone(self, *, below: int | None) -> None:
+    def _add_disappearances(self, *, below: int | None) -> None:
         while self._gone and (below is None or self._gone[0][0] < below):
             _, pairs = self._gone.pop(0)
             self._flush()
@@ -172,9 +172,9 @@ class EventBuilder:
             for (kind, _), some in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
                 lost = list(some)
                 self._last_gone = event_of(kind, lost)
-                asked = [row for row in lost if self._asks_for(str(row["topic"]), int(str(row["partition"])))]
-                if asked:
-                    self.events.append(event_of(kind, asked))
+                requested = [row for row in lost if self._is_requested(str(row["topic"]), int(str(row["partition"])))]
+                if requested:
+                    self.events.append(event_of(kind, requested))
 
     def _add(self, record: Record, what: str, detail: str) -> None:
         self.events.append(
@@ -182,7 +182,7 @@ class EventBuilder:
         )
 
     def _flush(self) -> None:
-        """Tell the commits so far."""
+        """Add an event for the commits so far."""
         commits, self._commits = self._commits, _Commits()
         if not commits.count:
             return
@@ -196,21 +196,21 @@ class EventBuilder:
         self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail))
 
     def finish(self) -> Group | None:
-        """Tell what is left to tell; the group as it stands, None where there is none."""
-        self._tell_gone(below=None)
+        """Add the remaining events; returns the group, or None if it does not exist."""
+        self._add_disappearances(below=None)
         self._flush()
         self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESTORED)))
         return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
 
 
 def describe(group: Group) -> str:
-    """A group's kind and state, in words that change where it does."""
-    kind = f"{group.group_type} group ({group.protocol_type})" if group.protocol_type else "simple group"
-    return state_words(kind, group.state, group.member_count)
+    """A group's kind and state in words; they change when the group does."""
+    return state_words(group.group_type, group.protocol_type, group.state, group.member_count)
 
 
-def state_words(kind: str, state: str, member_count: int) -> str:
-    """A group of some kind, in its state."""
+def state_words(group_type: str, protocol_type: str | None, state: str, member_count: int) -> str:
+    """A group's kind and state in words."""
+    kind = f"{group_type} group ({protocol_type})" if protocol_type else "simple group"
     return f"{kind}, {state}" + (f", {counted(member_count, 'member')}" if member_count else "")
 
 
@@ -220,7 +220,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Rows with the log_offset of the first of those that were written together."""
+    """Rows, each with the log_offset of the first row of the same write."""
     first, stamp = 0, object()
     for row in rows:
         if row["timestamp_ms"] != stamp:
@@ -230,7 +230,7 @@ def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Map
 
 
 def cause_of(row: Mapping[str, object]) -> str:
-    """A row's kind, or what it may be."""
+    """A row's kind, or its candidates."""
     candidates = row["candidates"]
     return " or ".join(candidates) if isinstance(candidates, list) else str(row["kind"])
 
@@ -240,9 +240,9 @@ def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
 
 
 def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tuple[str, ...]:
-    """Why a group that is there no more was removed, by its rows of offset_changes in the interval.
+    """The possible causes of a group's removal, from its rows of offset_changes in the interval.
 
-    The last offsets that it lost tell; of a group without any, what the release can do to one that is Empty.
+    The last offsets that it lost decide; for a group without any, everything that the release can do to an Empty group.
     """
     gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:
@@ -258,7 +258,7 @@ def _log_offset(row: Mapping[str, object]) -> int:
 
 
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
-    """Disappearances of one write and cause, by one plan or none, as one event."""
+    """The disappearances of one write, cause and plan as one event."""
     first = rows[0]
     stamp, log_offset = first["timestamp_ms"], first["log_offset"]
     assert isinstance(log_offset, int)

@@ -1,7 +1,7 @@
-"""The batches of a log partition that may tell of one group, found without decoding the others.
+"""Finds the batches of a log partition that may have records of one group, without decoding the others.
 
-A key holds its group id as it is, so that a batch without those bytes has no record of the group. Bytes that are not
-compressed are searched as they lie, others after they have been inflated.
+A key contains its group id as bytes, so a batch without these bytes has no record of the group. Compressed batches are
+decompressed first.
 """
 
 import struct
@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from pyarrow import fs as pafs
 
+from sexton.coordinator.loading import FUTURE_MS
 from sexton.errors import LogError
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, read_frame
@@ -17,17 +19,18 @@ from sexton.log.crc import U8Array
 from sexton.log.entry import HEADER_BYTES
 from sexton.log.framing import POSITION, SIZE, first_frame
 from sexton.log.headers import BatchHeaders, headers_of
-from sexton.log.segment import SegmentSlice
+from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 
 _REPLACED = "\ufffd"
+_WHOLE_LOG = 1 << 62
 
 
 def batches_about(
     data: U8Array, span: SegmentSlice, group_id: str, *, cap_bytes: int, stop_offset: int | None = None
 ) -> Iterator[Batch]:
-    """The batches that begin in `span`, and below `stop_offset`, in log order; some of them may tell of others only.
+    """The batches that start in `span` and below `stop_offset`, in log order; some only have records of others.
 
-    `data` is the whole file. A batch that cannot be inflated is left out: it tells of nobody.
+    `data` is the whole file. A batch that cannot be decompressed is left out.
     """
     name = group_id.encode()
     needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
@@ -48,10 +51,30 @@ def batches_about(
                     yield batch
 
 
-def cut_of(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) -> int | None:
-    """Base offset of the first batch in `span` that reaches `as_of_ms`; None where none does.
+def whole_log(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[U8Array, SegmentSlice]]:
+    """Every segment's bytes and slice, in log order."""
+    for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG):
+        for span in task.slices:
+            yield slice_bytes(fs, span), span
 
-    Batches stamped later than `future_ms` are passed over, as by `coordinator.loading`.
+
+def stop_offset_of(
+    fs: pafs.FileSystem, segments: Sequence[Segment], *, as_of_ms: int | None, taken_at_ms: int
+) -> int | None:
+    """The cut of a log at `as_of_ms`: where reading of a broker's disk stops; None for its end."""
+    if as_of_ms is None:
+        return None
+    cuts = (
+        _cut_in(data, span, as_of_ms=as_of_ms, future_ms=taken_at_ms + FUTURE_MS)
+        for data, span in whole_log(fs, segments)
+    )
+    return next((cut for cut in cuts if cut is not None), None)
+
+
+def _cut_in(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) -> int | None:
+    """Base offset of the first batch in `span` that reaches `as_of_ms`; None if no batch does.
+
+    Batches stamped later than `future_ms` are skipped, as in `coordinator.loading`.
     """
     place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
     for headers in headers_of(data, start=place, end=span.end_byte):
@@ -63,7 +86,7 @@ def cut_of(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) 
 
 
 def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Sequence[bool]:
-    """Which batches hold the bytes as they lie."""
+    """Which batches contain the bytes, without decompressing."""
     found = np.zeros(len(rows), bool)
     if len(rows):
         start, end = int(rows[0, POSITION]), int(rows[-1, POSITION] + rows[-1, SIZE])
@@ -73,8 +96,8 @@ def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Seq
             row = int(np.searchsorted(rows[:, POSITION], start + at, side="right")) - 1
             found[row] = True
             at = block.find(needle, int(rows[row, POSITION] + rows[row, SIZE]) - start)
-    told: list[bool] = found.tolist()
-    return told
+    hits: list[bool] = found.tolist()
+    return hits
 
 
 def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, cap_bytes: int, *, codec: int, magic: int) -> bool:

@@ -1,7 +1,7 @@
-"""The interval that a run tells the changes of: from the cuts of its beginning to the run's own.
+"""The interval whose changes a run records: from the cuts of its start to the run's cuts.
 
-Both are settled like any other (archive.cuts), so that an interval has the same changes whenever it runs. Its beginning
-is a fold like any other, too: the checkpoint of that instant where one is published, else folded for the purpose.
+Both cuts are settled (archive.cuts), so an interval has the same changes whenever it runs. The fold at its start is the
+checkpoint of that instant if one is published; otherwise it is computed.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ _MARGIN_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where an interval begins in each log partition, with the folds up to there; `broken` are those whose history is
-    not one between the two ends, so that nothing can be said of it."""
+    """The start of an interval in each log partition, with the folds up to it; `broken` are those whose log broke
+    between the two ends, so their changes are unknown."""
 
     since_ms: int
     start: Base
@@ -57,7 +57,7 @@ class _ChangesWork:
     start: StartFold | None
     known: ChangeEvidence
     since_ms: int
-    is_told: bool
+    is_known: bool
 
 
 def open_interval(
@@ -72,22 +72,22 @@ def open_interval(
     is_full: bool,
     damaged: Mapping[str, str],
 ) -> tuple[Interval | None, list[str]]:
-    """The interval of a run of an archive, and what there is to say; None where its beginning has no coverage.
+    """The interval of a run of an archive, with warnings; None if its start has no coverage.
 
-    `damaged` as of `checkpoint.nearest`. DamagedCheckpoint when the fold that it begins with is none.
+    `damaged` as in `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is invalid.
     """
     if since_ms >= as_of_ms:
-        raise UsageError(f"the interval would begin at {since_ms} ms, and end at {as_of_ms} ms", where="--since")
+        raise UsageError(f"the interval would start at {since_ms} ms and end at {as_of_ms} ms", where="--since")
     try:
         begin = open_archive(
             source.uri, as_of_ms=since_ms, topics_file=None, cluster_id=source.cluster_id, settle_ms=settle_ms
         )
     except NoCoverage as error:
-        return None, [f"what the interval changed is not told: its beginning has no coverage: {error.message}"]
+        return None, [f"changes are not recorded: the start of the interval has no coverage: {error.message}"]
     broken = tuple(sorted(_broken(begin, source)))
     if begin.topic_id != source.topic_id:
-        return None, ["what the interval changed is not told: the topic was made anew in between"]
-    told = [f"what the interval changed is not told of log partition {part}: its log broke" for part in broken]
+        return None, ["changes are not recorded: the topic was deleted and created again in between"]
+    missing = [f"changes of log partition {part} are not recorded: its log broke" for part in broken]
     base, warnings = (
         (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER), damaged)
     )
@@ -95,16 +95,17 @@ def open_interval(
         own = RunFolder(folder.root.joinpath(*_FOLDER, "own"))
         fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
         base = Base(as_of_ms=since_ms, name="own", positions=begin.positions, folder=own.root / "fold")
-    return Interval(since_ms=since_ms, start=base, broken=broken), [*told, *warnings]
+    return Interval(since_ms=since_ms, start=base, broken=broken), [*missing, *warnings]
 
 
 def write_changes(
     engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, interval: Interval, *, asked_ms: int | None
 ) -> Counter[str]:
-    """Write INTERVAL_TABLES for every log partition of the run; how many rows. `asked_ms` is a retention asked for.
+    """Write INTERVAL_TABLES for every log partition of the run; returns the number of rows. `asked_ms` is a requested
+    retention.
 
-    What Sexton itself removed and put back is told by its ledger. Refused when that was tampered with;
-    DamagedCheckpoint when a fold that the interval begins with is none.
+    The ledger shows what Sexton itself removed and restored. Raises Refused if the ledger was tampered with, and
+    DamagedCheckpoint if a fold at the start of the interval is invalid.
     """
     fs, root = filesystem(source.uri)
     removed, restored = (
@@ -120,8 +121,8 @@ def write_changes(
     for part in record.log_partitions:
         own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
         after = interval.start.positions.get(part)
-        is_told = part in source.positions and part not in interval.broken  # one without a position is empty
-        segments = segments_between(source.lineages[part], source.positions[part], after=after) if is_told else []
+        is_known = part in source.positions and part not in interval.broken  # one without a position is empty
+        segments = segments_between(source.lineages[part], source.positions[part], after=after) if is_known else []
         work.append(
             _ChangesWork(
                 folder=folder,
@@ -132,13 +133,13 @@ def write_changes(
                 start=interval.start.fold(part),
                 known=own,
                 since_ms=interval.since_ms,
-                is_told=is_told,
+                is_known=is_known,
             )
         )
     check_files(fs, [segment for item in work for segment in item.segments])
     size_bytes = sum(segment.stop_byte - segment.start_byte for item in work for segment in item.segments)
     total: Counter[str] = Counter()
-    for counts in engine.map("Telling changes", work, _write, work_bytes=size_bytes):
+    for counts in engine.map("Recording changes", work, _write, work_bytes=size_bytes):
         total.update(counts)
     return total
 
@@ -169,8 +170,8 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 def _by_log_partition(
     acts: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
 ) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
-    """Acts by the log partition that their groups belong to, without those of long before or after the interval: a
-    deployment makes more of them for ever, and every process gets its own."""
+    """Actions by the log partition of their groups, without those long before or after the interval: a deployment makes
+    more and more of them, and every process gets only its own."""
     found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
     for key, every in acts.items():
         own = [act for act in every if _touches(act, since_ms, as_of_ms)]
@@ -181,14 +182,14 @@ def _by_log_partition(
 
 
 def _touches(act: OwnAction, since_ms: int, as_of_ms: int) -> bool:
-    """Whether an act may be about an interval; its log may hold records of a little earlier and later."""
+    """Whether an action may concern an interval, whose log may have records from a little before and after it."""
     begun_in_time = act.intent_at_ms < as_of_ms + _MARGIN_MS
     return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)
 
 
 def _write(work: _ChangesWork) -> dict[str, int]:
-    if work.is_told:
-        changes = _rows(work)  # which finds a damaged start, before its counts are read
+    if work.is_known:
+        changes = _rows(work)  # detects a damaged start before its counts are read
         tables = {TABLE: changes, SWEEPS: sweeps_of(changes), COMMITS: _commits(work)}
     else:
         tables = {table.name: table.arrow_schema(with_run=False).empty_table() for table in INTERVAL_TABLES}

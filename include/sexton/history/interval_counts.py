@@ -1,11 +1,11 @@
-"""What a coordinator counts and a log shows: its sweeps, and how often groups have committed.
+"""Counts of an interval: the broker's sweeps, and how often each group committed.
 
-Sweeps are recognised in the rows of offset_changes: neighbours in time of which a sweep is the cause, or may be. A
-broker appends what one sweep takes of a log partition at once (up to 3.9 a batch for each group, right after each
-other), and comes back after offsets.retention.check.interval.ms (10 minutes by default).
+A sweep is a run of rows of offset_changes, close in time, that a sweep caused or may have caused. A broker appends what
+one sweep removes from a log partition at once (up to 3.9 one batch for each group, right after each other), and sweeps
+again after offsets.retention.check.interval.ms (10 minutes by default).
 
-Commits are counted in the log of the interval: values of record types 0 and 1, whatever became of their transactions.
-Where compaction was there before the snapshot, records are missing and the count is the least that there were.
+Commits are values of record types 0 and 1 in the log of the interval, also those of aborted transactions. Records that
+compaction removed before the snapshot are missing, so the count is a lower bound.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from sexton.tables import TABLES
 SWEEPS, COMMITS = "expiry_sweeps", "commit_counts"
 EXPIRED = "expired"
 SWEEP_GAP_MS = 1_000
-"""So far apart may two tombstones of one sweep be written."""
+"""The most time between two tombstones of one sweep."""
 _NO_TIME = -1
 
 
@@ -41,7 +41,7 @@ def sweeps_of(changes: pa.Table) -> pa.Table:
     named = pa.table({"sweep": sweep, "group_id": rows["group_id"]})
     groups = named.group_by(["sweep", "group_id"]).aggregate([]).group_by("sweep").aggregate([([], "count_all")])
     count = len(first)
-    told: Mapping[str, Any] = {
+    columns: Mapping[str, Any] = {
         "log_partition": rows["log_partition"].take(first),
         "first_log_offset": log_offset[first],
         "last_log_offset": log_offset[last],
@@ -50,11 +50,11 @@ def sweeps_of(changes: pa.Table) -> pa.Table:
         "certain_offsets": np.bincount(sweep, weights=is_certain, minlength=count).astype(np.int64),
         "groups": groups.sort_by("sweep")["count_all"],
     }
-    return pa.table({name: told[name] for name in schema.names}).cast(schema)
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
 def _may_be_swept(changes: pa.Table) -> pa.Array:
-    """The rows that a sweep has caused, or may have."""
+    """The rows that a sweep caused or may have caused."""
     candidates = changes["candidates"].combine_chunks()
     holders = pc.list_parent_indices(candidates).filter(pc.equal(pc.list_flatten(candidates), EXPIRED))
     may_be = np.asarray(pc.equal(changes["kind"], EXPIRED)).astype(bool)
@@ -63,9 +63,9 @@ def _may_be_swept(changes: pa.Table) -> pa.Array:
 
 
 def commits_between(start: Commits, end: Commits, *, log_partition: int, span_ms: int) -> pa.Table:
-    """The groups that have committed between two instants of one log partition, without the run's columns.
+    """The groups that committed between two instants in one log partition, without the run's columns.
 
-    `span_ms` is the time between them. `is_whole` says whether the log of it lacks no record.
+    `span_ms` is the time between them. `is_whole` is true if the log has every record of that time.
     """
     schema = TABLES[COMMITS].arrow_schema(with_run=False)
     known = pc.index_in(end.by_group["group_id"], value_set=start.by_group["group_id"].combine_chunks())
@@ -73,11 +73,11 @@ def commits_between(start: Commits, end: Commits, *, log_partition: int, span_ms
     counted = end.by_group.set_column(1, "commits", pc.subtract(end.by_group["commits"], earlier))
     found = counted.filter(pc.greater(counted["commits"], 0)).sort_by("group_id")
     is_whole = end.records - start.records == end.end - start.end
-    told: Mapping[str, Any] = {
+    columns: Mapping[str, Any] = {
         "group_id": found["group_id"],
         "log_partition": np.full(found.num_rows, log_partition),
         "commits": found["commits"],
         "commits_per_second": pc.divide(pc.cast(found["commits"], pa.float64()), span_ms / 1000),
         "is_whole": np.full(found.num_rows, is_whole),
     }
-    return pa.table({name: told[name] for name in schema.names}).cast(schema)
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)

@@ -1,15 +1,13 @@
-"""The story of a group, from a log or an archive: when it appeared, what it became, what it lost and why, what is next.
+"""The history of a group, from a log or an archive: what it became, what it lost and why, what is next.
 
-One log partition is read twice: for its changes as a whole (a cause is told from all that was written together), and
-for the group's own records. Then the offsets that are left are judged by the rules of expiry.
+The log partition is read twice: once for all its changes, because a cause depends on everything that was written
+together, and once for the records of the group. Then the rules of expiry evaluate the offsets that are left.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as pafs
@@ -20,25 +18,24 @@ from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded
 from sexton.coordinator.expiry import SweepBlock, verdict
 from sexton.coordinator.groups.group import Group
-from sexton.coordinator.loading import FUTURE_MS, load
+from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.history.events import Event, EventBuilder
-from sexton.history.group_batches import batches_about, cut_of
+from sexton.history.group_batches import batches_about, stop_offset_of, whole_log
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
+from sexton.log.segment import Segment
 from sexton.settings import settings
 from sexton.tables.change_kinds import DISAPPEARANCES
 
 PLAIN_BYTES = 8 << 20
-"""Log partitions up to this size are replayed plainly, as for questions: it starts at once."""
-_WHOLE_LOG = 1 << 62
+"""Log partitions up to this size are replayed by the plain rules, which start at once; larger ones by the kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextVerdict:
-    """What would become of an offset that is left; `expires_at_ms` is None while no instant alone makes it expire."""
+    """The verdict on an offset that is left; `expires_at_ms` is None if time alone does not make it expire."""
 
     topic: str
     partition: int
@@ -49,7 +46,7 @@ class NextVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStory:
-    """All of it; `group` is None where there is no such group at the end."""
+    """The history of a group; `group` is None if it does not exist at the end."""
 
     events: list[Event]
     group: Group | None
@@ -58,7 +55,7 @@ class LogStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryReader:
-    """Tells of one group of one log partition."""
+    """Reads the history of one group from one log partition."""
 
     fs: pafs.FileSystem
     segments: Sequence[Segment]
@@ -70,13 +67,13 @@ class StoryReader:
     as_of_ms: int | None
     taken_at_ms: int
 
-    def tell(self) -> LogStory:
-        """Read the log partition. An archive's segments end where reading stops: then there is no `as_of_ms`."""
-        stop_offset = self._stop_offset()
+    def read(self) -> LogStory:
+        """Read the log partition. An archive's segments end where reading stops: then `as_of_ms` is None."""
+        stop_offset = stop_offset_of(self.fs, self.segments, as_of_ms=self.as_of_ms, taken_at_ms=self.taken_at_ms)
         gone = [row for row in self._changes(stop_offset) if row["kind"] in DISAPPEARANCES]
         gone.sort(key=lambda row: row["log_offset"])
-        reader = EventBuilder(self.group_id, self.profile, gone, self.asks_for, self.known.restored)
-        for data, span in self._slices():
+        reader = EventBuilder(self.group_id, self.profile, gone, self.is_requested, self.known.restored)
+        for data, span in whole_log(self.fs, self.segments):
             for batch in batches_about(
                 data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset
             ):
@@ -96,29 +93,16 @@ class StoryReader:
                 if isinstance(found, Decoded) and found.key.group_id == self.group_id:
                     yield record, found
 
-    def asks_for(self, topic: object, partition: object) -> bool:
-        """Whether the story is about a topic partition."""
+    def is_requested(self, topic: object, partition: object) -> bool:
+        """Whether a topic partition was requested."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
-    def _slices(self) -> Iterator[tuple[npt.NDArray[np.uint8], SegmentSlice]]:
-        for task in plan_fold_tasks(self.segments, target_bytes=_WHOLE_LOG):
-            for span in task.slices:
-                yield slice_bytes(self.fs, span), span
-
-    def _stop_offset(self) -> int | None:
-        if self.as_of_ms is None:
-            return None
-        future_ms = self.taken_at_ms + FUTURE_MS
-        for data, span in self._slices():
-            found = cut_of(data, span, as_of_ms=self.as_of_ms, future_ms=future_ms)
-            if found is not None:
-                return found
-        return None
-
     def _changes(self, stop_offset: int | None) -> list[dict[str, Any]]:
-        """The group's rows of offset_changes, from where the log begins."""
+        """The group's rows of offset_changes, from the start of the log."""
         if sum(segment.stop_byte - segment.start_byte for segment in self.segments) <= PLAIN_BYTES:
-            chunks = (data[span.start_byte : span.end_byte].tobytes() for data, span in self._slices())
+            chunks = (
+                data[span.start_byte : span.end_byte].tobytes() for data, span in whole_log(self.fs, self.segments)
+            )
             found = changes(
                 load([], cap_bytes=settings().inflated_cap_bytes, profile=self.profile),
                 chunks,
@@ -128,7 +112,7 @@ class StoryReader:
                 taken_at_ms=self.taken_at_ms,
             )
             return [row.to_row() for row in found if row.key[0] == self.group_id]
-        # Only here: to import the kernels takes longer than a small log takes to be read.
+        # Imported here: importing the kernels takes longer than reading a small log.
         from sexton.history.offset_changes import changes_of
 
         table: pa.Table = changes_of(
@@ -155,7 +139,7 @@ def next_verdicts(
     profile: Profile,
     block: SweepBlock | None = None,
 ) -> list[NextVerdict]:
-    """What the sweep would do with the offsets that are left, by topic and partition; nothing without a group."""
+    """What the broker's sweep would do with the remaining offsets, by topic and partition; nothing without a group."""
     if group is None:
         return []
     found = []

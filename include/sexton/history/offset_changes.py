@@ -1,7 +1,7 @@
-"""offset_changes of one log partition, from the segments of an interval and what is known of the cluster around it.
+"""The rows of offset_changes of one log partition, from the segments of an interval and the cluster's metadata.
 
-A step of replay_groups, which knows the interval: the fold at its beginning (a checkpoint, or none where the interval
-begins with the log partition), its cut at the end, and the facts that were archived at either side.
+A step of replay_groups, which passes the interval: the fold at its start (a checkpoint, or none if the interval starts
+with the log partition), its cut at the end, and the cluster metadata archived at both ends.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,9 +37,9 @@ def changes_of(
 ) -> pa.Table:
     """The rows of offset_changes of one log partition, without the run's columns, by key and log_offset.
 
-    `segments` hold everything from the end of `start` up to `cut` (None: to their end), and may hold more on either
-    side. Without `start` the interval begins at log_offset 0; a log that begins later has lost what came before, so
-    that little can be ruled out. `start` is a fold by the same `profile`; of profiles that do not fold in pieces too.
+    `segments` have everything from the end of `start` up to `cut` (None: to their end), and may have more on either
+    side. Without `start` the interval starts at log_offset 0; a log that starts later has lost earlier records, so few
+    causes can be excluded. `start` is a fold by the same `profile`, also for profiles that do not fold in pieces.
     """
     slices = [span for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG) for span in task.slices]
     table = changes_between(

@@ -1,7 +1,7 @@
-"""The story of a group from published tables: what their runs saw of it, and what changed in between.
+"""The history of a group from published tables: its states in the runs, and the changes between them.
 
-Runs tell of instants and intervals, the log of every record: commits are counted by neither, and a state that came and
-went between two runs is not seen. What disappeared, and why, is all there.
+Runs describe instants and intervals, a log every record: commits are not counted here, and a state that came and went
+between two runs is not seen. Every disappearance and its cause is there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
 _PROFILE = "load_profile"
 _NOWHERE = -1
-"""The log_offset of what a run saw, and no record tells."""
+"""The log_offset of an event that a run saw and that no record shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStory:
-    """What published runs tell of a group; `state` is "" where the newest of them, `run`, has no such group.
+    """The history of a group; `state` is "" if the newest run, `run`, has no such group.
 
-    `block` is what makes the broker's sweep of the group's log partition fail, None where nothing does.
+    `block` is what makes the broker's sweep of the group's log partition fail, or None.
     """
 
     run: PublishedRun
@@ -45,9 +45,9 @@ class PublishedStory:
 def published_story(
     lake: Lake, group_id: str, *, topic: str | None, partition: int | None, as_of_ms: int | None
 ) -> PublishedStory:
-    """What runs at or before `as_of_ms` (None: all) tell of a group; NoCoverage where none is published.
+    """The history of a group in the runs up to `as_of_ms` (None: all); NoCoverage if none is published.
 
-    A lake of several clusters tells of the one whose run is the newest.
+    In a lake of several clusters, the cluster with the newest run counts.
     """
     runs = [run for run in published_runs(lake) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
     if not runs:
@@ -55,14 +55,14 @@ def published_story(
     newest = runs[-1]
     runs = [run for run in runs if run.key.cluster_id == newest.key.cluster_id]
 
-    def asked(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def requested(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
 
     ledger = _ledger(lake, group_id, runs)
     states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
-    events = [*_seen(states, runs, ledger), *_changed(asked(ledger))]
-    verdicts = {_key(row): row for row in asked(_rows(lake, _VERDICTS, group_id, [newest]))}
-    offsets = asked(_rows(lake, _OFFSETS, group_id, [newest]))
+    events = [*_seen(states, runs, ledger), *_changed(requested(ledger))]
+    verdicts = {_key(row): row for row in requested(_rows(lake, _VERDICTS, group_id, [newest]))}
+    offsets = requested(_rows(lake, _OFFSETS, group_id, [newest]))
     state = states.get(newest.key.as_of_ms)
     home = next((row["log_partition"] for row in (state, *offsets) if row is not None), None)
     return PublishedStory(
@@ -76,12 +76,12 @@ def published_story(
 
 
 def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
-    """A group's rows of published runs, from the tables as they are: partitions are only ever replaced whole."""
+    """A group's rows of published runs, from the current tables: partitions are only replaced as a whole."""
     return _scan(lake, table, group_id, _of(runs))
 
 
 def block_of(lake: Lake, run: PublishedRun, log_partition: int) -> SweepBlock | None:
-    """What makes the broker's sweep of a log partition fail, as a published run tells it."""
+    """What makes the broker's sweep of a log partition fail, from a published run."""
     from pyiceberg.expressions import And, EqualTo
 
     rows = _rows_where(lake, _PROFILE, And(EqualTo("log_partition", log_partition), _of([run])))
@@ -89,25 +89,25 @@ def block_of(lake: Lake, run: PublishedRun, log_partition: int) -> SweepBlock | 
 
 
 def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
-    """As `_rows`, and what was told of instants whose runs have been thinned since: the ledger outlives them.
+    """A group's rows of offset_changes: of published runs, and of instants whose runs have expired.
 
     `runs` are those of one cluster, the newest last.
     """
     from pyiceberg.expressions import And, EqualTo, LessThanOrEqual, NotIn, Or
 
     newest = runs[-1].key
-    thinned = And(
+    expired = And(
         EqualTo("cluster_id", newest.cluster_id),
         LessThanOrEqual("as_of_ms", newest.as_of_ms),
         NotIn("as_of_ms", {run.key.as_of_ms for run in runs}),
     )
-    return _scan(lake, _CHANGES, group_id, Or(_of(runs), thinned))
+    return _scan(lake, _CHANGES, group_id, Or(_of(runs), expired))
 
 
 def changes_between_runs(
     lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Rows of offset_changes of some groups, of the runs after `before` up to `after`; thinned ones count, too."""
+    """Rows of offset_changes of some groups, of the runs after `before` up to `after`; expired runs count too."""
     from pyiceberg.expressions import And, EqualTo, GreaterThan, In, LessThanOrEqual
 
     where = And(
@@ -147,23 +147,23 @@ def _rows_where(lake: Lake, table: str, where: "BooleanExpression") -> list[dict
 def _seen(
     states: Mapping[int, Mapping[str, Any]], runs: Sequence[PublishedRun], changes: Sequence[Mapping[str, Any]]
 ) -> Iterator[Event]:
-    """An event for each run that saw the group as something else than the run before."""
+    """An event for each run in which the group differs from the run before."""
     before, since_ms = "", -1
     for run in runs:
         as_of_ms = run.key.as_of_ms
-        told = _words(states.get(as_of_ms))
-        if told and told != before:
-            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=told)
-        elif told != before:
+        described = _words(states.get(as_of_ms))
+        if described and described != before:
+            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=described)
+        elif described != before:
             between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
             causes = removal_cause(between, profile_of(run.row["profile"]))
             detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
             yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="removed", detail=detail, causes=causes)
-        before, since_ms = told, as_of_ms
+        before, since_ms = described, as_of_ms
 
 
 def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
-    """What disappeared, by write, and for each interval how much was set."""
+    """An event for each write that removed offsets, and one for each interval with offsets that were set."""
     gone = sorted((row for row in changes if row["kind"] in DISAPPEARANCES), key=lambda row: row["log_offset"])
     for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row), row["by_plan_id"])):
         some = list(rows)
@@ -180,8 +180,7 @@ def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
 def _words(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
-    kind = f"{row['group_type']} group ({row['protocol_type']})" if row["protocol_type"] else "simple group"
-    return state_words(kind, row["state"], row["member_count"])
+    return state_words(row["group_type"], row["protocol_type"], row["state"], row["member_count"])
 
 
 def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> NextVerdict:

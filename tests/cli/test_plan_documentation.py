@@ -38,8 +38,8 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(place)
     monkeypatch.setattr(lake_catalog, "open_lake", lambda: None)
     monkeypatch.setattr("sexton.cli.forecast.published", lambda _: (None, None))
-    own = forecast_result.forecast_of_folder
-    monkeypatch.setattr(forecast_result, "forecast_of_lake", lambda *_: own(*_run(place)))
+    own = forecast_result.FolderTables
+    monkeypatch.setattr(forecast_result, "LakeTables", lambda *_: own(*_run(place)))
     assert len(COMMANDS) == 13
     for command in COMMANDS:
         code = main(shlex.split(command)[1:])

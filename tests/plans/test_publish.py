@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.analysis.forecast_result import forecast_of_folder, forecast_of_lake, offsets_of_folder, offsets_of_lake
+from sexton.analysis.forecast_result import FolderTables, LakeTables, forecast_of, offsets_of
 from sexton.analysis.what_if import RetentionRules, published_folder, what_if
 from sexton.errors import Refused, SextonError
 from sexton.failpoints import FAILPOINTS
@@ -95,11 +95,12 @@ def test_the_published_tables_answer_as_the_run_folder(iceberg: Engine, lake: La
     published(iceberg, lake, tmp_path / "run")
     folder, record = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run").read_run()
     run = next(run for run in published_runs(lake, CLUSTER) if run.key.as_of_ms == record.as_of_ms)
-    here, there = forecast_of_folder(folder, record), forecast_of_lake(lake, run)
+    tables = FolderTables(folder, record), LakeTables(lake, run)
+    here, there = map(forecast_of, tables)
     assert (there.groups(), there.horizons()) == (here.groups(), here.horizons())
     assert len(here.groups()) == 3
-    assert offsets_of_lake(lake, run, "c") == offsets_of_folder(folder, record, "c")
-    rules = RetentionRules(retention_ms=record.retention_ms, policy=None, told_by="")
+    assert offsets_of(tables[0], "c") == offsets_of(tables[1], "c")
+    rules = RetentionRules(retention_ms=record.retention_ms, policy=None, source="")
     longer = replace(rules, retention_ms=1_000 * record.retention_ms)
     again = what_if(*published_folder(lake, run, tmp_path / "again"), in_force=rules, proposed=longer)
     assert again == what_if(folder, record, in_force=rules, proposed=longer)

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import UsageError
-from sexton.report import read_summary, write_report
+from sexton.report import arrow_counts, read_summary, write_report
 from sexton.report import summarize as summarize_module
+from sexton.report.arrow_counts import TOP
 from sexton.report.summarize import MAX_BINS, MAX_SPAN_MS, bin_width_ms, summarize
-from sexton.report.summary import TOP, outcome
+from sexton.report.summary import outcome
 from sexton.tables import TABLES
 from tests.report.run_folder import (
     AS_OF_MS,
@@ -311,13 +312,14 @@ def test_many_offsets_stay_in_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pq.write_table(pa.table(arrays, schema=schema), tmp_path / "offset_verdicts" / "0.parquet")
 
     sizes: list[int] = []
-    as_python = summarize_module._rows
+    as_python = arrow_counts.rows_of
 
     def counted(table: pa.Table) -> list[dict[str, Any]]:
         sizes.append(table.num_rows)
         return as_python(table)
 
-    monkeypatch.setattr(summarize_module, "_rows", counted)
+    for module in (arrow_counts, summarize_module):
+        monkeypatch.setattr(module, "rows_of", counted)
     found = summarize_module.summarize(tmp_path)
     assert found.expiring.buckets[0].offsets == rows // 4
     assert sum(bucket.offsets for bucket in found.expiring.buckets) == rows

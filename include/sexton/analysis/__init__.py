@@ -1,1 +1,1 @@
-"""Questions about the future and about other settings: the expiry forecast, a group's outlook, what-if."""
+"""What expires next (forecast), and what other rules would delete (what-if)."""

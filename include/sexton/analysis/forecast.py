@@ -1,8 +1,8 @@
 """What expires in the next days if nobody commits and no group changes (the table expiry_forecast).
 
-An offset goes at the first instant at which the broker or a rule of the policy lets it go, and that one is told as the
-cause; a rule needs a plan that is applied. Nothing is said of what waits for an event: a subscription given up, a
-transaction that ends.
+An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its
+cause; a rule takes effect only when a plan is applied. Offsets that wait for an event, such as a subscription that ends or a
+transaction that ends, are not in the forecast.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ _NEEDED = [
 
 
 def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
-    """Write the forecast of one log partition from its verdicts; how many rows."""
+    """Write the forecast of one log partition from its verdicts; returns the number of rows."""
     rows = forecast_of(
         folder.read_table("offset_verdicts", log_partition, _NEEDED),
         read_held(folder, log_partition),
@@ -74,11 +74,11 @@ def forecast_of(
 
 
 def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
-    """Offsets that time alone lets go: row (their place in `verdicts`), group_id, orphan, at_ms and by.
+    """Offsets that time alone expires: row (index in `verdicts`), group_id, orphan, at_ms and by.
 
-    `at_ms` is when they go, as_of_ms where no instant can be told. `by` is the broker, `rule:<name>`, or NULL for a
-    rule that does not decide yet; what is due to both goes to the one that was due first. An offset under an open
-    transaction stays, whatever the time (where the profile has it so).
+    `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is the broker, `rule:<name>`, or NULL for a
+    rule that does not decide yet; the earlier of the two counts. An offset under an open transaction stays, if the
+    profile has that rule.
     """
     broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
@@ -101,7 +101,7 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
 
 
 def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
-    """When time alone expires each offset by a verdict; as_of_ms for what is due since no instant that can be told."""
+    """When time alone expires each offset by a verdict; as_of_ms for due offsets without a known instant."""
     is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
     at_ms = verdicts[f"{whose}_expires_at_ms"]
     return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
@@ -110,7 +110,7 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
 def named_rules(
     policy: Policy, going: pa.Table, groups: pa.Table, held: pa.Table, *, as_of_ms: int, until_ms: int
 ) -> pa.Table:
-    """`going` up to an instant with the rule of every row: another may decide on that day than today."""
+    """`going` up to an instant, with the rule of every row: on that day another rule may decide than today."""
     going = going.filter(pc.less_equal(going["at_ms"], until_ms))
     open_ones = going.filter(pc.is_null(going["by"]))
     compiled, committed_ms = CompiledPolicy(policy), newest_commits(held)
@@ -145,9 +145,9 @@ def _within(
 
 
 def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
-    """Groups that a sweep deletes once the offsets of `lost` (one row each, by group_id) have gone from `held`.
+    """Groups that a sweep deletes once the offsets of `lost` (one row each, by group_id) are gone from `held`.
 
-    The sweep is asked with one offset to stand for all of a group.
+    The sweep is evaluated with one offset for each group.
     """
     counts = lost.group_by("group_id").aggregate([([], "count_all")])
     numbered = held.select(["group_id"]).append_column("row", pa.array(np.arange(held.num_rows)))
@@ -167,7 +167,7 @@ def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: P
 
 
 def _some_record(groups: pa.Table) -> pa.Table:
-    """For each group one record of its own: which ones a deletion takes along is not asked here."""
+    """One record for each group: which records a deletion includes does not matter here."""
     texts = pa.nulls(groups.num_rows, pa.string())
     numbers = pa.repeat(pa.scalar(_ANY_GROUP_RECORD, pa.int32()), groups.num_rows)
     columns = {"group_id": groups["group_id"], "ordinal": numbers, "record_type": numbers}

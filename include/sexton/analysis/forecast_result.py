@@ -1,10 +1,8 @@
-"""The forecast of a run, wherever the run is: in a folder, or among the published tables.
+"""The forecast of a run, read from its folder or from the published tables (forecast.py makes it)."""
 
-Forecasts are made with the run (forecast.py); here they are read, with the offsets behind them for one group.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +44,7 @@ _VERDICT = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """What goes within some days for one cause: offsets of groups, and the groups of which nothing is left."""
+    """What is deleted within some days for one cause: offsets, their groups, and the groups deleted as a whole."""
 
     days: int
     by: str
@@ -57,8 +55,8 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForecast:
-    """What is to come of an offset. `expires_at_ms` and `by` are None where time alone does not let it go; then
-    `changes_by` says what would (offset_verdicts). A rule that takes it only later is told as `policy`."""
+    """The forecast of an offset. `expires_at_ms` and `by` are None if time alone does not expire it; `changes_by` then
+    says what would (offset_verdicts). `by` is `policy` for a rule that applies only later."""
 
     topic: str
     partition: int
@@ -81,7 +79,7 @@ class ForecastResult:
     rows: pa.Table
 
     def horizons(self) -> list[Horizon]:
-        """Sums by horizon and cause. A group that both the broker and a rule take from counts for each."""
+        """Sums by horizon and cause. A group that loses offsets to both the broker and a rule counts for each."""
         sums = self.rows.group_by(["horizon_days", "by"]).aggregate([("offset_count", "sum"), ("group_id", "count")])
         whole = (
             self.rows.filter(self.rows["is_whole_group"])
@@ -102,7 +100,7 @@ class ForecastResult:
         return sorted(found, key=lambda one: (one.days, one.by))
 
     def groups(self) -> list[dict[str, Any]]:
-        """Each group with what it loses within each horizon, by when the first of it goes."""
+        """Each group with what it loses within each horizon, the earliest loss first."""
         by_group: dict[tuple[int, str], dict[str, Any]] = {}
         for row in self.rows.to_pylist():
             key = (row["log_partition"], row["group_id"])
@@ -125,120 +123,134 @@ class ForecastResult:
         return sorted(found, key=lambda own: (own["first_expires_at_ms"], own["group_id"]))
 
 
-def forecast_of_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
-    """The forecast that a run folder holds; UsageError where the run came not that far."""
-    names = list(TABLES[TABLE].column_names)
-    try:
-        parts = [folder.read_table(TABLE, part, names) for part in record.log_partitions]
-    except FileNotFoundError:
-        raise UsageError("no forecast here", where=folder.root, fix="run plan_tombstones on this folder") from None
+class RunTables(Protocol):
+    """The tables of a run, in a folder or in the lake."""
+
+    @property
+    def as_of_ms(self) -> int: ...
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """cluster_id, retention_ms, profile and policy_sha256 of the run."""
+
+    def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
+        """The rows of a table, of one group or of all; UsageError if the run has no forecast."""
+
+    def block(self, log_partition: int) -> SweepBlock | None:
+        """What makes the broker's sweep of a log partition fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTables:
+    """The tables of a run folder."""
+
+    folder: RunFolder
+    record: RunRecord
+
+    @property
+    def as_of_ms(self) -> int:
+        return self.record.as_of_ms
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        return self.record.model_dump(include={"cluster_id", "retention_ms", "profile", "policy_sha256"})
+
+    def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
+        names = None if columns is None else list(columns)
+        try:
+            parts = [self.folder.read_table(name, part, names) for part in self.record.log_partitions]
+        except FileNotFoundError:
+            raise UsageError(
+                f"no {name} here", where=self.folder.root, fix="run plan_tombstones on this folder"
+            ) from None
+        empty = TABLES[name].arrow_schema(with_run=True).empty_table()
+        found = parts or [empty if names is None else empty.select(names)]
+        return pa.concat_tables([_of_group(part, group_id) for part in found])
+
+    def block(self, log_partition: int) -> SweepBlock | None:
+        return block_in(self.folder.read_table("load_profile", log_partition).to_pylist()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTables:
+    """The tables of a published run."""
+
+    lake: Lake
+    run: PublishedRun
+
+    @property
+    def as_of_ms(self) -> int:
+        return self.run.key.as_of_ms
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        return {**self.run.row, "cluster_id": self.run.key.cluster_id}
+
+    def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
+        if name == TABLE and TABLE not in self.run.snapshots:
+            raise UsageError(
+                f"the run of {self.as_of_ms} ms was published without a forecast",
+                fix="pass --archive, or use a newer run",
+            )
+        names = None if columns is None else list(columns)
+        return _of_group(read_published(self.lake, self.run, name, names), group_id)
+
+    def block(self, log_partition: int) -> SweepBlock | None:
+        return block_of(self.lake, self.run, log_partition)
+
+
+def _of_group(rows: pa.Table, group_id: str | None) -> pa.Table:
+    return rows if group_id is None else rows.filter(pc.equal(rows["group_id"], group_id))
+
+
+def forecast_of(tables: RunTables) -> ForecastResult:
+    """The forecast of a run; UsageError if the run has none."""
     schema = TABLES[TABLE].arrow_schema(with_run=False)
+    row = tables.row
     return ForecastResult(
-        cluster_id=record.cluster_id,
-        as_of_ms=record.as_of_ms,
-        retention_ms=record.retention_ms,
-        profile=record.profile,
-        policy_sha256=record.policy_sha256,
-        rows=pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)]),
+        cluster_id=row["cluster_id"],
+        as_of_ms=tables.as_of_ms,
+        retention_ms=row["retention_ms"],
+        profile=row["profile"],
+        policy_sha256=row["policy_sha256"],
+        rows=tables.read(TABLE, schema.names).cast(schema),
     )
 
 
 def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
-    """Forecast a judged run folder, and tell it."""
+    """Write the forecast of a judged run folder, and return it."""
     for part in record.log_partitions:
         write_forecast(folder, record, part)
-    return forecast_of_folder(folder, record)
+    return forecast_of(FolderTables(folder, record))
 
 
-def forecast_of_lake(lake: Lake, run: PublishedRun) -> ForecastResult:
-    """The forecast that a run was published with; UsageError where it was published before there were any."""
-    if TABLE not in run.snapshots:
-        raise UsageError(
-            f"the run of {run.key.as_of_ms} ms was published without a forecast", fix="ask --archive, or a newer run"
-        )
-    return ForecastResult(
-        cluster_id=run.key.cluster_id,
-        as_of_ms=run.key.as_of_ms,
-        retention_ms=run.row["retention_ms"],
-        profile=run.row["profile"],
-        policy_sha256=run.row["policy_sha256"],
-        rows=read_published(lake, run, TABLE, list(TABLES[TABLE].column_names)),
-    )
-
-
-def offsets_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> list[OffsetForecast]:
-    """What is to come of each offset of a group, soonest first."""
-    verdicts = [folder.read_table("offset_verdicts", part, _VERDICT) for part in record.log_partitions]
-    offsets = [folder.read_table(name, part, _OFFSET) for part in record.log_partitions for name in _HELD]
-    return _offsets(verdicts, offsets, group_id, as_of_ms=record.as_of_ms, profile=record.profile)
-
-
-def offsets_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> list[OffsetForecast]:
-    """As `offsets_of_folder`, of a published run."""
-    verdicts = read_published(lake, run, "offset_verdicts", _VERDICT)
-    offsets = [read_published(lake, run, name, _OFFSET) for name in _HELD]
-    return _offsets([verdicts], offsets, group_id, as_of_ms=run.key.as_of_ms, profile=run.row["profile"])
-
-
-def abandonment_of_folder(folder: RunFolder, record: RunRecord, group_id: str) -> Abandonment | None:
-    """What follows when a group's members never come back after a load at the run's instant; None without members."""
-    for part in record.log_partitions:
-        groups = folder.read_table("groups", part, ["group_id", "member_count"])
-        own = groups.filter(pc.equal(groups["group_id"], group_id))
-        if own.num_rows and own["member_count"][0].as_py():
-            tables = {name: folder.read_table(name, part) for name in HELD_TABLES}
-            block = block_in(folder.read_table("load_profile", part).to_pylist()[0])
-            return _abandonment(
-                tables, group_id, record.as_of_ms, retention_ms=record.retention_ms, profile=record.profile, block=block
-            )
-    return None
-
-
-def abandonment_of_lake(lake: Lake, run: PublishedRun, group_id: str) -> Abandonment | None:
-    """As `abandonment_of_folder`, of a published run."""
-    tables = {}
-    for name in HELD_TABLES:
-        rows = read_published(lake, run, name)
-        tables[name] = rows.filter(pc.equal(rows["group_id"], group_id))
-    homes = tables["groups"]["log_partition"].to_pylist()
-    return _abandonment(
-        tables,
-        group_id,
-        run.key.as_of_ms,
-        retention_ms=run.row["retention_ms"],
-        profile=run.row["profile"],
-        block=block_of(lake, run, homes[0]) if homes else None,
-    )
-
-
-def _abandonment(
-    tables: dict[str, pa.Table],
-    group_id: str,
-    as_of_ms: int,
-    *,
-    retention_ms: int,
-    profile: str,
-    block: SweepBlock | None,
-) -> Abandonment | None:
+def abandonment_of(tables: RunTables, group_id: str) -> Abandonment | None:
+    """What follows if a group's members never return after a load at the run's instant; None without members."""
+    held = {name: tables.read(name, group_id=group_id) for name in HELD_TABLES}
+    members = held["groups"]["member_count"].to_pylist()
+    if not any(members):
+        return None
+    row = tables.row
     return abandonment(
-        TablesView(tables),
+        TablesView(held),
         group_id,
-        loaded_at_ms=as_of_ms,
-        retention_ms=retention_ms,
-        profile=profile_of(profile),
-        block=block,
+        loaded_at_ms=tables.as_of_ms,
+        retention_ms=row["retention_ms"],
+        profile=profile_of(row["profile"]),
+        block=tables.block(held["groups"]["log_partition"].to_pylist()[0]),
     )
 
 
-def _offsets(
-    verdicts: list[pa.Table], offsets: list[pa.Table], group_id: str, *, as_of_ms: int, profile: str
-) -> list[OffsetForecast]:
-    own = pa.concat_tables([rows.filter(pc.equal(rows["group_id"], group_id)) for rows in verdicts])
-    values = pa.concat_tables([rows.filter(pc.equal(rows["group_id"], group_id)) for rows in offsets])
+def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
+    """The forecast of each offset of a group, the soonest first."""
+    own = tables.read("offset_verdicts", _VERDICT, group_id=group_id)
+    values = pa.concat_tables([tables.read(name, _OFFSET, group_id=group_id) for name in _HELD])
     committed = {
         (row["log_partition"], row["topic"], row["partition"]): row["committed_offset"] for row in values.to_pylist()
     }
-    going = {row["row"]: row for row in going_of(own, as_of_ms=as_of_ms, profile=profile_of(profile)).to_pylist()}
+    going = {
+        row["row"]: row
+        for row in going_of(own, as_of_ms=tables.as_of_ms, profile=profile_of(tables.row["profile"])).to_pylist()
+    }
     found = []
     for number, row in enumerate(own.to_pylist()):
         goes = going.get(number)

@@ -1,8 +1,8 @@
-"""What other rules would delete at an instant, held against the rules in force: nothing is planned and nothing written.
+"""Compares what other rules would delete at an instant with the rules in force; nothing is planned or written.
 
-An offset is lost under some rules when the broker's retention or a rule of the policy lets it go at that instant; what
-a policy holds or keeps the broker takes all the same. Both sides are judged anew from the same state of the log. Groups
-without an offset are not told of: the broker deletes them by itself, whatever the retention.
+An offset is lost under some rules if the broker's retention or a rule of the policy lets it go at that instant. The
+broker also expires what a policy holds or keeps. Both sides are evaluated again from the same state of the log. Groups
+without offsets are left out: the broker deletes them whatever the retention.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedOffset:
-    """An offset that one side or both would delete. `by` is broker or rule:<name>: of the other rules where they would
-    take it, else of those in force."""
+    """An offset that one side or both would delete. `by` is broker or rule:<name>, of the proposed rules if
+    they delete it, else of the rules in force."""
 
     group_id: str
     topic: str
@@ -52,7 +52,7 @@ class ComparedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedGroup:
-    """A group that one side or both would take from; `whole_*` say whether nothing of it would be left."""
+    """A group that loses offsets on one side or both; `whole_*` is true if nothing of it is left."""
 
     group_id: str
     group_type: str
@@ -101,7 +101,7 @@ def what_if(
     proposed: RetentionRules,
     group_id: str | None = None,
 ) -> WhatIf:
-    """Judge the state in `folder` by both; of one group, or of all."""
+    """Evaluate the state in `folder` under both; for one group, or for all."""
     offsets: list[ComparedOffset] = []
     groups: list[ComparedGroup] = []
     for part in record.log_partitions:
@@ -117,7 +117,7 @@ def what_if(
 
 
 def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFolder, RunRecord]:
-    """The state of a published run as a run folder, to be judged anew."""
+    """The state of a published run as a run folder, to be evaluated again."""
     folder = RunFolder(root)
     parts = sorted(run.cuts)
     for name in _STATE:
@@ -177,7 +177,7 @@ def _part(
 
 
 def _lost(folder: RunFolder, record: RunRecord, part: int, rules: RetentionRules, group_id: str | None) -> pa.Table:
-    """What some rules take at the instant: row (of `held`), group_id, by."""
+    """What some rules delete at the instant: row (of `held`), group_id, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
     verdicts = judge_offsets(folder, judged_by, part, policy=rules.policy)
     going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))

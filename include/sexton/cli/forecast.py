@@ -15,11 +15,8 @@ from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
-    from sexton.analysis.forecast_result import ForecastResult, OffsetForecast
+    from sexton.analysis.forecast_result import ForecastResult, OffsetForecast, RunTables
     from sexton.coordinator.api.abandonment import Abandonment
-    from sexton.lake.catalog import Lake
-    from sexton.lake.read import PublishedRun
-    from sexton.runs.folder import RunFolder, RunRecord
 
 EXAMPLES = """\
 [b]Examples[/b]
@@ -57,13 +54,13 @@ def forecast(
     group losing its last member, is not included. With GROUP it also shows what would change the verdict of each
     offset, and what follows if the members never come back: their sessions end, the group is Empty, retention begins.
     """
+    from sexton.analysis.forecast_result import FolderTables, LakeTables, forecast_folder, forecast_of
+
     log.check_replayable("forecast")
     if log.is_log:
-        from sexton.analysis.forecast_result import forecast_folder
-
         replay = replayed(log, "forecast", retention_minutes=retention_minutes, policy=policy, quiet=json)
         with replay as (folder, record):
-            one = None if group is None else _of_folder(folder, record, group)
+            one = _group_of(FolderTables(folder, record), group)
             _print(forecast_folder(folder, record), one, record.warnings, limit=limit, json=json)
             return UNDECODABLE if record.counts["undecodable_records"] or record.endless else 0
     if retention_minutes is not None or policy is not None:
@@ -73,17 +70,12 @@ def forecast(
             fix="give --archive or --segments, or use `sexton what-if`",
         )
     if log.run is not None:
-        from sexton.analysis.forecast_result import forecast_of_folder
         from sexton.runs.folder import RunFolder
 
-        folder, record = RunFolder(log.run), RunFolder(log.run).read_run()
-        found, one = forecast_of_folder(folder, record), None if group is None else _of_folder(folder, record, group)
+        tables: RunTables = FolderTables(RunFolder(log.run), RunFolder(log.run).read_run())
     else:
-        from sexton.analysis.forecast_result import forecast_of_lake
-
-        lake, newest = published(log)
-        found, one = forecast_of_lake(lake, newest), None if group is None else _of_lake(lake, newest, group)
-    _print(found, one, [], limit=limit, json=json)
+        tables = LakeTables(*published(log))
+    _print(forecast_of(tables), _group_of(tables, group), [], limit=limit, json=json)
     return 0
 
 
@@ -106,21 +98,12 @@ class _Group:
         return found
 
 
-def _of_folder(folder: "RunFolder", record: "RunRecord", group: str) -> _Group:
-    from sexton.analysis.forecast_result import abandonment_of_folder, offsets_of_folder
+def _group_of(tables: "RunTables", group: str | None) -> _Group | None:
+    from sexton.analysis.forecast_result import abandonment_of, offsets_of
 
-    return _Group(
-        group_id=group,
-        offsets=offsets_of_folder(folder, record, group),
-        if_abandoned=abandonment_of_folder(folder, record, group),
-    )
-
-
-def _of_lake(lake: "Lake", newest: "PublishedRun", group: str) -> _Group:
-    from sexton.analysis.forecast_result import abandonment_of_lake, offsets_of_lake
-
-    offsets = offsets_of_lake(lake, newest, group)
-    return _Group(group_id=group, offsets=offsets, if_abandoned=abandonment_of_lake(lake, newest, group))
+    if group is None:
+        return None
+    return _Group(group_id=group, offsets=offsets_of(tables, group), if_abandoned=abandonment_of(tables, group))
 
 
 def _print(found: "ForecastResult", group: _Group | None, warnings: list[str], *, limit: int, json: bool) -> None:

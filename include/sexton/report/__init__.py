@@ -1,6 +1,12 @@
-"""What a run found, told to people: counted once (`Summary`), then as summary.json, report.html and on a terminal.
+"""Reports for people: summary.json, report.html and terminal output of a run, the page of a plan, texts for approvers.
 
-Imports of pyarrow and Jinja2 happen when a report is written: the command line's --help does not wait for them.
+summarize.py    counts a run folder into a Summary (summary.py); verdict_counts.py, arrow_counts.py: parts of it
+run_page.py     report.html (run.html, charts.py); terminal.py: the same on a terminal
+plan_page.py    plan.html, the page of a plan; approval_text.py: what people read before they approve
+meanings.py     what the codes in the tables mean, and sentences about plans
+figures.py      numbers and instants as text; names.py: names made safe to show; templates.py: Jinja2
+
+pyarrow and Jinja2 are imported when a report is written, so that --help is quick.
 """
 
 from pathlib import Path
@@ -13,20 +19,20 @@ __all__ = ["read_summary", "write_report"]
 
 
 def write_report(root: Path | str) -> "Summary":
-    """Count the finished run folder at `root`, write DIR/summary.json and DIR/report.html, and return the summary."""
+    """Write summary.json and report.html of the finished run folder at `root`; returns the summary."""
     from sexton.report.run_page import render_page
     from sexton.report.summarize import summarize
     from sexton.runs.folder import write_bytes
 
     summary = summarize(root)
-    # ASCII, so that no terminal is harmed by looking at the file: names in it are whatever somebody chose.
+    # ASCII, so that the file harms no terminal: anybody may choose the names in it.
     write_bytes(Path(root) / "summary.json", summary_json(summary).encode("ascii"))
     write_bytes(Path(root) / "report.html", render_page(summary).encode("utf-8"))
     return summary
 
 
 def read_summary(root: Path | str) -> "Summary":
-    """The summary that `write_report` left in the run folder at `root`."""
+    """The summary in the run folder at `root`."""
     from sexton.errors import UsageError
     from sexton.report.summary import Summary
 
@@ -40,7 +46,7 @@ def read_summary(root: Path | str) -> "Summary":
 
 
 def summary_json(summary: "Summary") -> str:
-    """The summary as machine output: indented JSON in pure ASCII, one newline at its end."""
+    """The summary as indented JSON in pure ASCII, with a newline at the end."""
     import json
 
     return json.dumps(summary.model_dump(mode="json"), indent=2) + "\n"

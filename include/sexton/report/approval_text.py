@@ -1,8 +1,8 @@
-"""What people read before they approve a plan or a restore: Markdown in which a foreign name is nothing but a name.
+"""What people read before they approve a plan or a restore: Markdown in which names from the log are harmless.
 
-Whoever names a group chooses its letters. Here a name is a code span, in which Markdown knows no markup and no link,
-and every letter that could mean something to Markdown's code spans and tables, to HTML or to a template engine is
-spelled out (`‹U+003C›`), as `names` does with what cannot be seen. So the same text is safe wherever it is shown.
+Anybody may choose the letters of a group id. A name is shown as a code span, without markup or links, and every letter
+with a meaning in Markdown's code spans and tables, in HTML or in a template engine is spelled out (`‹U+003C›`), as
+`names` does with invisible letters. So the text is safe wherever it is shown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,19 +35,18 @@ RESTORE_QUESTION = "Approving commits these offsets again."
 
 
 def span(name: str | None) -> str:
-    """A foreign name as a code span; `-` for None. Long ones keep their two ends."""
+    """A name from the log as a code span; `-` for None. Long names keep both ends."""
     return "-" if name is None else f"`{short(name).translate(_SPELLED)}`"
 
 
 def sentence_span(text: str) -> str:
-    """A sentence that may quote foreign names, as a code span."""
+    """A sentence that may quote names from the log, as a code span."""
     cut = text if len(text) <= _SENTENCE_CHARS else f"{text[:_SENTENCE_CHARS]}…"
     return f"`{harmless(cut).translate(_SPELLED).strip() or '-'}`"
 
 
 def plan_text(plan: Plan) -> str:
-    """A plan: by how much it goes beyond the broker, its size and age, who loses what by rule and owner, its groups,
-    its warnings."""
+    """A plan: what it deletes that the broker would keep, its size, losses by rule and owner, groups and warnings."""
     record, counts = plan.record, plan.record.counts
     facts = {
         "plan": f"`{record.plan_id}`",
@@ -76,7 +75,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def restore_text(restore: RestorePlan) -> str:
-    """A restore: how many offsets of each kind, and each offset that would be written."""
+    """A restore: the number of offsets of each kind, and the offsets that would be written."""
     facts = {
         "restore": f"`{restore.restore_id}`",
         "cluster": span(restore.cluster_id),
@@ -103,7 +102,7 @@ def restore_text(restore: RestorePlan) -> str:
 
 
 def _groups(plan: Plan) -> list[list[str]]:
-    """A row for each group: its committed offsets and its other records that go."""
+    """A row for each group: how many of its committed offsets and other records are deleted."""
     is_offset = pc.cast(pc.is_in(plan.tombstones["record_type"], value_set=_OFFSET_RECORDS), pa.int64())
     rows = pa.table({"group_id": plan.tombstones["group_id"], "is_offset": is_offset})
     counted = rows.group_by("group_id").aggregate([("is_offset", "sum"), ("is_offset", "count")])

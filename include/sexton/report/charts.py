@@ -1,8 +1,8 @@
 """The geometry of the report's plots; `run.html` draws it as inline SVG.
 
-Why not a plotting library: plotly.js weighs 4.8 MB in every report of every hourly run, needs scripts (so no strict
-content policy), reads a part of HTML in its labels, and prints badly. A few bars need none of that: SVG drawn here is
-some KB, follows the reader's light or dark scheme through CSS, and its labels are ordinary escaped text.
+Why no plotting library: plotly.js adds 4.8 MB to every report, needs scripts (so no strict content policy), interprets
+some HTML in labels, and prints badly. SVG drawn here takes a few KB, follows the light or dark scheme through CSS, and
+its labels are escaped text.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePlot:
-    """Bars and axes of the expiry timeline; the plot's own area is left to right, top to bottom."""
+    """Bars and axes of the expiry timeline; the plot area is left to right, top to bottom."""
 
     bars: list[Bar]
     x_ticks: list[Tick]
@@ -54,7 +54,7 @@ class TimelinePlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of a bar list. `share` and `due_share` are percent of the longest bar; the due part has its own colour."""
+    """A row of a bar list. `share` and `due_share` are percent of the longest bar."""
 
     label: str
     note: str
@@ -64,7 +64,7 @@ class Row:
 
 
 def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
-    """What is due first, then one bar a time step, then what lies beyond the last one."""
+    """Due offsets first, then one bar for each time step, then later offsets."""
     inner = WIDTH - _LEFT - _RIGHT
     wide = inner / 22  # the two outer bars stand apart from the steps of time
     has_later = timeline.later > 0
@@ -74,7 +74,7 @@ def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
 
     def bar(x: float, width: float, offsets: int, kind: str, when: str) -> Bar:
         full = HEIGHT - _TOP - _BOTTOM
-        height = max(full * offsets / ceiling, 1.5) if offsets else 0.0  # a single offset among millions is still seen
+        height = max(full * offsets / ceiling, 1.5) if offsets else 0.0  # a single offset among millions stays visible
         title = f"{when}: {some(offsets, 'offset')}"
         return Bar(x=x, y=_TOP + full - height, width=width, height=height, kind=kind, title=title)
 
@@ -97,7 +97,7 @@ def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
 
 
 def bar_rows(items: Sequence[tuple[str, str, int, int]]) -> list[Row]:
-    """Rows of a bar list from (label, note, value, part of the value that is due)."""
+    """Rows of a bar list from (label, note, value, due part of the value)."""
     longest = max((value for _, _, value, _ in items), default=0) or 1
     return [
         Row(
@@ -122,7 +122,7 @@ def _time_ticks(timeline: Timeline, left: float, step: float) -> list[Tick]:
 
 
 def _tick_steps(bin_ms: int) -> list[int]:
-    """How many bars from label to label, such that labels fall on whole hours or days where they can."""
+    """Numbers of bars between labels, so that labels fall on whole hours or days if possible."""
     spans = [n * HOUR_MS for n in (1, 2, 3, 6, 12)] + [n * DAY_MS for n in (1, 2, 5, 7, 10, 30, 90, 365)]
     return [span // bin_ms for span in spans if span >= bin_ms and span % bin_ms == 0]
 

@@ -1,4 +1,4 @@
-"""What each code in the tables means, in plain words: one place for the page, the terminal and the glossary."""
+"""The meanings of the codes in the tables, the glossary, and sentences about plans, for pages and terminal."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -131,12 +131,12 @@ OUTCOMES = {
 
 
 def cause_meaning(cause: str) -> str:
-    """A tombstone's cause; `rule:<name>` speaks for itself."""
+    """The meaning of a tombstone's cause."""
     return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
 
 
 def beyond_broker_sentence(plan: "PlanRecord") -> str:
-    """By how much a plan goes beyond what the broker itself would remove: the first line that an approver reads."""
+    """How much a plan deletes that the broker would keep: the first line that an approver reads."""
     if plan.broker_retention_ms is None or plan.beyond is None:
         return (
             "The broker's retention was not recorded, so nobody knows how much of this the broker would keep. "
@@ -145,21 +145,21 @@ def beyond_broker_sentence(plan: "PlanRecord") -> str:
     own = f"broker retention: {duration(plan.broker_retention_ms)}"
     if plan.beyond.offsets:
         taken = f"{some(plan.beyond.offsets, 'offset')} of {some(plan.beyond.groups, 'group')}"
-        told = f"Deletes {taken} that the broker would keep ({own})."
+        sentence = f"Deletes {taken} that the broker would keep ({own})."
     elif plan.is_what_if or plan.policy_sha256 is not None:
-        told = f"Deletes 0 offsets that the broker would keep: it would delete all of these too ({own})."
+        sentence = f"Deletes 0 offsets that the broker would keep: it would delete all of these too ({own})."
     else:
-        told = f"Deletes exactly what the broker would delete, 0 offsets more ({own})."
-    return f"{told} {what_if_sentence(plan)}" if plan.is_what_if else told
+        sentence = f"Deletes exactly what the broker would delete, 0 offsets more ({own})."
+    return f"{sentence} {what_if_sentence(plan)}" if plan.is_what_if else sentence
 
 
 def what_if_sentence(plan: "PlanRecord") -> str:
-    """Why a plan by another retention than the broker's is not applied."""
+    """Why a plan with another retention than the broker's is not applied."""
     return f"This is a what-if with a retention of {duration(plan.retention_ms)}: it is never applied."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:
-    """That the sweep of a log partition fails, from when on, for which group, and where to read what to do."""
+    """That the sweep of a log partition fails, from when, for which group, and where to read what to do."""
     since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"
     return (
         f"The broker's sweep of this log partition fails{since}, so nothing in it expires. The cause is "

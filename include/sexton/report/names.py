@@ -1,9 +1,8 @@
-"""Names as people can safely read them: group ids, topics and client ids are bytes that anybody may choose.
+"""Makes names safe to show: anybody may choose the letters of group ids, topics and client ids.
 
-A name is never changed in the tables or in summary.json. Here is how one is *shown*: whatever a reader could not see,
-or that would move, reorder or overwrite the text around it, becomes its code point in angle quotes (`‹U+202E›`), and a
-long name keeps its two ends. Escaping for HTML is the template's business, for terminal markup that of
-`rich.text.Text`.
+Tables and summary.json keep names unchanged. When a name is shown, every character that is invisible, or that moves,
+reorders or overwrites the text around it, becomes its code point in angle quotes (`‹U+202E›`), and a long name keeps
+both ends. Templates escape HTML, and `rich.text.Text` terminal markup.
 """
 
 import re
@@ -19,9 +18,9 @@ _MAX_MARKS = 2
 
 
 def visible(text: str) -> str:
-    """A name with everything unseen or harmful spelled out; what is left can stand in any line of text.
+    """A name with invisible and harmful characters spelled out, safe in any line of text.
 
-    An empty name reads `‹empty›`; a space that an eye would miss (leading, trailing, doubled) reads `␣`.
+    An empty name becomes `‹empty›`, a leading, trailing or doubled space `␣`.
     """
     if not text:
         return "‹empty›"
@@ -32,9 +31,9 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """As `visible`, but with spaces and emptiness as they are: for sentences of ours that may quote a name."""
+    """As `visible`, but keeps spaces and the empty text: for Sexton's sentences that may quote a name."""
     shown: list[str] = []
-    marks = _MAX_MARKS  # a combining mark with no letter before it would change our own text: spell it out
+    marks = _MAX_MARKS  # a leading combining mark would change the text before it: spell it out
     for char in text:
         category = unicodedata.category(char)
         marks = marks + 1 if category in ("Mn", "Me") else 0
@@ -43,8 +42,8 @@ def harmless(text: str) -> str:
 
 
 def short(text: str, cells: int = NAME_CELLS) -> str:
-    """`visible(text)`, its middle cut out when it is longer than `cells`: names differ at either end."""
-    # A name is cut before it is spelled out too, so that a 32 KB name costs no more than a long one.
+    """`visible(text)`, without its middle if it is longer than `cells`: names differ at either end."""
+    # Cut before spelling out too, so that a 32 KB name costs no more than a long one.
     shown = visible(text if len(text) <= 4 * cells else text[: 2 * cells] + text[-2 * cells :])
     if len(text) <= 4 * cells and len(shown) <= cells:
         return shown

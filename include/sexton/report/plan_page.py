@@ -1,7 +1,7 @@
-"""plan.html: who would lose what, for whoever has to approve it (templates.py says how pages are safe).
+"""plan.html: who would lose what, for the person who approves it (templates.py makes pages safe).
 
-The page tells the first rows of the groups that lose most; every row is in the plan's own files. It needs no clock: the
-same plan has the same page, and its hash is part of what is approved.
+The page shows the first rows of the groups that lose most; the plan's files have every row. The page uses no
+clock: the same plan has the same page, and its hash is part of what is approved.
 """
 
 from collections import defaultdict
@@ -16,6 +16,7 @@ from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.plans.plan import Losses, PlanRecord
 from sexton.plans.plan_content import PlanContent
 from sexton.report import meanings
+from sexton.report.arrow_counts import first_rows
 from sexton.report.templates import render
 from sexton.verdicts.expiry import is_of_offset
 
@@ -28,7 +29,7 @@ WARNINGS_SHOWN = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetLoss:
-    """An offset that would go: its value, and why. `expires_at_ms` is when that was due, None where nobody can tell."""
+    """An offset that would be deleted: its value and the reason. `expires_at_ms` is None if unknown."""
 
     topic: str
     partition: int
@@ -56,7 +57,7 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerLoss:
-    """What goes by the rules of one owner; None is the broker itself, which needs no rule."""
+    """The losses by the rules of one owner; None is the broker."""
 
     owner: str | None
     offsets: int
@@ -87,7 +88,7 @@ def render_plan(content: PlanContent) -> bytes:
 
 
 def owners_of(losses: list[Losses]) -> list[OwnerLoss]:
-    """What each owner's rules take, those that take most first."""
+    """The losses by the rules of each owner, the largest first."""
     sums: dict[str | None, list[int]] = defaultdict(lambda: [0, 0])
     for loss in losses:
         sums[loss.owner][0] += loss.offsets
@@ -97,7 +98,7 @@ def owners_of(losses: list[Losses]) -> list[OwnerLoss]:
 
 
 def _status(record: PlanRecord) -> tuple[str, str]:
-    """(CSS class, words) of what may become of the plan."""
+    """(CSS class, label) of the plan's status."""
     if record.is_empty:
         return "good", "nothing to do"
     if record.is_what_if:
@@ -114,14 +115,14 @@ def _deleted(tombstones: pa.Table) -> pa.Array:
 
 
 def _first_groups(content: PlanContent, deleted: pa.Array) -> list[GroupLoss]:
-    """Groups that lose most offsets first, then by id."""
+    """Groups, the largest losses first, then by id."""
     undo = content.undo
     if not undo.num_rows:
         return []
     numbered = undo.select(["group_id"]).append_column("row", pa.array(np.arange(undo.num_rows)))
     sums = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
     order = [("count_all", "descending"), ("group_id", "ascending")]
-    first = sums.take(pc.select_k_unstable(sums, GROUPS_SHOWN, sort_keys=order)).to_pylist()
+    first = first_rows(sums, order, GROUPS_SHOWN)
     wanted = pa.array([row["group_id"] for row in first], pa.string())
     own = content.groups.filter(pc.is_in(content.groups["group_id"], value_set=wanted)).to_pylist()
     facts = {row["group_id"]: row for row in own}
@@ -147,7 +148,7 @@ def _offset_causes(content: PlanContent) -> pa.ChunkedArray:
 
 
 def _first_rows(content: PlanContent, causes: pa.ChunkedArray, start: int, count: int) -> list[OffsetLoss]:
-    """Rows of one group: a plan has them side by side."""
+    """Rows of one group, which are adjacent in a plan."""
     values = content.undo.slice(start, count).to_pylist()
     verdicts = content.verdicts.slice(start, count).to_pylist()
     return [

@@ -1,4 +1,4 @@
-"""DIR/report.html: the summary as one page (templates.py says how pages are safe)."""
+"""DIR/report.html: the summary as one page (templates.py makes pages safe)."""
 
 from sexton.report import figures, meanings
 from sexton.report.charts import Row, bar_rows, timeline_plot
@@ -27,7 +27,7 @@ def render_page(summary: Summary) -> str:
 
 
 def status_of(summary: Summary) -> tuple[str, str]:
-    """(CSS class, words) of how the run ended."""
+    """(CSS class, label) of how the run ended."""
     match summary.exit_code:
         case 0 if summary.warnings or summary.failed_checks or summary.run.coverage != "complete":
             return "warn", "complete, with warnings"
@@ -42,7 +42,7 @@ def status_of(summary: Summary) -> tuple[str, str]:
 
 
 def troubled_first(partitions: list[LogPartition]) -> list[LogPartition]:
-    """Log partitions that need a look, then the others in order."""
+    """Log partitions with problems, then the others in order."""
     return sorted(partitions, key=lambda p: (not (p.load_would_fail or p.undecodable or p.blocked), p.log_partition))
 
 

@@ -1,7 +1,7 @@
-"""Counts a run folder into a `Summary`: every function takes Arrow columns and gives small Python facts.
+"""Counts a run folder into a `Summary` with Arrow.
 
-Tables are read one at a time with only the columns in question. Lists are sorted by what matters, then by name, so that
-the same run always gives the same summary.
+Tables are read one at a time, with only the needed columns. Lists are sorted by importance, then by name, so the same
+run always gives the same summary.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ import pyarrow.dataset as ds
 from sexton.errors import UsageError
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
+from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows, rows_of
 from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.summary import (
-    TOP,
     Bucket,
     CheckResult,
     Expiring,
@@ -53,7 +53,7 @@ _GROUP_KEY = ("log_partition", "group_id")
 
 
 def summarize(root: Path | str) -> Summary:
-    """Read the tables of the run folder at `root`; UsageError when it is none or one of its tables is missing."""
+    """The summary of the run folder at `root`; UsageError if a table is missing or it is not a run folder."""
     run = RunFolder(root).read_run()
     tables = _Tables(Path(root))
     verdicts = tables.read(
@@ -94,7 +94,7 @@ def summarize(root: Path | str) -> Summary:
         open_transactions=transactions,
         pinned_groups=pinned,
         undecodable=_undecodable(bad, total=undecodable),
-        undecodable_by_reason=_counts(bad, "reason"),
+        undecodable_by_reason=counts_by(bad, "reason"),
         log_partitions=log_partitions,
         fates=_fates(tables),
         checks=checks,
@@ -127,72 +127,43 @@ class _Tables:
         return int(self._dataset(table).count_rows())
 
 
-def _counts(table: pa.Table, column: str) -> dict[str, int]:
-    """Value -> rows, the most frequent first."""
-    rows = _rows(table.group_by(column).aggregate([([], "count_all")]))
-    return {
-        row[column]: row["count_all"] for row in sorted(rows, key=lambda row: (-row["count_all"], str(row[column])))
-    }
-
-
-def _top(table: pa.Table, keys: Sequence[tuple[str, str]], limit: int = TOP) -> list[dict[str, Any]]:
-    """The first `limit` rows in the order of `keys`; the last key has to make the order total."""
-    if not table.num_rows:
-        return []
-    return _rows(table.take(pc.select_k_unstable(table, limit, sort_keys=list(keys))))
-
-
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python objects: the only place where they become such, and only ever for a few."""
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
 def _offset_counts(tables: _Tables) -> OffsetCounts:
     return OffsetCounts(
         live=tables.count("committed_offsets"),
         pending=tables.count("pending_offsets"),
-        unreachable=_counts(tables.read("unreachable_offsets", ["reason"]), "reason"),
+        unreachable=counts_by(tables.read("unreachable_offsets", ["reason"]), "reason"),
     )
 
 
 def _group_counts(groups: pa.Table) -> list[GroupCount]:
-    rows = _rows(groups.group_by(["group_type", "state"]).aggregate([([], "count_all"), ("offset_count", "sum")]))
-    counts = [
-        GroupCount(
-            group_type=row["group_type"],
-            state=row["state"],
-            groups=row["count_all"],
-            offsets=row["offset_count_sum"] or 0,
-        )
-        for row in rows
-    ]
+    rows = rows_of(groups.group_by(["group_type", "state"]).aggregate([([], "count_all"), ("offset_count", "sum")]))
+    counts = [GroupCount(**row, groups=row["count_all"], offsets=row["offset_count_sum"] or 0) for row in rows]
     return sorted(counts, key=lambda item: (-item.groups, item.group_type, item.state))
 
 
 def _expiring(verdicts: pa.Table, *, as_of_ms: int) -> Expiring:
-    """Sort every verdict into one bucket, or into `never` when nothing but a change in the cluster would expire it."""
+    """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
     due, kept = verdicts.filter(is_due), verdicts.filter(pc.invert(is_due))
     scheduled = kept.filter(pc.is_valid(kept["broker_expires_at_ms"]))
-    # Subtracting could overflow for a far explicit expire timestamp: compare with instants instead.
+    # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
     instants = scheduled["broker_expires_at_ms"]
     buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due.num_rows)], 0
     for label, span_ms in BUCKETS:
-        up_to = _count_true(pc.less_equal(instants, as_of_ms + span_ms))
+        up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
         buckets.append(Bucket(label=label, up_to_ms=span_ms, offsets=up_to - below))
         below = up_to
     buckets.append(Bucket(label="later", up_to_ms=None, offsets=scheduled.num_rows - below))
     return Expiring(
         buckets=buckets,
-        never=_counts(kept.filter(pc.is_null(kept["broker_expires_at_ms"])), "broker_reason"),
-        due_by_reason=_counts(due, "broker_reason"),
+        never=counts_by(kept.filter(pc.is_null(kept["broker_expires_at_ms"])), "broker_reason"),
+        due_by_reason=counts_by(due, "broker_reason"),
         timeline=_timeline(instants, as_of_ms=as_of_ms, due=due.num_rows),
     )
 
 
 def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
-    """At most MAX_BINS bars; where less than 1 % of the offsets would stretch them far out, those go to `later`."""
+    """At most MAX_BINS bars; the last 1 % of the offsets count as `later` if they would stretch the bars."""
     horizon = instants.filter(pc.less(instants, as_of_ms + MAX_SPAN_MS))
     if not len(horizon):
         return Timeline(bin_ms=HOUR_MS, offsets=[], due=due, later=len(instants))
@@ -211,24 +182,15 @@ def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline
 
 
 def bin_width_ms(span_ms: int) -> int:
-    """The smallest step that people count in (15 min, 1 h, 1 d, ...) which covers `span_ms` in MAX_BINS bars.
-
-    `span_ms` is at most MAX_SPAN_MS: 60 years would fit into the longest step.
-    """
+    """The smallest usual step (15 min, 1 h, 1 d, ...) that covers `span_ms` (at most MAX_SPAN_MS) in MAX_BINS bars."""
     steps = (*_BIN_STEPS_MS, *(n * DAY_MS for n in _DAY_STEPS))
     return next(step for step in steps if span_ms // step < MAX_BINS)
 
 
 def _tombstone_counts(tombstones: pa.Table) -> list[TombstoneCount]:
-    rows = _rows(tombstones.group_by(["cause", "record_type"]).aggregate([([], "count_all")]))
+    rows = rows_of(tombstones.group_by(["cause", "record_type"]).aggregate([([], "count_all")]))
     counts = [
-        TombstoneCount(
-            cause=row["cause"],
-            record_type=row["record_type"],
-            record_name=_record_name(row["record_type"]),
-            tombstones=row["count_all"],
-        )
-        for row in rows
+        TombstoneCount(**row, record_name=_record_name(row["record_type"]), tombstones=row["count_all"]) for row in rows
     ]
     return sorted(counts, key=lambda item: (-item.tombstones, item.cause, item.record_type))
 
@@ -241,32 +203,29 @@ def _record_name(record_type: int) -> str:
 def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     with_offsets = groups.filter(pc.greater(pc.add(groups["offset_count"], groups["pending_count"]), 0))
     order = [("offset_count", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
-    return TopRows(rows=_group_lines(_top(with_offsets, order), verdicts), total=with_offsets.num_rows)
+    return TopRows(rows=_group_lines(first_rows(with_offsets, order), verdicts), total=with_offsets.num_rows)
 
 
 def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
-    """Groups with offsets that are due, those that lose most first."""
+    """Groups with due offsets, the largest losses first."""
     due = verdicts.filter(pc.equal(verdicts["broker_verdict"], "expire"))
     losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
-    wanted = [_key(row) for row in _top(losing, order)]
+    wanted = [_key(row) for row in first_rows(losing, order)]
     theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
-    rows = {_key(row): row for row in _rows(theirs)}
+    rows = {_key(row): row for row in rows_of(theirs)}
     return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
 
 
 def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
-    """The lines of a few rows of `groups`, in their order."""
+    """Lines for a few rows of `groups`, in their order."""
     theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
     is_due = pc.equal(theirs["broker_verdict"], "expire")
     due = _by_group(theirs.filter(is_due), ([], "count_all"))
     later = _by_group(theirs.filter(pc.invert(is_due)), ("broker_expires_at_ms", "min"))
     return [
         GroupLine(
-            group_id=row["group_id"],
-            log_partition=row["log_partition"],
-            group_type=row["group_type"],
-            state=row["state"],
+            **row,
             members=row["member_count"] or 0,
             offsets=row["offset_count"] or 0,
             pending=row["pending_count"] or 0,
@@ -278,7 +237,7 @@ def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLi
 
 
 def _by_group(verdicts: pa.Table, aggregation: tuple[str | list[str], str]) -> dict[tuple[int, str], int | None]:
-    rows = _rows(verdicts.group_by(list(_GROUP_KEY)).aggregate([aggregation]))
+    rows = rows_of(verdicts.group_by(list(_GROUP_KEY)).aggregate([aggregation]))
     return {_key(row): next(v for name, v in row.items() if name not in _GROUP_KEY) for row in rows}
 
 
@@ -291,29 +250,25 @@ def _strings(values: Any) -> pa.Array:
 
 
 def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[TopRows[TransactionLine], int]:
-    """The oldest open transactions, and how many groups all of them pin."""
+    """The oldest open transactions, and the number of groups that all of them pin."""
     table = tables.read(
         "open_transactions",
         ["producer_id", "producer_epoch", "log_partition", "first_log_offset", "first_timestamp_ms", "group_ids"],
     )
     pinned = pc.count_distinct(pc.list_flatten(table["group_ids"])).as_py()
     order = [("first_timestamp_ms", "ascending"), ("log_partition", "ascending"), ("producer_id", "ascending")]
-    first = _top(table, order)
+    first = first_rows(table, order)
     pending = tables.read("pending_offsets", ["producer_id", "log_partition"])
     pending_rows = pending.group_by(["log_partition", "producer_id"]).aggregate([([], "count_all")])
     held = pending_rows.filter(
         pc.is_in(pending_rows["producer_id"], pa.array((row["producer_id"] for row in first), pa.int64()))
     )
-    offsets = {(row["log_partition"], row["producer_id"]): row["count_all"] for row in _rows(held)}
+    offsets = {(row["log_partition"], row["producer_id"]): row["count_all"] for row in rows_of(held)}
     rows = [
         TransactionLine(
-            producer_id=row["producer_id"],
-            producer_epoch=row["producer_epoch"],
-            log_partition=row["log_partition"],
-            first_log_offset=row["first_log_offset"],
+            **(row | {"group_ids": sorted(row["group_ids"] or [])[:TOP]}),
             age_ms=_age_ms(row["first_timestamp_ms"], as_of_ms),
             pending_offsets=offsets.get((row["log_partition"], row["producer_id"]), 0),
-            group_ids=sorted(row["group_ids"] or [])[:TOP],
             group_count=len(row["group_ids"] or []),
         )
         for row in first
@@ -327,16 +282,16 @@ def _age_ms(first_timestamp_ms: int | None, as_of_ms: int) -> int | None:
 
 def _undecodable(bad: pa.Table, *, total: int) -> TopRows[UndecodableRow]:
     order = [("log_partition", "ascending"), ("base_offset", "ascending"), ("log_offset", "ascending")]
-    rows = [UndecodableRow(**{**row, "detail": row["detail"] or ""}) for row in _top(bad, order)]
+    rows = [UndecodableRow(**{**row, "detail": row["detail"] or ""}) for row in first_rows(bad, order)]
     return TopRows(rows=rows, total=total)
 
 
 def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
-    """One by one; `bad` has rows of undecodable_records, of which a log partition may have more than it has rows."""
+    """Log partitions in order. `bad` are rows of undecodable_records, of which load_profile may count more."""
     columns = [name for name in LogPartition.model_fields if name not in ("undecodable", "blocked")]
     columns.append("undecodable_records")
-    with_rows = _counts(bad, "log_partition")
-    rows = _rows(tables.read("load_profile", columns).sort_by("log_partition"))
+    with_rows = counts_by(bad, "log_partition")
+    rows = rows_of(tables.read("load_profile", columns).sort_by("log_partition"))
     return [
         LogPartition(
             undecodable=max(row.pop("undecodable_records") or 0, with_rows.get(row["log_partition"], 0)),
@@ -348,17 +303,13 @@ def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogP
 
 
 def _fates(tables: _Tables) -> dict[str, int]:
-    """Fate -> offset values, over all log partitions; fates that nothing met are left out."""
+    """Fate -> offset values, over all log partitions, without zeros."""
     profile = tables.read("load_profile", FATES)
     sums = {fate: pc.sum(profile[fate]).as_py() or 0 for fate in FATES}
     return {fate: values for fate, values in sums.items() if values}
 
 
 def _checks(table: pa.Table) -> list[CheckResult]:
-    """Failed checks first, the critical ones before the others."""
-    results = [CheckResult(**row) for row in _rows(table)]
+    """Failed checks first, critical ones before others."""
+    results = [CheckResult(**row) for row in rows_of(table)]
     return sorted(results, key=lambda r: (r.success, r.severity != "critical", r.table, r.expectation))
-
-
-def _count_true(mask: pa.ChunkedArray) -> int:
-    return pc.sum(mask).as_py() or 0

@@ -1,8 +1,7 @@
-"""`Summary`: what one run found, small enough to read, mail and keep; written as DIR/summary.json.
+"""`Summary`: the result of a run, small enough to read, mail and keep; written as DIR/summary.json.
 
-It is counted from the Parquet tables of a run folder with pyarrow, so that millions of offsets never become Python
-objects; only lists that are cut to `TOP` rows do. Names stand here as they are in the tables: whoever shows them makes
-them safe (see `names`). How a summary looks is not here: see `run_page` (HTML) and `terminal`.
+`summarize` counts it from the tables of a run folder. Names are as in the tables: whoever shows them makes them safe
+(see `names`). `run_page` (HTML) and `terminal` show a summary.
 """
 
 from typing import Generic, TypeVar
@@ -11,20 +10,17 @@ from pydantic import BaseModel, ConfigDict
 
 from sexton.report.figures import some
 
-TOP = 20
-"""Rows kept of every list of which only the first matter."""
-
 Row = TypeVar("Row", bound=BaseModel)
 
 
 class SummaryPart(BaseModel):
-    """Base of everything in a summary: frozen, and forgiving towards fields of later releases."""
+    """Base of all parts: frozen; ignores unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class TopRows(SummaryPart, Generic[Row]):
-    """The first rows of a longer list; `total` says how long."""
+    """The first rows of a list of `total` rows."""
 
     rows: list[Row]
     total: int
@@ -35,7 +31,7 @@ class TopRows(SummaryPart, Generic[Row]):
 
 
 class RunInfo(SummaryPart):
-    """What was run: the part of run.json that a reader of the report needs. `cuts`: log partition -> log_offset."""
+    """The part of run.json that a reader of the report needs. `cuts`: log partition -> log_offset."""
 
     run_id: str
     cluster_id: str
@@ -66,7 +62,7 @@ class GroupCount(SummaryPart):
 
 
 class OffsetCounts(SummaryPart):
-    """Offsets by what became of them; `unreachable` by reason."""
+    """Live, pending and unreachable offsets; `unreachable` by reason."""
 
     live: int
     pending: int
@@ -74,7 +70,7 @@ class OffsetCounts(SummaryPart):
 
 
 class Bucket(SummaryPart):
-    """Live offsets that expire after the bucket before and no later than `up_to_ms` after as_of (None: later)."""
+    """Live offsets that expire after the previous bucket and at most `up_to_ms` after as_of (None: later)."""
 
     label: str
     up_to_ms: int | None
@@ -82,9 +78,9 @@ class Bucket(SummaryPart):
 
 
 class Timeline(SummaryPart):
-    """Live offsets by when they expire: bar i holds the span of `bin_ms` that begins i spans after as_of.
+    """Live offsets by expiry: bar i is the span of `bin_ms` that starts i spans after as_of.
 
-    What is due already is in none of the bars, what expires after the last one is in `later`.
+    `due` offsets are in no bar; `later` ones expire after the last bar.
     """
 
     bin_ms: int
@@ -94,9 +90,9 @@ class Timeline(SummaryPart):
 
 
 class Expiring(SummaryPart):
-    """Every verdict once: in one of the buckets, or among `never` (reason -> offsets) as things stand at as_of.
+    """Every verdict once: in a bucket, or in `never` (reason -> offsets) without an expiry date at as_of.
 
-    Verdicts speak of live offsets, and of stray copies that the broker would sweep too.
+    Verdicts cover live offsets, and offsets of misplaced groups that the broker would sweep too.
     """
 
     buckets: list[Bucket]
@@ -115,7 +111,7 @@ class TombstoneCount(SummaryPart):
 
 
 class GroupLine(SummaryPart):
-    """One group; `due` offsets would go at the next cleanup, `next_expiry_ms` is when the first of the others goes."""
+    """One group; `due` offsets expire at the next cleanup, the first of the others at `next_expiry_ms`."""
 
     group_id: str
     log_partition: int
@@ -142,7 +138,7 @@ class TransactionLine(SummaryPart):
 
 
 class UndecodableRow(SummaryPart):
-    """Bytes that could not be decoded, by place."""
+    """Bytes that could not be decoded, by position."""
 
     log_partition: int
     base_offset: int | None
@@ -153,7 +149,7 @@ class UndecodableRow(SummaryPart):
 
 
 class LogPartition(SummaryPart):
-    """What loading one log partition costs; `garbage_share` is the fraction of records that no longer count."""
+    """The load of one log partition; `garbage_share` is the fraction of records that are not live."""
 
     log_partition: int
     bytes: int
@@ -197,9 +193,9 @@ class TopicCount(SummaryPart):
 
 
 class Findings(SummaryPart):
-    """How many offsets hang on an open transaction (`pinned_due`: would be due but for it), and what else is odd.
+    """Counts of offsets with a finding; `pinned_due` would be due without the open transaction.
 
-    Without `sees_all_topics` nobody can tell that a topic is gone.
+    Without `sees_all_topics` it is unknown whether a topic is gone.
     """
 
     pinned: int = 0
@@ -211,7 +207,7 @@ class Findings(SummaryPart):
 
 
 class EntryOutcome(SummaryPart):
-    """What one hold or rule decides: groups it decides about, and their offsets by its verdict."""
+    """The groups of one hold or rule, and their offsets by its verdict."""
 
     name: str
     is_hold: bool
@@ -225,7 +221,7 @@ class EntryOutcome(SummaryPart):
 
 
 class OwnerOutcome(SummaryPart):
-    """The same of all that one owner answers for."""
+    """The same for one owner."""
 
     owner: str
     groups: int
@@ -235,7 +231,7 @@ class OwnerOutcome(SummaryPart):
 
 
 class PolicyOutcome(SummaryPart):
-    """What the policy makes of all offsets; `unmatched` are those that no rule speaks of, among the kept."""
+    """The policy's verdicts on all offsets; `unmatched` are kept because no rule matches them."""
 
     sha256: str
     expire: int
@@ -247,9 +243,9 @@ class PolicyOutcome(SummaryPart):
 
 
 class Summary(SummaryPart):
-    """What one run found. `exit_code` is what the command line ends with, `exit_reason` says why in a sentence.
+    """The result of a run. `exit_code` is that of the command line, `exit_reason` its reason as a sentence.
 
-    `fates` counts the offset values that were read by what became of each.
+    `fates` counts the offset values that were read, by fate.
     """
 
     exit_code: int
@@ -287,15 +283,14 @@ class Summary(SummaryPart):
 
 
 def outcome(*, undecodable: int, checks: int, failed_critical: int, endless: int = 0) -> tuple[int, str]:
-    """The exit code of a run that came to its end, and why; of several reasons the first of 5, 3 decides."""
+    """The exit code of a finished run and its reason; 5 counts before 3."""
+    rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
     if undecodable:
-        rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
-        told = "everything else was written; nothing is planned for the affected log partitions"
-        return 5, f"{some(undecodable, 'undecodable record')}: {told}{rest}"
+        note = "everything else was written; nothing is planned for the affected log partitions"
+        return 5, f"{some(undecodable, 'undecodable record')}: {note}{rest}"
     if endless:
-        rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
-        told = "no coordinator of this release can load it; everything else was written; nothing is planned for it"
-        return 5, f"{some(endless, 'log partition')} whose load never ends: {told}{rest}"
+        note = "no coordinator of this release can load it; everything else was written; nothing is planned for it"
+        return 5, f"{some(endless, 'log partition')} whose load never ends: {note}{rest}"
     if failed_critical:
         return 3, f"{some(failed_critical, 'critical data-quality check')} failed"
     if not checks:

@@ -1,7 +1,7 @@
-"""Pages that need no network, no scripts and no other file: one environment for all of them.
+"""The Jinja2 environment of all pages; a page needs no network, no scripts and no other file.
 
-Everything that came out of a log is shown through `names` and escaped by Jinja2, whose autoescaping is always on; each
-page forbids itself scripts and requests by a Content-Security-Policy, should anything ever slip through.
+Text from a log passes through `names` and Jinja2's autoescaping, which is always on. As a second defence, each page
+forbids scripts and requests with a Content-Security-Policy.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from sexton.report.names import NAME_CELLS, harmless, short, visible
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this package as HTML text; it finds our style as `style`."""
+    """A template of this package as HTML text; it can use the style sheet as `style`."""
     return _environment().get_template(template).render(style=Markup(style()), **values)
 
 
@@ -26,7 +26,7 @@ def style() -> str:
 
 
 def _spelled_out(value: object) -> object:
-    """What every expression of a template passes through: a text that a filter forgot does no harm either."""
+    """Applied to every expression of a template, so that a text without a filter is harmless too."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -36,7 +36,7 @@ def _environment() -> Environment:
 
 
 def new_environment(*loaders: BaseLoader) -> Environment:
-    """An environment with the filters and pieces of this package, which looks for templates at `loaders` first."""
+    """An environment with the filters and pieces of this package, which searches `loaders` first."""
     environment = Environment(
         loader=ChoiceLoader([*loaders, PackageLoader("sexton.report", "")]),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""A summary on a terminal, for the command line and the demo. Names never get there as they are (see `names`)."""
+"""A summary on a terminal, for the command line and the demo. Names are made safe (see `names`)."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ _STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 
 def print_summary(summary: Summary, console: Console) -> None:
-    """Print what matters of `summary` in about a screen: state, expiry, plan, and whatever needs a look."""
+    """Print the essentials of `summary` in about a screen: state, expiry, plan, and problems."""
     console.print(_head(summary))
     console.print(_side_by_side(_expiry(summary), _groups(summary)))
     if summary.losing_groups.rows:
@@ -110,7 +110,7 @@ def _policy(policy: PolicyOutcome) -> Table:
 
 
 def _odd(summary: Summary) -> Iterable[Text]:
-    """Offsets that are about nothing, or wait for something, if there are any."""
+    """Orphans and other findings, if any."""
     odd = summary.oddities
     for kind, offsets in odd.orphans_by_kind.items():
         yield Text(
@@ -152,7 +152,7 @@ def _attention(summary: Summary) -> Iterable[Text]:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """A table of ours; a column whose name begins with # holds numbers."""
+    """A table; a column whose name starts with # has numbers."""
     table = Table(
         title=Text(title), title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0), header_style="dim"
     )

@@ -1,7 +1,4 @@
-"""Counts verdicts for a `Summary`: what a policy makes of the offsets, by entry and owner, and what is odd about some.
-
-As in `collect`, Arrow columns go in and small facts come out; names are cut to the first that matter.
-"""
+"""Counts verdicts for a `Summary`: the policy's verdicts by entry and owner, orphans, and other findings."""
 
 from typing import TypeVar
 
@@ -10,7 +7,8 @@ import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from sexton.policy import Hold, Policy, Rule
-from sexton.report.summary import TOP, EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
+from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows
+from sexton.report.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
 
 COLUMNS = (
     "topic",
@@ -22,14 +20,14 @@ COLUMNS = (
     "behind_log_start",
     "pinned_by_producer_id",
 )
-"""What is read here besides group_id and the broker's columns."""
+"""Columns of offset_verdicts that are read here, besides group_id and the broker's columns."""
 
 _Counts = dict[str, int]
 _Row = TypeVar("_Row", bound=BaseModel)
 
 
 def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
-    """What `policy` makes of every offset: those that it takes most of come first."""
+    """The verdicts of `policy` on every offset, the largest losses first."""
     every: list[Hold | Rule] = [*policy.holds, *policy.rules]
     entries = {entry.name: entry for entry in every}
     by_entry, by_owner = (_outcomes(verdicts, name) for name in ("policy_rule", "policy_owner"))
@@ -57,14 +55,14 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
 
 
 def oddities(verdicts: pa.Table, *, sees_all_topics: bool | None) -> Findings:
-    """Offsets that hang on a transaction, were left behind by their group, or point to nothing any more."""
+    """Counts of offsets that are pinned by a transaction, no longer subscribed, before the log start, or orphans."""
     pinned = pc.is_valid(verdicts["pinned_by_producer_id"])
     return Findings(
-        pinned=_count(pinned),
-        pinned_due=_count(pc.equal(verdicts["broker_reason"], "pending_transaction")),
-        left_topic=_count(verdicts["left_topic"]),
-        behind_log_start=_count(verdicts["behind_log_start"]),
-        orphans_by_kind=_orphan_kinds(verdicts),
+        pinned=count_true(pinned),
+        pinned_due=count_true(pc.equal(verdicts["broker_reason"], "pending_transaction")),
+        left_topic=count_true(verdicts["left_topic"]),
+        behind_log_start=count_true(verdicts["behind_log_start"]),
+        orphans_by_kind=counts_by(verdicts.filter(pc.is_valid(verdicts["orphan"])), "orphan"),
         sees_all_topics=sees_all_topics,
     )
 
@@ -74,13 +72,15 @@ def orphaned_topics(verdicts: pa.Table) -> TopRows[TopicCount]:
     orphans = verdicts.filter(pc.is_valid(verdicts["orphan"]))
     counted = orphans.group_by(["topic", "orphan"]).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("topic", "ascending"), ("orphan", "ascending")]
-    first = counted.take(pc.select_k_unstable(counted, TOP, sort_keys=order)) if counted.num_rows else counted
-    rows = [TopicCount(topic=row["topic"], kind=row["orphan"], offsets=row["count_all"]) for row in first.to_pylist()]
+    rows = [
+        TopicCount(topic=row["topic"], kind=row["orphan"], offsets=row["count_all"])
+        for row in first_rows(counted, order)
+    ]
     return TopRows(rows=rows, total=counted.num_rows)
 
 
 def _outcomes(verdicts: pa.Table, name: str) -> dict[str | None, _Counts]:
-    """By the values of a column: offsets of each verdict, and how many groups these are of."""
+    """For each value of a column: offsets by verdict, and the number of their groups."""
     found: dict[str | None, _Counts] = {}
     groups = verdicts.group_by(name).aggregate([("group_id", "count_distinct")])
     for row in groups.to_pylist():
@@ -96,14 +96,5 @@ def _verdicts(verdicts: pa.Table) -> _Counts:
     return {verdict: counts.get(verdict, 0) for verdict in ("expire", "keep", "hold")}
 
 
-def _orphan_kinds(verdicts: pa.Table) -> _Counts:
-    counts = pc.value_counts(pc.drop_null(verdicts["orphan"])).to_pylist()
-    return {row["values"]: row["counts"] for row in sorted(counts, key=lambda row: (-row["counts"], row["values"]))}
-
-
 def _listing(rows: list[_Row]) -> TopRows[_Row]:
     return TopRows(rows=rows[:TOP], total=len(rows))
-
-
-def _count(mask: pa.ChunkedArray) -> int:
-    return pc.sum(mask).as_py() or 0

@@ -1,0 +1,33 @@
+"""Counts over Arrow tables: only the few rows of a result become Python objects."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TOP = 20
+"""Rows kept of every list of which only the first matter."""
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python objects: the only place where they become such, and only for a few."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def count_true(mask: pa.ChunkedArray) -> int:
+    return pc.sum(mask).as_py() or 0
+
+
+def counts_by(table: pa.Table, column: str) -> dict[str, int]:
+    """Value -> rows, the most frequent first."""
+    rows = rows_of(table.group_by(column).aggregate([([], "count_all")]))
+    return {
+        row[column]: row["count_all"] for row in sorted(rows, key=lambda row: (-row["count_all"], str(row[column])))
+    }
+
+
+def first_rows(table: pa.Table, order: Sequence[tuple[str, str]], limit: int = TOP) -> list[dict[str, Any]]:
+    """The first `limit` rows in an order, which has to be total."""
+    return rows_of(table.take(pc.select_k_unstable(table, limit, sort_keys=list(order)))) if table.num_rows else []

@@ -1,8 +1,8 @@
 """What expires in the next days if nobody commits and no group changes (the table expiry_forecast).
 
-An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its
-cause; a rule takes effect only when a plan is applied. Offsets that wait for an event, such as the end of a subscription
-or a transaction, are not in the forecast.
+An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its cause; a
+rule takes effect only when a plan is applied. Offsets that wait for an event, such as the end of a subscription or of a
+transaction, are not in the forecast.
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ COMMANDS = re.findall(r"^    (sexton .*)$", PAGE, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with what the page's commands name."""
     folder = tmp_path_factory.mktemp("page")
     archive_of_commits(folder / "archive")

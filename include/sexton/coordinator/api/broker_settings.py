@@ -8,16 +8,17 @@ Builder.withCompression from 4.0 on). The log compresses anew where the topic ha
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from sexton.coordinator.api.batches import BATCH_FORMAT, TopicSettings
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
+from sexton.coordinator.api.recorded import CODEC, TOPIC_CODEC, Recorded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.log import codec as codecs
 
-CODEC, METADATA = "offsets.topic.compression.codec", "offset.metadata.max.bytes"
-TOPIC_CODEC, MESSAGE_FORMAT, PROTOCOL = "compression.type", "message.format.version", "inter.broker.protocol.version"
+METADATA = "offset.metadata.max.bytes"
+MESSAGE_FORMAT, PROTOCOL = "message.format.version", "inter.broker.protocol.version"
 _AS_PRODUCED, _UNCOMPRESSED = "producer", "uncompressed"
 _IGNORES_MESSAGE_FORMAT = (3, 0)
 """From this inter.broker.protocol.version on the newest format is written (KIP-724)."""
@@ -31,22 +32,6 @@ class BrokerSettings:
     topic: TopicSettings
     max_metadata_length: int
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What a snapshot recorded of the brokers and of the offsets topic; of a disk, nothing."""
-
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    max_message_bytes: int | None = None
-    leaders: Mapping[int, int] = field(default_factory=dict)
-    """Broker ids by log partition."""
-
-    def with_codec(self, codec: int) -> "Recorded":
-        """The same, of a broker that writes in that codec."""
-        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
-        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)
 
 
 def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:

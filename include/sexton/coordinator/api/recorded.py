@@ -1,0 +1,23 @@
+"""What a snapshot recorded of the brokers: apart from what it means (`broker_settings`), which takes long to import."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+CODEC = "offsets.topic.compression.codec"
+TOPIC_CODEC = "compression.type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What a snapshot recorded of the brokers and of the offsets topic; of a disk, nothing."""
+
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    max_message_bytes: int | None = None
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """Broker ids by log partition."""
+
+    def with_codec(self, codec: int) -> "Recorded":
+        """The same, of a broker that writes in that codec."""
+        of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
+        return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)

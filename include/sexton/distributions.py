@@ -1,8 +1,8 @@
-"""Which Python packages are installed, and whether they fit together: looked at before anything starts.
+"""Checks before anything starts that the installed Python packages fit together.
 
-pyspark and pyspark-client ship the same files, Spark's jars come with pyspark or from SPARK_HOME, and constraints of
-others (Airflow's, a base image's) may move what we need to another release. Each of that works for a while and then
-fails far away, or not at all and wrongly. Looked at is metadata only; `doctor` compares files, too.
+pyspark and pyspark-client ship the same files, Spark's jars come with pyspark or from SPARK_HOME, and foreign
+constraints (Airflow's, a base image's) may install another release than ours. Such a mix fails late, or silently gives
+wrong results. This module reads metadata only; `doctor` compares files, too.
 """
 
 import re
@@ -22,7 +22,7 @@ _VERSION = re.compile(r"""__version__[^=]*=\s*["']([^"']+)["']""")
 
 
 def version_of(distribution: str) -> str | None:
-    """The installed version; None where it is not installed."""
+    """The installed version; None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -30,14 +30,14 @@ def version_of(distribution: str) -> str | None:
 
 
 def require_fit() -> None:
-    """SetupError when what is installed contradicts itself; what is missing shows when it is imported."""
+    """SetupError if installed packages do not fit together; a missing one fails at its import."""
     found = [*spark_mix(), *unmet()]
     if found:
         raise SetupError(f"the installed packages do not fit together: {'; '.join(found)}", fix=INSTALL)
 
 
 def spark_mix() -> list[str]:
-    """What of Spark is of another release than pyspark says, a sentence each."""
+    """A sentence for each part of Spark with another release than pyspark."""
     wanted = version_of("pyspark")
     if wanted is None:
         return []
@@ -47,7 +47,7 @@ def spark_mix() -> list[str]:
 
 
 def unmet(*, missing: bool = False) -> list[str]:
-    """Installed packages of a version that ours does not take, a sentence each; with `missing` also those not there."""
+    """A sentence for each package of an unsupported version; with `missing` also for each that is not installed."""
     try:
         needs = metadata.requires(OURS) or []
     except metadata.PackageNotFoundError:
@@ -65,15 +65,15 @@ def unmet(*, missing: bool = False) -> list[str]:
 
 
 def _versions_on_disk() -> Iterator[tuple[str, str]]:
-    """Spark's releases by the names of its jars and by what its Python says of itself."""
+    """Spark's releases by the names of its jars and by its Python package."""
     package = Path(str(metadata.distribution("pyspark").locate_file("pyspark")))
     homes = {"pyspark's jars": package / "jars"}
     if home := variable("SPARK_HOME"):
         homes["SPARK_HOME"] = Path(home) / "jars"
     for name, folder in homes.items():
         for jar in sorted(folder.glob("spark-core_*.jar")):
-            if told := _CORE_JAR.fullmatch(jar.name):
-                yield f"{name} ({jar.name})", told[1]
+            if found := _CORE_JAR.fullmatch(jar.name):
+                yield f"{name} ({jar.name})", found[1]
     file = package / "version.py"
-    if file.is_file() and (told := _VERSION.search(file.read_text(encoding="utf-8"))):
-        yield f"{file.name} of pyspark", told[1]
+    if file.is_file() and (found := _VERSION.search(file.read_text(encoding="utf-8"))):
+        yield f"{file.name} of pyspark", found[1]

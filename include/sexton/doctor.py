@@ -1,7 +1,6 @@
-"""Is this machine fit to run Sexton? Each check looks at one thing, says what it found and how to mend it.
+"""Checks whether this machine can run Sexton. Each check examines one thing, and reports what it found and the fix.
 
-Checks change nothing that lasts: jars are not fetched, nothing is started. How they are shown is the command line's
-business (`cli.doctor`).
+Checks change nothing: no jar is fetched, nothing is started. `cli.doctor` prints the results.
 """
 
 import base64
@@ -42,7 +41,7 @@ State = Literal["ok", "warning", "problem"]
 
 
 class Check(BaseModel):
-    """What one check found; `fix` is what to do about it, None when nothing has to be done."""
+    """What one check found; `fix` is what to do, None if nothing."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -53,9 +52,9 @@ class Check(BaseModel):
 
 
 def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterator[Check]:
-    """Run every check in turn, with `client` also whether that cluster answers.
+    """Run every check; with `client` also check that the cluster answers.
 
-    A check that fails in an unforeseen way is itself a problem, not an exception.
+    A check that raises an unexpected error is reported as a problem.
     """
     checks: dict[str, Callable[[], Check]] = {
         "Python": lambda: check_python(sys.version_info[:3]),
@@ -78,11 +77,11 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
         try:
             yield check()
         except SextonError as error:
-            place = f"{error.where}: " if error.where else ""
-            yield Check(name=name, state="problem", found=f"{place}{error.message}", fix=error.fix)
+            where = f"{error.where}: " if error.where else ""
+            yield Check(name=name, state="problem", found=f"{where}{error.message}", fix=error.fix)
         except Exception as error:
-            told = f"could not be checked: {type(error).__name__}: {without_login(str(error))}"
-            yield Check(name=name, state="problem", found=told)
+            found = f"could not be checked: {type(error).__name__}: {without_login(str(error))}"
+            yield Check(name=name, state="problem", found=found)
 
 
 def check_python(version: tuple[int, ...]) -> Check:
@@ -93,7 +92,7 @@ def check_python(version: tuple[int, ...]) -> Check:
 
 
 def check_java(config: Settings) -> Check:
-    """A Java that Spark and the broker can run on; those found and passed over are named."""
+    """Check for a Java that Spark and the broker support; others that were found are named."""
     from sexton.java import find_java
 
     java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
@@ -102,24 +101,24 @@ def check_java(config: Settings) -> Check:
 
 
 def check_spark() -> Check:
-    """pyspark and pyspark-client ship the same files: they have to be one version, and its files those on disk."""
+    """Check that pyspark and pyspark-client, which ship the same files, have one version and unaltered files."""
     versions = {name: distributions.version_of(name) for name in ("pyspark", "pyspark-client")}
     if versions["pyspark"] is None:
         return Check(name="Spark", state="problem", found="pyspark is not installed", fix=INSTALL)
-    told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     if mix := distributions.spark_mix():
         fix = "install the versions of requirements.txt: all of Spark must be one"
-        return Check(name="Spark", state="problem", found=f"{told} do not fit together: {'; '.join(mix)}", fix=fix)
+        return Check(name="Spark", state="problem", found=f"{installed} do not fit together: {'; '.join(mix)}", fix=fix)
     altered = altered_files("pyspark", "pyspark-client") if versions["pyspark-client"] else []
     if altered:
-        found = f"{told}: {len(altered)} files are not those of that version, {altered[0]} for one"
+        found = f"{installed}: {len(altered)} files are not those of that version, such as {altered[0]}"
         fix = "reinstall both: `uv pip install --reinstall pyspark==X pyspark-client==X` with the version above"
         return Check(name="Spark", state="problem", found=found, fix=fix)
-    return Check(name="Spark", state="ok", found=f"{told}, files intact")
+    return Check(name="Spark", state="ok", found=f"{installed}, files intact")
 
 
 def check_packages() -> Check:
-    """Every package that is needed is there, in a version that is taken."""
+    """Check that every required package is installed in a supported version."""
     found = distributions.unmet(missing=True)
     if found:
         return Check(name="packages", state="problem", found="; ".join(found), fix=distributions.INSTALL)
@@ -151,9 +150,9 @@ def check_iceberg() -> Check:
 
 
 def check_jars(folder: Path) -> Check:
-    """Jars are there by whole sets, Spark's in any case, and have the bytes that were pinned.
+    """Check that Spark's jars are complete and have the pinned bytes; Kafka's, too, if any is there.
 
-    Without Kafka's there is no embedded broker, which a deployment on brokers of its own does not miss.
+    Kafka's jars are needed only for the embedded broker.
     """
     from sexton.kafka.jars import read_lock
 
@@ -165,12 +164,12 @@ def check_jars(folder: Path) -> Check:
         jar.file_name for jar in jars if jar.file_name not in missing and _sha256(folder / jar.file_name) != jar.sha256
     ]
     if damaged:
-        found = f"{len(damaged)} of {len(jars)} damaged, {damaged[0]} for one"
+        found = f"{len(damaged)} of {len(jars)} damaged, such as {damaged[0]}"
         return Check(name="jars", state="problem", found=found, fix=f"{INSTALL}: it fetches them again")
     if missing:
-        found = f"{len(missing)} of {len(jars)} not fetched yet, {missing[0]} for one"
+        found = f"{len(missing)} of {len(jars)} not fetched yet, such as {missing[0]}"
         return Check(name="jars", state="problem", found=found, fix=INSTALL)
-    note = "" if "kafka" in sets else "; none for an embedded broker"
+    note = "" if "kafka" in sets else "; none for the embedded broker"
     return Check(name="jars", state="ok", found=f"{len(jars)} in {folder}, checksums right{note}")
 
 
@@ -195,7 +194,7 @@ def check_disk(home: Path) -> Check:
 
 
 def check_broker_port(config: Settings) -> Check:
-    """The embedded broker's port is free, or taken by that broker."""
+    """Check that the embedded broker's port is free, or in use by that broker."""
     from sexton.kafka.broker import running_broker
 
     running = running_broker(config.var / "kafka")
@@ -209,7 +208,7 @@ def check_broker_port(config: Settings) -> Check:
 
 
 def check_port(name: str, port: int, *, setting: str) -> Check:
-    """Nothing listens on `port`, of which `setting` speaks. Taken is no problem until the embedded system starts."""
+    """Check that `port`, set by `setting`, is free. In use is a warning: it matters only for the embedded system."""
     try:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
@@ -220,7 +219,7 @@ def check_port(name: str, port: int, *, setting: str) -> Check:
 
 
 def check_cluster(client: "ClientConfig") -> Check:
-    """A broker of the cluster answers, and the offsets topic is there for these credentials to see."""
+    """Check that a broker of the cluster answers and that these credentials see the offsets topic."""
     from sexton.kafka.session import ClusterSession
     from sexton.kafka.topics import describe_topic
 
@@ -238,13 +237,13 @@ def _free_bytes(folder: Path) -> int:
 
 
 def _recorded(distribution: str) -> dict[str, tuple[str, Path]]:
-    """File -> (hash that RECORD states, place on disk), of files that have a hash."""
+    """File -> (hash in RECORD, path), for files with a hash."""
     files = metadata.distribution(distribution).files or []
     return {str(file): (file.hash.value, Path(str(file.locate()))) for file in files if file.hash is not None}
 
 
 def _record_hash(path: Path) -> str | None:
-    """SHA-256 as RECORD writes it; None for a file that is not there."""
+    """SHA-256 as written in RECORD; None for a missing file."""
     if not path.is_file():
         return None
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()

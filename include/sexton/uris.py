@@ -1,8 +1,7 @@
-"""URIs that hold a login (`s3://key:secret@bucket`), taken apart in one place, and shown without it.
+"""Splits URIs with a login (`s3://key:secret@bucket`), and hides the login.
 
-People write a login as they have it, and keys of AWS may hold a `/`: `s3://KEY:se/cr@et@bucket/a`. By RFC 3986 that has
-another host and no login, so a login is taken here to reach to the last `@` that can end it. Where that may be more
-than the login, more is left out.
+Logins are often not quoted, and AWS keys may contain a `/`: `s3://KEY:se/cr@et@bucket/a`. By RFC 3986 this has another
+host and no login, so here a login extends to the last `@` that can end it. In doubt more than the login is hidden.
 """
 
 import re
@@ -18,16 +17,16 @@ _HIDDEN = "***"
 
 
 def without_login(text: str) -> str:
-    """A sentence with the login, and the options that are secrets, of every URI in it left out.
+    """A sentence with logins and secret options of its URIs hidden.
 
-    In a sentence a URI ends at white space: where it is a URI and nothing else, `uri_without_login` is exact.
+    In a sentence a URI ends at white space; `uri_without_login` is exact for a URI alone.
     """
     bare = _IN_TEXT.sub(lambda found: f"{_HIDDEN}@" if _is_login(found[0][:-1]) else found[0], text)
     return _SECRET_OPTION.sub(rf"\1{_HIDDEN}", bare)
 
 
 def uri_without_login(uri: str) -> str:
-    """A URI as people may see it; a path that is none stays what it is."""
+    """A URI with its login hidden; a plain path is unchanged."""
     scheme, mark, rest = uri.partition("://")
     login, at, place = rest.rpartition("@")
     if not mark or not at or not _is_login(login):
@@ -37,7 +36,7 @@ def uri_without_login(uri: str) -> str:
 
 
 def split_login(uri: str) -> tuple[str | None, str]:
-    """The login of a URI as it is written, None where it has none, and the URI without it, its options kept."""
+    """The login of a URI as written (None if there is none), and the URI without it, with its options."""
     scheme, mark, rest = uri.partition("://")
     options = _OPTIONS.search(rest)
     head, query = (rest[: options.start()], options[0]) if options else (rest, "")
@@ -48,7 +47,7 @@ def split_login(uri: str) -> tuple[str | None, str]:
 
 
 def secrets_of(uri: str) -> list[str]:
-    """What no log may show of a URI, as it is written and as it is meant: its login, in parts, and secret options."""
+    """The secrets of a URI, as written and unquoted: its login, in parts, and secret options."""
     _, mark, rest = uri.partition("://")
     login, at, _ = rest.rpartition("@")
     found = [split_login(uri)[0] or ""]
@@ -61,5 +60,5 @@ def secrets_of(uri: str) -> list[str]:
 
 
 def _is_login(text: str) -> bool:
-    """Whether what is before an `@` may be a login: the `@` of `s3://bucket/a@b` belongs to the path."""
+    """Whether the text before an `@` may be a login: the `@` of `s3://bucket/a@b` belongs to the path."""
     return bool(text) and (":" in text or "/" not in text or "@" in text.partition("/")[0])

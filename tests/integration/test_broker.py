@@ -14,7 +14,7 @@ from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker, stop_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata, log_ends
-from sexton.kafka.fetch import OutOfRangeError, fetch_range
+from sexton.kafka.fetch import LogReader, OutOfRangeError
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic, end_of_epoch
@@ -87,9 +87,8 @@ def test_a_fetch_outlives_a_restart_of_the_broker(own_broker: EmbeddedBroker) ->
     commit(config, group_id="g", count=30)
     with ClusterSession(config) as session:
         (log,) = (log for log in log_ends(session, describe_topic(session, OFFSETS_TOPIC)) if log.high_watermark)
-        steps = fetch_range(
-            session, OFFSETS_TOPIC, log.log_partition, start=0, end=log.high_watermark, response_bytes=500
-        )
+        reader = LogReader(session, OFFSETS_TOPIC, log.log_partition, response_bytes=500)
+        steps = reader.read(start=0, end=log.high_watermark)
         fetched = [next(steps).data]
         own_broker.stop()
         own_broker.start()
@@ -122,12 +121,12 @@ def test_what_is_not_allowed_is_named(workload: Workload, sasl_port: int) -> Non
 
 def test_an_absent_topic_is_named(session: ClusterSession) -> None:
     with pytest.raises(UsageError, match="topic no-such-topic does not exist"):
-        list(fetch_range(session, "no-such-topic", 0, start=0, end=1))
+        list(LogReader(session, "no-such-topic", 0).read(start=0, end=1))
 
 
 def test_an_offset_that_the_log_does_not_hold(workload: Workload, session: ClusterSession) -> None:
     with pytest.raises(OutOfRangeError, match="does not hold offset 1000000"):
-        list(fetch_range(session, OFFSETS_TOPIC, 0, start=1_000_000, end=1_000_001))
+        list(LogReader(session, OFFSETS_TOPIC, 0).read(start=1_000_000, end=1_000_001))
 
 
 def test_another_protocol_on_the_port_is_suspected(broker: EmbeddedBroker, sasl_port: int) -> None:

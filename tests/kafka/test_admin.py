@@ -97,7 +97,7 @@ def test_answers_are_data(work: Callable[[ClusterSession], Any], answers: list[A
 )
 def test_what_may_have_been_done_is_not_tried_again(work: Callable[[ClusterSession], Any], answer: Any) -> None:
     session = Scripted(answer, answer)
-    with pytest.raises(Unsettled, match="does not tell whether it was done"):
+    with pytest.raises(Unsettled, match="leaves open whether it was done"):
         work(session)
     assert session.sent == 1
 

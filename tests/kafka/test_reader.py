@@ -11,7 +11,6 @@ from sexton.kafka.fetch import (
     LogReader,
     OutOfRangeError,
     Pace,
-    fetch_range,
 )
 from sexton.kafka.session import THROTTLE_LIMIT_MS, ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, describe_topic
@@ -105,7 +104,7 @@ def test_a_topic_that_was_made_anew(cluster: FakeCluster) -> None:
             cluster.logs[0].append(60)
 
     cluster.before_request = make_anew
-    with pytest.raises(LogChangedError, match="made anew"):
+    with pytest.raises(LogChangedError, match="created again"):
         list(reader(cluster).read(start=0, end=cluster.logs[0].end))
 
 
@@ -126,7 +125,7 @@ def test_a_range_that_compaction_emptied(cluster: FakeCluster) -> None:
     log = cluster.logs[0]
     log.batches = log.batches[-1:]
     assert list(reader(cluster).read(start=0, end=5)) == []
-    assert [b.data for b in fetch_range(FakeSession(cluster, CONFIG), OFFSETS_TOPIC, 0, start=0, end=log.end)] == (
+    assert [b.data for b in LogReader(FakeSession(cluster, CONFIG), OFFSETS_TOPIC, 0).read(start=0, end=log.end)] == (
         [log.batches[-1]]
     )
 

@@ -1,1 +1,10 @@
-"""Everything with a socket: embedded broker, client settings, the raw fetch, and what only a live cluster can tell."""
+"""Everything with a socket: the embedded broker, and clients of a live cluster.
+
+broker, jars         the embedded broker and the jars that it and Spark need
+client, logins, oauth   client settings, and tokens of OAUTHBEARER
+session, failures, acls   one connection, its errors, and the ACL that a refusal lacks
+topics, fetch, tail  leaders and offsets of partitions; raw record batches
+collect_metadata, configs   what a snapshot records of the cluster
+group_state, admin, append   what coordinators answer, and what changes their groups
+rights, bounds       what this principal may see; clocks and limits of the brokers
+"""

@@ -1,6 +1,6 @@
 """Which ACL a call needs, so that a refusal can name the one that is missing. Follows KafkaApis of Kafka 4.3.
 
-A broker tells that something is not allowed, never what would allow it.
+A broker answers that something is not allowed, never what would allow it.
 """
 
 from dataclasses import dataclass

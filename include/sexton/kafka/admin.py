@@ -1,9 +1,9 @@
-"""What changes a group's offsets: deleting some (OffsetDelete, KIP-496), deleting the group, committing for it.
+"""Requests that change a group's offsets: delete some (OffsetDelete, KIP-496), delete the group, commit for it.
 
-Every function is one request to one coordinator, and what came of each partition is data: Kafka's name of the error,
-None where there was none. A request that was surely not carried out (the coordinator loads, the broker cannot be
-reached) is tried again in here for a while. One that may have been is not: Unsettled is raised, and the caller looks
-at what is there before it does anything else.
+Every function is one request to one coordinator; the result of each partition is data: Kafka's name of the error, None
+without one. A request that was surely not carried out (the coordinator loads, the broker cannot be reached) is retried
+here for a while. One that may have been is not: Unsettled is raised, and the caller reads the state before it does
+anything else.
 
 Not here: what may be changed (execution, execution/restore), and what no coordinator takes (append.py).
 """
@@ -17,7 +17,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.failures import AMBIGUOUS, NotAllowed, TransientError, Unsettled, error_name
+from sexton.kafka.failures import AMBIGUOUS, NamedError, NotAllowed, TransientError, Unsettled, error_name
 from sexton.kafka.group_state import find_coordinator, groups_at
 from sexton.kafka.session import ClusterSession
 
@@ -53,25 +53,16 @@ NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
 """Answered before the request is looked at: trying again is safe."""
 
 
-class GroupError(BrokerError):
-    """The coordinator refuses a whole request about a group; `error_name` is Kafka's name for why."""
-
-    def __init__(
-        self, message: str, *, where: object = None, fix: str | None = None, error_name: ErrorName = ""
-    ) -> None:
-        self.error_name = error_name
-        super().__init__(message, where=where, fix=fix)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.message,), {"where": self.where, "fix": self.fix, "error_name": self.error_name}
+class GroupError(NamedError, BrokerError):
+    """The coordinator refuses a whole request about a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNow:
     """A group as its coordinator knows it at this moment: type in small letters (classic, consumer, share, streams).
 
-    All but `exists` are None for a group that is not there. `member_count` is told of classic groups only: no client of
-    ours can describe the others, of whose members the state tells (Empty: none).
+    All but `exists` are None for a group that does not exist. `member_count` is known of classic groups only; of the
+    others, which our clients cannot describe, the state says whether they have members (Empty: none).
     """
 
     exists: bool
@@ -170,7 +161,7 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
                 protocol_type=group.protocol_type,
                 member_count=len(group.members),
             )
-        # Not a classic group: DescribeGroups knows no others, and the list tells their type and state.
+        # Not a classic group: DescribeGroups knows no others, and the list has their type and state.
         for listed in groups_at(session, node_id):
             if listed.group_id == group_id:
                 return GroupNow(
@@ -193,8 +184,8 @@ def _ask_once(session: ClusterSession, group_id: str, request: Any, errors_of: E
         if NOT_DONE in errors:
             raise TransientError("the coordinator loads", where=f"group {group_id}")
         if unclear := sorted(error for error in errors & AMBIGUOUS if error):
-            told = f"{call} was answered {', '.join(unclear)}, which does not tell whether it was done"
-            raise Unsettled(told, where=f"group {group_id}", fix="look at what is there before trying again")
+            what = f"{call} was answered {', '.join(unclear)}, which leaves open whether it was done"
+            raise Unsettled(what, where=f"group {group_id}", fix="read the present state before trying again")
         return answer
 
     return session.retrying(ask)
@@ -204,7 +195,7 @@ def _coordinator(session: ClusterSession, group_id: str, call: str) -> int:
     try:
         return find_coordinator(session, group_id)
     except NotAllowed as error:
-        # What allows the call itself, allows looking for the coordinator, too.
+        # The ACL that allows the call also allows finding the coordinator.
         raise _refusal(session, group_id, error.error_name, call) from None
 
 

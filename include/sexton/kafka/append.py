@@ -1,16 +1,15 @@
-"""Tombstones written straight to the log, past the coordinator: for offsets that no coordinator deletes any more.
+"""Tombstones written directly to the log, without the coordinator: for offsets that no coordinator deletes any more.
 
-The coordinator of the log partition goes on serving what it has in memory. A 4.x one finds out when it writes next: the
-log does not end where it left it, so it loads itself anew (CoordinatorRuntime: "out of sync with the underlying log");
+The coordinator of the log partition keeps serving what it has in memory. A 4.x one notices at its next write: the log
+does not end where it left it, so it loads itself again (CoordinatorRuntime: "out of sync with the underlying log");
 until then requests that wait for their write to be committed may time out, and that write is answered NOT_COORDINATOR
-though it is in the log. Older ones find out when the log partition gets another leader, or they start again.
+though it is in the log. Older ones notice when the log partition gets another leader, or when they restart.
 
-One wrong byte can keep a coordinator from loading at all: so nothing is taken here but record batches of tombstones of
+One wrong byte can keep a coordinator from loading at all: so this accepts only record batches of tombstones of
 offsets (record types 0 and 1) of groups that belong to this log partition, without a producer. Follows
 KafkaApis.handleProduceRequest and LogValidator.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from kafka.protocol.producer import ProduceRequest
@@ -19,7 +18,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError, Refused
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
-from sexton.kafka.session import ClusterSession
+from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.kafka.topics import NO_LEADER, OFFSETS_TOPIC, PartitionLeader, Topic, describe_topic
 from sexton.log.batch import Batch, Damage, TornTail, read_batches
@@ -34,8 +33,6 @@ PRODUCE_TIMEOUT_MS = 15_000
 NO_PRODUCER = -1
 BASE_OFFSET_ZERO = bytes(8)
 """The broker gives offsets, and takes no other from a client (UnifiedLog.analyzeAndValidateRecords)."""
-
-Connect = Callable[[ClientConfig], ClusterSession]
 
 
 def append_tombstones(
@@ -59,7 +56,7 @@ def append_tombstones(
 
 def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: bytes, *, before: int) -> int:
     place = f"{topic.name}-{log_partition} on {session.config.bootstrap_servers}"
-    told_before = f"; {before} batches were appended before" if before else ""
+    before_text = f"; {before} batches were appended before" if before else ""
 
     def ask() -> int:
         leader = _leader(session, log_partition)
@@ -70,11 +67,11 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
             return base_offset
         name = error_name(found.error_code)
         if name in AMBIGUOUS:
-            told = f"the broker answered {name}: whether the batch was appended is not known{told_before}"
-            raise Unsettled(told, where=place, fix="read the log's tail before trying again")
+            what = f"the broker answered {name}: whether the batch was appended is not known{before_text}"
+            raise Unsettled(what, where=place, fix="read the log's tail before trying again")
         if name == "TOPIC_AUTHORIZATION_FAILED":
             session.check(found.error_code, "Produce", where=place, topic=topic.name)
-        raise BrokerError(f"refused: {name} {found.error_message or ''}{told_before}", where=place)
+        raise BrokerError(f"refused: {name} {found.error_message or ''}{before_text}", where=place)
 
     return session.retrying(ask)
 

@@ -1,8 +1,8 @@
-"""What has to be known of the brokers before anything is judged against a clock, or written: what time they have, and
-how large a batch the offsets topic takes, and how long they keep offsets.
+"""What must be known of the brokers before a verdict or a write: their time, the largest batch that the offsets topic
+takes, and how long they keep offsets.
 
-Only one broker's clock can be asked for: the leader of the controllers tells its own with the quorum (KIP-836). What
-the others have can be seen from what they stamped.
+Only one broker's clock can be read: the leader of the controllers reports its time with the quorum (KIP-836). The
+clocks of the others show in the timestamps that they wrote.
 """
 
 from typing import Any
@@ -14,14 +14,13 @@ from sexton.errors import BrokerError
 from sexton.kafka.configs import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import NO_LEADER, Topic
+from sexton.kafka.topics import ORDINARY_CONSUMER, Topic, by_leader
 
 METADATA_LOG = "__cluster_metadata"
 NEWEST_STAMP = -3
 """Asks for the record with the largest timestamp (KIP-734)."""
 _WITH_TIMES = 1  # version of DescribeQuorum
 _WITH_NEWEST_STAMP = 7  # version of ListOffsets
-_ORDINARY_CONSUMER = -1
 
 
 def controller_time_ms(session: ClusterSession) -> int | None:
@@ -46,21 +45,17 @@ def controller_time_ms(session: ClusterSession) -> int | None:
 def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
     """The largest timestamp of a record in any partition of a topic that has a leader; -1 for none.
 
-    Also where brokers cannot tell it, before Kafka 3.0.
+    Also -1 where brokers do not know the request (before Kafka 3.0).
     """
     Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
     newest_ms = -1
-    by_leader: dict[int, list[int]] = {}
-    for partition, leader in topic.leaders.items():
-        if leader.node_id != NO_LEADER:
-            by_leader.setdefault(leader.node_id, []).append(partition)
-    for node_id, partitions in by_leader.items():
+    for node_id, partitions in by_leader([topic]).items():
         listed = [
             Asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=NEWEST_STAMP)
-            for partition in partitions
+            for _, partition in partitions
         ]
         request = ListOffsetsRequest(
-            replica_id=_ORDINARY_CONSUMER,
+            replica_id=ORDINARY_CONSUMER,
             isolation_level=0,
             topics=[Asked(name=topic.name, partitions=listed)],
             min_version=_WITH_NEWEST_STAMP,
@@ -88,7 +83,7 @@ def retention_minutes(session: ClusterSession) -> int | None:
 def _number(
     session: ClusterSession, name: str, *, resource_type: int, resource_name: str, node_id: int | None = None
 ) -> int | None:
-    """One setting by DescribeConfigs; None where it is not told."""
+    """One setting by DescribeConfigs; None where it is not reported."""
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
     wanted = [Resource(resource_type=resource_type, resource_name=resource_name, configuration_keys=[name])]
     request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)

@@ -1,8 +1,8 @@
 """A real Kafka broker in one process, for the demo, for tests and for looking at other people's segments.
 
 KRaft, broker and controller in one JVM (`kafka.Kafka`), formatted by Kafka's own `StorageTool`, bound to 127.0.0.1
-only, with topics small enough to start in seconds. It runs in a session of its own and leaves a pid file, so that
-another process can find it and stop it. Kafka's own `kafka-dump-log` is here too: it reads what our archive holds.
+only, with topics small enough to start in seconds. It runs in its own session and leaves a pid file, so that another
+process can find it and stop it. `kafka-dump-log` is here too: it reads the archive.
 
 Not here: which Java and which jars (java.py, jars.py), and anything that speaks to the broker.
 """
@@ -204,7 +204,7 @@ class EmbeddedBroker:
             str(self._properties_file),
         ]
         with self.log_file.open("wb") as log:
-            # Its own session: Ctrl-C in the terminal must not tear it down under those who stop it in order.
+            # A new session: Ctrl-C in the terminal must not kill it before others stop it in order.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
             )
@@ -304,7 +304,7 @@ def _new_id() -> str:
 
 
 def _telling(text: str) -> str:
-    """The last lines that say why something went wrong: errors when there are any, whatever is last otherwise."""
+    """The last lines that say why something went wrong: errors when there are any, else whatever is last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:", line)]
     return " | ".join((errors or lines)[-LOG_TAIL_LINES:])

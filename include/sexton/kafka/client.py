@@ -1,9 +1,9 @@
-"""Client settings: Kafka's own names in, the words of kafka-python and of confluent-kafka out.
+"""Client settings: Kafka's names in, the arguments of kafka-python and of confluent-kafka out.
 
-Accepted are the names of the Java clients and of librdkafka, as they stand in a client.properties file, with or without
-Spark's `kafka.` prefix; a name that is not known is refused, because a setting that is silently ignored is worse than
-an error. Secrets never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN, SCRAM, OAUTHBEARER
-by client credentials (KIP-768).
+Accepted are the names of the Java clients and of librdkafka, as in a client.properties file, with or without Spark's
+`kafka.` prefix; an unknown name is refused, because a setting that is silently ignored is worse than an error. Secrets
+never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN, SCRAM, OAUTHBEARER by client
+credentials (KIP-768).
 """
 
 import re
@@ -37,7 +37,7 @@ FIELDS = {
     "ssl.key.location": "key_file",
     "ssl.key.password": "key_password",
 }
-# Handled by name: they set no field of their own.
+# Handled by name: they set no field.
 OTHERS = (
     JAAS,
     OAUTH_EXTENSIONS,
@@ -45,7 +45,7 @@ OTHERS = (
     "ssl.keystore.type",
     "ssl.endpoint.identification.algorithm",
 )
-# What is done here anyway, however it is named: the only values that may stand there.
+# What this client does anyway: the only allowed values.
 ALLOWED_VALUES = {
     "sasl.oauthbearer.method": ("oidc",),
     "sasl.oauthbearer.grant.type": ("client_credentials",),
@@ -147,13 +147,13 @@ class ClientConfig:
 def client_config(
     properties: Mapping[str, str], *, bootstrap_servers: str | None = None, where: object = None
 ) -> ClientConfig:
-    """The settings that `properties` tell; `bootstrap_servers`, when given, wins. Errors name their origin, `where`."""
+    """The settings in `properties`; `bootstrap_servers` wins over theirs. Errors name `where` they are from."""
     plain = {name.removeprefix("kafka."): value.strip() for name, value in properties.items()}
     names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
     if unknown := sorted(name for name in plain if name not in names):
         known = ", ".join(names)
-        told = ", ".join(dict.fromkeys(map(_quotable, unknown)))
-        raise UsageError(f"not a setting that is known here: {told}", where=where, fix=f"known: {known}")
+        shown = ", ".join(dict.fromkeys(map(_quotable, unknown)))
+        raise UsageError(f"unknown settings: {shown}", where=where, fix=f"known: {known}")
     _refuse_java_stores(plain, where)
     for name, allowed in ALLOWED_VALUES.items():
         if name in plain:

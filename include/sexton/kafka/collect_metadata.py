@@ -38,7 +38,7 @@ def collect_metadata(
 ) -> tuple[ClusterMetadata, list[str]]:
     """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
     cluster = describe_cluster(session)
-    told, warnings = reported_settings(session, offsets_topic.name)
+    reported, warnings = reported_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)
     if not sees_all:
         acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
@@ -49,15 +49,15 @@ def collect_metadata(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
         broker_version=session.broker_version,
-        settings=told.broker,
+        settings=reported.broker,
         topic_id=offsets_topic.topic_id or UNKNOWN_ID,
         partition_count=len(offsets_topic.leaders),
         topics=_topic_rows(session, cluster),
-        delete_retention_ms=_number(told.topic.get(DELETE_RETENTION)),
-        max_message_bytes=_number(told.topic.get(MAX_MESSAGE_BYTES)),
+        delete_retention_ms=_number(reported.topic.get(DELETE_RETENTION)),
+        max_message_bytes=_number(reported.topic.get(MAX_MESSAGE_BYTES)),
         sees_all_topics=sees_all and cluster.is_whole,
-        topic_settings={name: told.topic[name] for name in OF_APPENDS if name in told.topic},
-        brokers_differ=told.brokers_differ,
+        topic_settings={name: reported.topic[name] for name in OF_APPENDS if name in reported.topic},
+        brokers_differ=reported.brokers_differ,
     )
     return record, warnings
 

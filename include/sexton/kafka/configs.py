@@ -1,4 +1,4 @@
-"""Settings as a cluster tells them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
+"""Settings as a cluster reports them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedSettings:
-    """Settings as a cluster tells them; `brokers_differ` as a ClusterMetadata has it."""
+    """Settings as a cluster reports them; `brokers_differ` as in ClusterMetadata."""
 
     broker: dict[str, str]
     topic: dict[str, str]
@@ -31,16 +31,17 @@ class ReportedSettings:
 
 
 def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSettings, list[str]]:
-    """What decides how offsets are kept and written: of the broker with the lowest id, and of the offsets topic.
+    """The settings that decide how offsets are kept and written: of the broker with the lowest id, and of the offsets
+    topic.
 
-    Every broker is asked, as each decides for the log partitions that it leads. What is not told is left out, with a
-    warning that names the ACL.
+    Every broker is asked, since each decides for the log partitions that it leads. A setting that is not reported is
+    left out, with a warning that names the ACL.
     """
     first, *others = session.broker_ids
     results = {one.resource_type: one for one in _described(session, first, topic)}
     of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
     warnings = [
-        f"{what}: {_why_not_told(session, result.error_code, topic)}"
+        f"{what}: {_why_not_reported(session, result.error_code, topic)}"
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
         if result.error_code
     ]
@@ -51,8 +52,8 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
             brokers[broker] = settings
         else:
             warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
-    told = ReportedSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
-    return told, [*warnings, *differences_text(told.brokers_differ)]
+    reported = ReportedSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
+    return reported, [*warnings, *differences_text(reported.brokers_differ)]
 
 
 def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
@@ -61,16 +62,16 @@ def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[
         (answer,) = _described(session, broker)
     except BrokerError as error:
         return {}, error.message
-    return _of_coordinator(answer), _why_not_told(session, answer.error_code, topic) if answer.error_code else None
+    return _of_coordinator(answer), _why_not_reported(session, answer.error_code, topic) if answer.error_code else None
 
 
 def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """The settings that brokers have otherwise, each with its value by broker id; "" where one does not tell it."""
+    """The settings in which brokers differ, each with its value by broker id; "" where one does not report it."""
     names = sorted({name for settings in brokers.values() for name in settings})
     values = {
         name: {str(broker): settings.get(name, "") for broker, settings in sorted(brokers.items())} for name in names
     }
-    return {name: told for name, told in values.items() if len(set(told.values())) > 1}
+    return {name: reported for name, reported in values.items() if len(set(reported.values())) > 1}
 
 
 def _described(session: ClusterSession, broker: int, topic: str | None = None) -> list[Any]:
@@ -85,15 +86,15 @@ def _described(session: ClusterSession, broker: int, topic: str | None = None) -
 
 
 def _of_coordinator(result: Any) -> dict[str, str]:
-    told = _texts(result)
-    return {name: told[name] for name in sorted(told) if name.startswith("offsets.") or name in OF_COORDINATORS}
+    reported = _texts(result)
+    return {name: reported[name] for name in sorted(reported) if name.startswith("offsets.") or name in OF_COORDINATORS}
 
 
 def _texts(result: Any) -> dict[str, str]:
     return {item.name: item.value for item in result.configs or [] if item.value}
 
 
-def _why_not_told(session: ClusterSession, error_code: int, topic: str) -> str:
+def _why_not_reported(session: ClusterSession, error_code: int, topic: str) -> str:
     name = error_name(error_code)
     acl = session.missing_acl(name, "DescribeConfigs", topic=topic)
     return f"{name} ({acl})" if acl else name

@@ -1,7 +1,7 @@
-"""What goes wrong between a client and a cluster, in one line each, with the ACL that is missing where one is.
+"""What goes wrong between a client and a cluster, in one line each, with the ACL that is missing.
 
-What may pass by itself is a TransientError, what was sent and may have been carried out is Unsettled; a refusal is for
-a person to mend.
+A failure that may pass is a TransientError; a request that was sent and may have been carried out is Unsettled; a
+refusal needs a person.
 """
 
 import kafka.errors as kafka_errors
@@ -37,15 +37,15 @@ may survive (CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into CO
 
 
 class TransientError(BrokerError):
-    """A failure that may pass by itself: a leader that moves, a coordinator that loads, a connection that broke."""
+    """A failure that may pass: a leader that moves, a coordinator that loads, a connection that broke."""
 
 
 class Unsettled(BrokerError):
-    """A request that changes something may or may not have been carried out: only reading tells."""
+    """A request that changes something may or may not have been carried out: read the state before retrying."""
 
 
-class NotAllowed(UsageError):
-    """This principal lacks an ACL; the error's `fix` names it. `error_name` is Kafka's name of the refusal."""
+class NamedError(SextonError):
+    """An error of Kafka's, by Kafka's name: `error_name`."""
 
     def __init__(self, message: str, *, where: object = None, fix: str | None = None, error_name: str = "") -> None:
         self.error_name = error_name
@@ -55,8 +55,12 @@ class NotAllowed(UsageError):
         return type(self), (self.message,), {"where": self.where, "fix": self.fix, "error_name": self.error_name}
 
 
+class NotAllowed(NamedError, UsageError):
+    """This principal lacks an ACL, which the error's `fix` names."""
+
+
 def error_name(error_code: int) -> str:
-    """Kafka's own name of an error code, as its documentation lists them today."""
+    """Kafka's name of an error code, as its documentation lists it today."""
     if error_code in RENAMED:
         return RENAMED[error_code]
     if error_code not in kafka_errors.kafka_errors:
@@ -87,7 +91,7 @@ def failure(
 
 
 def explain(error: kafka_errors.KafkaError, *, where: object) -> SextonError | None:
-    """What an error of kafka-python means, None when it is about the connection and says nothing by itself."""
+    """What an error of kafka-python means, None when it only says that the connection failed."""
     if isinstance(error, REFUSED_LOGINS):
         return UsageError(
             "the cluster refuses these credentials", where=where, fix="check user name, password, mechanism"

@@ -1,10 +1,10 @@
 """Raw record batches of a partition, byte for byte as the broker keeps them (Fetch, read_uncommitted, codec kept).
 
-Nothing is decoded here but each batch's frame: where it begins, its base offset, its last one and its leader epoch.
+Only each batch's frame is decoded: where it begins, its base offset, its last offset and its leader epoch.
 Consumers and Spark's Kafka source hide batch headers, producer ids and control batches, without which the coordinator's
 replay is not exact.
 
-Not here: what to fetch and where to put it (pipeline/snapshot_log.py), and what is inside a batch (log/).
+Not here: what to fetch and where to put it (pipeline/fetch_log.py), and what is inside a batch (log/).
 """
 
 import struct
@@ -65,7 +65,7 @@ class LeaderMovedError(LogChangedError):
 class Batches:
     """Whole batches in log order, and what the broker said of the partition with them.
 
-    `next_offset` is the one behind the last batch of `data`.
+    `next_offset` is the one after the last batch of `data`.
     """
 
     data: bytes
@@ -80,9 +80,9 @@ class Batches:
 class Frames:
     """The batches of one answer that begin in a range: bytes [start_byte, end_byte), none when these are equal.
 
-    `next_offset` is the one behind the last whole batch, also behind batches that belong to an earlier range; None when
+    `next_offset` is the one after the last whole batch, also of batches that belong to an earlier range; None when
     the answer holds no whole batch below the range's end. `is_last` when a batch at or above the range's end follows.
-    `leader_epoch` is that of the last batch in the range, -1 when there is none or it does not tell.
+    `leader_epoch` is that of the last batch in the range, -1 when there is none or it is unknown.
     """
 
     start_byte: int
@@ -114,19 +114,6 @@ class Pace:
             self._sleep(left)
 
 
-def fetch_range(
-    session: ClusterSession,
-    topic: str,
-    partition: int,
-    *,
-    start: int,
-    end: int,
-    response_bytes: int = RESPONSE_BYTES,
-) -> Iterator[Batches]:
-    """The batches whose base offset is in [start, end), in order, as a LogReader of its own gives them."""
-    return LogReader(session, topic, partition, response_bytes=response_bytes).read(start=start, end=end)
-
-
 class LogReader:
     """Reads one partition from whoever leads it, and does not read over a break.
 
@@ -134,7 +121,7 @@ class LogReader:
     instead of answering, and the new leader is asked where the epoch of the last batch read ends: below the place where
     this reader stands, the log was cut off there, and DivergedError is raised. `after_epoch` is the epoch of the batch
     before the first one to be read, -1 when there is none or it is unknown; None when others read what comes before at
-    the same time: then an election raises LeaderMovedError, since nobody can tell here whether theirs still holds.
+    the same time: then an election raises LeaderMovedError, since it is unknown whether theirs is still valid.
 
     With `topic_id` given, a topic that was made anew under the name raises LogChangedError. `response_bytes` bounds the
     memory of one step; a single larger batch still comes whole.
@@ -216,13 +203,13 @@ class LogReader:
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
             raise OutOfRangeError(f"the log does not hold offset {position}", where=self.where)
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
-            # Also what a broker says that has just lost or not yet learned it; Metadata tells whether it is gone.
+            # Also the answer of a broker that just lost it or has not learned it yet; Metadata says whether it is gone.
             raise TransientError("the broker does not know the partition", where=self.where)
         self._session.check(found.error_code, "Fetch", where=self.where, topic=self._topic)
         if not found.records and found.high_watermark < end:
             # What is missing was cut off, or the new leader has to learn that it is committed: no empty range at all.
-            told = f"the log was committed up to {end}, now to {found.high_watermark}"
-            raise LogChangedError(told, where=self.where)
+            why = f"the log was committed up to {end}, now to {found.high_watermark}"
+            raise LogChangedError(why, where=self.where)
         self._is_sure = True
         return found
 
@@ -230,8 +217,8 @@ class LogReader:
         """Who leads now; raises when what was read before `position` is not part of that one's log."""
         topic = describe_topic(self._session, self._topic, call="Fetch")
         if self._topic_id not in (None, topic.topic_id):
-            told = f"its id was {self._topic_id} and is {topic.topic_id}"
-            raise LogChangedError(f"the topic was made anew: {told}", where=self.where)
+            why = f"its id was {self._topic_id} and is {topic.topic_id}"
+            raise LogChangedError(f"the topic was deleted and created again: {why}", where=self.where)
         if self._partition not in topic.leaders:
             raise BrokerError(f"there is no such partition: the topic has {len(topic.leaders)}", where=self.where)
         leader = topic.leaders[self._partition]
@@ -248,8 +235,8 @@ class LogReader:
             return
         epoch, end_offset = end_of_epoch(self._session, topic, {self._partition: self._after_epoch})[self._partition]
         if epoch != self._after_epoch or end_offset < position:
-            told = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
-            raise DivergedError(f"an election cut the log off: {told}", where=self.where)
+            why = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
+            raise DivergedError(f"an election cut the log off: {why}", where=self.where)
 
     def _request(self, leader: PartitionLeader, position: int) -> FetchRequest:
         wanted = FetchRequest.FetchTopic.FetchPartition(
@@ -280,21 +267,15 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
     at = start_byte = 0
     first: int | None = None
     next_offset: int | None = None
-    epoch = NO_EPOCH
+    epoch, is_last = NO_EPOCH, False
     while at + _LEGACY_HEADER_BYTES <= len(data):
         base_offset, size = _OFFSET_AND_SIZE.unpack_from(data, at)
         stop = at + _OFFSET_AND_SIZE.size + size
         if size <= 0 or stop > len(data):
             break
         if base_offset >= end:
-            return Frames(
-                start_byte=start_byte,
-                end_byte=at,
-                base_offset=first or 0,
-                next_offset=next_offset,
-                is_last=True,
-                leader_epoch=epoch,
-            )
+            is_last = True
+            break
         if base_offset < start:
             start_byte = stop
         elif first is None:
@@ -310,6 +291,6 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
         end_byte=at,
         base_offset=first or 0,
         next_offset=next_offset,
-        is_last=False,
+        is_last=is_last,
         leader_epoch=epoch,
     )

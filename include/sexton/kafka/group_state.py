@@ -49,15 +49,14 @@ class CommittedOffset:
 
 
 def list_groups(session: ClusterSession) -> Listing:
-    """Every group of the cluster that this principal may see; `rights.sees_all_groups` tells whether that is every one.
+    """Every group of the cluster that this principal may see; `rights.sees_all_groups` says whether these are all.
 
-    A broker that fails for as long as anything is tried again does not end the listing. Raises what the last one said
-    where every broker fails, and NotAllowed where this principal may list nothing.
+    A broker that keeps failing does not end the listing. Raises the last error when every broker fails, and NotAllowed
+    when this principal may list nothing.
     """
-    found = Listing()
+    attempts: list[Listing] = []
 
-    def ask() -> None:
-        nonlocal found
+    def ask() -> Listing:
         groups: list[ListedGroup] = []
         failures: dict[int, BrokerError] = {}
         for broker in session.broker_ids:
@@ -69,16 +68,18 @@ def list_groups(session: ClusterSession) -> Listing:
             groups=sorted(groups, key=lambda group: group.group_id),
             failed={broker: error.message for broker, error in failures.items()},
         )
+        attempts.append(found)
         passing: list[BrokerError] = [error for error in failures.values() if isinstance(error, TransientError)]
         if passing or (failures and len(failures) == len(session.broker_ids)):
             raise (passing or list(failures.values()))[-1]
+        return found
 
     try:
-        session.retrying(ask)
+        return session.retrying(ask)
     except BrokerError:
-        if len(found.failed) == len(session.broker_ids):
+        if len(attempts[-1].failed) == len(session.broker_ids):
             raise
-    return found
+        return attempts[-1]
 
 
 def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
@@ -107,9 +108,10 @@ def committed_offsets(
     """Committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
     transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value.
 
-    Without `only` they are all, but for those of topics that this principal may not describe, which the broker leaves
-    out without a word. With `only`, partitions by topic, each of these is answered: a committed_offset of -1 where none
-    is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where it may not be told. Raises NotAllowed for the group.
+    Without `only` they are all, except those of topics that this principal may not describe, which the broker leaves
+    out silently. With `only`, partitions by topic, each of these is answered: a committed_offset of -1 where none
+    is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where this principal may not see it. Raises NotAllowed for
+    the group.
     """
     Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
     topics = (

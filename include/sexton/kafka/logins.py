@@ -1,4 +1,4 @@
-"""Logins as client settings tell them: a jaas line of the Java clients, or one setting for each part."""
+"""Logins in client settings: a jaas line of the Java clients, or one setting for each part."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def name_and_password(jaas: str, where: object) -> tuple[str, str]:
 
 
 def client_credentials(plain: Mapping[str, str], where: object) -> ClientCredentials | None:
-    """What the settings tell of OAUTHBEARER, and a jaas line where they do not; None when something is missing."""
+    """The OAUTHBEARER login in the settings, completed by a jaas line; None when something is missing."""
     options = _options(plain[JAAS]) if JAAS in plain else {}
     own = {name: value for name, value in options.items() if not name.startswith(_JAAS_EXTENSION)}
     if JAAS in plain and not (

@@ -1,8 +1,8 @@
 """Tokens for SASL/OAUTHBEARER: the client credentials grant (KIP-768), as Java's clients and librdkafka do it.
 
-librdkafka fetches tokens by itself. For kafka-python they are fetched here: with HTTP basic authentication and a form
-of `grant_type` and `scope`, kept until shortly before they expire, within a deadline however slowly they come. Neither
-the client's secret nor a token ever shows in an error.
+librdkafka fetches tokens itself. For kafka-python they are fetched here: with HTTP basic authentication and a form of
+`grant_type` and `scope`, kept until shortly before they expire, within a deadline. Neither the client's secret nor a
+token ever shows in an error.
 """
 
 import json
@@ -85,7 +85,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 def fetch_token(
     credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic, deadline_s: float = DEADLINE_S
 ) -> tuple[str, float]:
-    """A new token and for how many seconds it is good, 0 when that is not told. Errors as `TokenProvider.token` has."""
+    """A new token and for how many seconds it is good, 0 when unknown. Errors as of `TokenProvider.token`."""
     deadline = clock() + deadline_s
     attempts = Retrying(
         retry=retry_if_exception_type(TransientError),
@@ -102,9 +102,9 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
     try:
         status, body = _post(credentials, clock=clock, deadline=deadline)
     except (httpx.HTTPError, OSError) as error:
-        # Its own text may quote what was sent; the kind of failure is enough.
-        told = f"the token endpoint cannot be reached ({type(error).__name__})"
-        raise TransientError(told, where=place, fix="see sasl.oauthbearer.token.endpoint.url") from None
+        # The error's text may quote what was sent; its class is enough.
+        what = f"the token endpoint cannot be reached ({type(error).__name__})"
+        raise TransientError(what, where=place, fix="see sasl.oauthbearer.token.endpoint.url") from None
     if status != httpx.codes.OK:
         raise _refusal(status, body, where=place)
     try:

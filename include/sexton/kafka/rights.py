@@ -1,10 +1,10 @@
 """What this principal may see: a broker leaves out what is not allowed, and its answer then looks like a small cluster.
 
-Metadata of all topics and ListGroups are filtered without a word (KafkaApis: partitionSeqByAuthorized,
-handleListGroupsRequest). So a name that nobody has is asked for by itself: who may see every name is told that it does
-not exist, and everyone else that it is not allowed.
+Metadata of all topics and ListGroups are filtered silently (KafkaApis: partitionSeqByAuthorized,
+handleListGroupsRequest). So a name that does not exist is requested: a principal that may see every name gets that it
+does not exist, any other that it is not allowed.
 
-The limits of this: rules that deny single names are not noticed, nor are topics with ACLs of their own on a cluster
+The limits of this: rules that deny single names are not noticed, nor are topics with their own ACLs on a cluster
 that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks for each name.
 """
 
@@ -25,7 +25,7 @@ TopicState: TypeAlias = Literal["there", "gone", "hidden"]
 DESCRIBE = 8
 """The code of AclOperation.DESCRIBE, a bit of the authorized operations (KIP-430)."""
 FIRST_WITH_OPERATIONS, LAST_WITH_OPERATIONS = 8, 10
-"""The versions of Metadata that tell what this principal may do with the cluster; since Kafka 2.3, and still in 4.x."""
+"""The versions of Metadata that say what this principal may do with the cluster; since Kafka 2.3, and still in 4.x."""
 TOPICS_A_REQUEST = 1_000
 NOT_SEEN = "TOPIC_AUTHORIZATION_FAILED"
 
@@ -37,7 +37,7 @@ def sees_all_topics(session: ClusterSession) -> bool:
 
 
 def sees_all_groups(session: ClusterSession) -> bool:
-    """Whether ListGroups tells this principal of every group: by DESCRIBE on the cluster, or on every group."""
+    """Whether ListGroups shows every group to this principal: by DESCRIBE on the cluster, or on every group."""
     request = MetadataRequest(
         topics=[],
         allow_auto_topic_creation=False,
@@ -77,7 +77,7 @@ def seen_topics(session: ClusterSession) -> frozenset[str] | None:
 
 
 def topic_states(session: ClusterSession, names: Iterable[str]) -> dict[str, TopicState]:
-    """Of each topic by its own name, whether it is there, gone, or hidden from this principal."""
+    """Whether each topic is there, gone, or hidden from this principal."""
     wanted = sorted(set(names))
     states: dict[str, TopicState] = {}
     for at in range(0, len(wanted), TOPICS_A_REQUEST):

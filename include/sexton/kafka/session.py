@@ -1,8 +1,8 @@
 """One connection to a cluster for requests in Kafka's own protocol, and what its errors mean to a user.
 
-Stands on kafka-python 3's connection manager (`kafka.net`), which is not promised stable: it is pinned, and nothing
-outside this module knows it. Every call has a deadline. What may pass (a broker restarting, a leader moving) is tried
-again with growing, jittered waits and a fresh look at the cluster; what will not pass is told in one line.
+Built on kafka-python 3's connection manager (`kafka.net`), whose interface may change: it is pinned, and only this
+module uses it. Every call has a deadline. Failures that may pass (a broker restarting, a leader moving) are retried
+with growing, jittered waits and fresh metadata; others are reported in one line.
 """
 
 import logging
@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.net.manager import KafkaConnectionManager
@@ -23,7 +23,7 @@ from sexton.kafka.acls import missing_acl
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import REFUSED_LOGINS, TransientError, Unsettled, explain, failure
 
-__all__ = ["ClusterSession", "TransientError", "Unsettled"]
+__all__ = ["ClusterSession", "Connect", "TransientError", "Unsettled"]
 
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
@@ -33,9 +33,10 @@ THROTTLE_LIMIT_MS = 60_000
 RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
 
 T = TypeVar("T")
+Connect: TypeAlias = "Callable[[ClientConfig], ClusterSession]"
 
-# Its own words on failed connections go to whoever configured logging; ours say the same once, at the end. Below
-# warnings it would write requests, passwords among them.
+# Its messages about failed connections go to whoever configured logging; our error says the same once. Below warnings
+# it would log requests, with passwords.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").setLevel(logging.WARNING)
 
@@ -96,7 +97,7 @@ class ClusterSession:
         """Send one request (to any broker, or to `node_id`); error codes inside the response are the caller's.
 
         When the broker says that a quota is used up, this waits as long as it asks for. Raises BrokerError when that is
-        longer than THROTTLE_LIMIT_MS: no call may take for ever.
+        longer than THROTTLE_LIMIT_MS: every call has a limit.
         """
 
         async def send() -> Any:
@@ -120,7 +121,7 @@ class ClusterSession:
         """Send a request that changes something, to `node_id`; error codes inside the response are the caller's.
 
         TransientError when it was surely not sent, Unsettled when it was and no answer came: what it did must then be
-        looked up before anything is tried again. An answer is never held back: where a quota asks for a longer wait
+        read before a retry. An answer is never held back: where a quota asks for a longer wait
         than THROTTLE_LIMIT_MS, it is the next call that is refused.
         """
         is_sent = False
@@ -137,8 +138,8 @@ class ClusterSession:
         except TransientError as error:
             if not is_sent:
                 raise
-            told = f"{type(request).__name__} was sent, and whether it was done is not known: {error.message}"
-            raise Unsettled(told, where=error.where, fix="look at what is there before trying again") from None
+            what = f"{type(request).__name__} was sent, and whether it was done is not known: {error.message}"
+            raise Unsettled(what, where=error.where, fix="read the present state before trying again") from None
         if throttle_ms := min(getattr(answer, "throttle_time_ms", None) or 0, THROTTLE_LIMIT_MS):
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
@@ -193,7 +194,7 @@ class ClusterSession:
                 raise
             except kafka_errors.KafkaError:
                 # A refusal that comes together with the end of the connection is lost in kafka-python. But a broker
-                # that told its versions and then hangs up on a login has refused it.
+                # that sent its versions and then closes the connection on a login has refused it.
                 if connection.broker_version_data is not None and self.config.sasl_mechanism:
                     raise kafka_errors.SaslAuthenticationFailedError() from None
         await self._manager.bootstrap_async(max(0, int((deadline - time.monotonic()) * 1000)))
@@ -208,7 +209,7 @@ class ClusterSession:
             raise explain(error, where=self.config.bootstrap_servers) or self._unreachable(error) from None
 
     def _unreachable(self, error: kafka_errors.KafkaError) -> SextonError:
-        """Tell a host where nobody listens from one that listens and does not talk Kafka as we do."""
+        """The error for a host where nothing listens, or for one that listens and does not answer as a broker."""
         host, _, port = self.config.bootstrap_servers.split(",")[0].strip().rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()

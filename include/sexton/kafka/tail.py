@@ -1,5 +1,4 @@
-"""The end of a log partition, read on and on: what was written since one looked last, byte for byte and record by
-record.
+"""The end of a log partition: what was written since the last read, byte for byte and record by record.
 
 Reads up to the high watermark, open transactions and markers included, and not over a break of the log (fetch.py).
 """
@@ -22,7 +21,7 @@ class TailRecord(NamedTuple):
     """A record of the log. A `value` of None is a tombstone; `producer_id` is -1 without a producer.
 
     `is_control` marks the end of a transaction: from here on what `producer_id` had pending is committed, or dropped
-    (`log.batch.marker_of` tells which), however far back in the log it was written.
+    (`log.batch.marker_of` says which), however far back in the log it was written.
     """
 
     log_offset: int
@@ -36,8 +35,8 @@ class TailRecord(NamedTuple):
 class TailReader:
     """Reads one log partition from `from_log_offset` on, what is new with every call.
 
-    `log_offset` is where it stands: everything below has been returned. With `topic_id` given, a topic that was made
-    anew raises LogChangedError; `after_epoch` is the leader epoch of the batch before, when it is known (KIP-320).
+    `log_offset` is its position: everything below has been returned. With `topic_id` given, a topic that was created
+    again raises LogChangedError; `after_epoch` is the leader epoch of the batch before, when it is known (KIP-320).
     """
 
     def __init__(
@@ -57,14 +56,14 @@ class TailReader:
     def read(self) -> bytes:
         """The raw batches since the last call up to the high watermark as it is now; b"" when there are none.
 
-        Raises LogChangedError when the log is not the one read before (an election cut it off, the topic was made
-        anew, what was to be read is deleted), BrokerError when its leader cannot be reached for a minute. The next
+        Raises LogChangedError when the log is not the one read before (an election cut it off, the topic was created
+        again, what was to be read is deleted), BrokerError when its leader cannot be reached for a minute. The next
         call then begins at the same place.
         """
         end = self._session.retrying(self._high_watermark)
         if end < self.log_offset:
-            told = f"the log was committed up to {self.log_offset}, now to {end}"
-            raise LogChangedError(told, where=self._reader.where)
+            why = f"the log was committed up to {self.log_offset}, now to {end}"
+            raise LogChangedError(why, where=self._reader.where)
         data = b"".join(batches.data for batches in self._reader.read(start=self.log_offset, end=end))
         self.log_offset = end
         return data
@@ -78,7 +77,7 @@ class TailReader:
         leaders = {number: leader for number, leader in topic.leaders.items() if number == self._log_partition}
         ends = list_offsets(self._session, [replace(topic, leaders=leaders)], timestamp=LATEST)
         if (self._topic, self._log_partition) not in ends:
-            raise TransientError("nobody leads the partition", where=self._reader.where)
+            raise TransientError("the partition has no leader", where=self._reader.where)
         return ends[self._topic, self._log_partition]
 
 

@@ -22,7 +22,7 @@ PARTITIONS_A_REQUEST = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLeader:
-    """Who leads one partition: `node_id` is -1 when nobody does, `epoch` -1 when the broker does not tell."""
+    """Who leads one partition: `node_id` is -1 without a leader, `epoch` -1 when unknown."""
 
     node_id: int
     epoch: int
@@ -86,7 +86,7 @@ def list_offsets(
     Partitions whose leader cannot answer just now are left out.
     """
     offsets = {}
-    for node_id, partitions in _by_leader(topics).items():
+    for node_id, partitions in by_leader(topics).items():
         for some in _batched(partitions, PARTITIONS_A_REQUEST):
             request = ListOffsetsRequest(
                 replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=_offset_topics(some, timestamp)
@@ -107,7 +107,7 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
     AskedTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
     place = session.config.bootstrap_servers
     ends = {}
-    for node_id, partitions in _by_leader([topic]).items():
+    for node_id, partitions in by_leader([topic]).items():
         asked = [
             AskedTopic.OffsetForLeaderPartition(
                 partition=partition, current_leader_epoch=topic.leaders[partition].epoch, leader_epoch=epochs[partition]
@@ -127,14 +127,14 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
     return ends
 
 
-def _by_leader(topics: Iterable[Topic]) -> dict[int, list[tuple[str, int]]]:
+def by_leader(topics: Iterable[Topic]) -> dict[int, list[tuple[str, int]]]:
     """Topic and partition of everything that has a leader, by the leader's node id."""
-    by_leader: dict[int, list[tuple[str, int]]] = {}
+    found: dict[int, list[tuple[str, int]]] = {}
     for topic in topics:
         for partition, leader in topic.leaders.items():
             if leader.node_id != NO_LEADER:
-                by_leader.setdefault(leader.node_id, []).append((topic.name, partition))
-    return by_leader
+                found.setdefault(leader.node_id, []).append((topic.name, partition))
+    return found
 
 
 def _topic(answer: Any) -> Topic:

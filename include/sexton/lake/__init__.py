@@ -2,6 +2,6 @@
 
 catalog.py   one set of catalog properties, for Spark and for readers without a JVM
 branch.py    a run's rows on a branch of every table
-publish.py   the branch onto main, table by table, and `runs` last
+publish.py   the branch onto main, table by table, then `runs`
 read.py      published runs and branches as Arrow
 """

@@ -1,6 +1,6 @@
-"""Writes a run's rows to a branch of every table, where the checks read them before anybody else does.
+"""Writes a run's rows to a branch of every table, where the checks read them first.
 
-A branch holds main as it was, with the run's own (cluster_id, as_of_ms) replaced. Writing it again replaces it.
+A branch holds main as it was, with the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it.
 """
 
 import re
@@ -56,7 +56,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
-    """Create what is not there, and give what is the columns and properties declared since."""
+    """Create missing tables, and add the columns and properties declared since to existing ones."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
     with lake.reader() as catalog:
         there = {name for _, name in catalog.list_tables(lake.namespace)}
@@ -67,12 +67,12 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
                 spark.sql(create_table(table, identifier))
                 return
             found = catalog.load_table((lake.namespace, table.name))
-            # What somebody has set for themselves stays. The format's version Iceberg takes, and does not tell back.
-            told = {"format-version", *found.properties}
-            if since := {name: value for name, value in properties_of(table).items() if name not in told}:
+            # Values that an operator has set stay. Iceberg takes the format version and does not return it.
+            known = {"format-version", *found.properties}
+            if since := {name: value for name, value in properties_of(table).items() if name not in known}:
                 spark.sql(set_properties(since, identifier))
-            known = set(found.schema().column_names)
-            if missing := [column for column in table.all_columns if column.name not in known]:
+            columns_now = set(found.schema().column_names)
+            if missing := [column for column in table.all_columns if column.name not in columns_now]:
                 spark.sql(add_columns(missing, identifier))
 
         side_by_side(ensure, tables)
@@ -92,8 +92,8 @@ def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[
 def replace_partition(rows: "DataFrame", target: str, run: RunKey, *, can_be_picked: bool) -> None:
     """Replace the run's partition of a table or branch with `rows`, in one commit.
 
-    Only what overwritePartitions leaves behind can be picked onto a main that has moved. But it replaces nothing where
-    there is no row: an empty table has to name its partition.
+    Only a commit of overwritePartitions can be cherry-picked onto a main that has moved. But without rows it replaces
+    nothing: an empty table has to name its partition.
     """
     writer = rows.writeTo(target).option(f"snapshot-property.{RUN_PROPERTY}", run.run_id)
     if can_be_picked:
@@ -103,7 +103,7 @@ def replace_partition(rows: "DataFrame", target: str, run: RunKey, *, can_be_pic
 
 
 def drop_branch(spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence[str]) -> None:
-    """Forget the run's branches; those that are not there are no matter."""
+    """Drop the run's branches, where they exist."""
 
     def drop(name: str) -> Any:
         return spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")

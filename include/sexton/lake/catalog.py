@@ -1,8 +1,8 @@
-"""One set of Iceberg catalog properties, in the words of Iceberg's Java side, for Spark and for readers without a JVM.
+"""One set of Iceberg catalog properties, named as in Java, for Spark and for readers without a JVM.
 
 The default is the JDBC catalog on a SQLite file. Any other (REST, Glue, Nessie, Polaris, JDBC on Postgres) is a matter
-of its properties: they go to Spark as they are, and to pyiceberg with `jdbc` told in its words. A login in a JDBC uri
-is taken out of it first: errors and plans may show a uri.
+of its properties: they go to Spark unchanged, and to pyiceberg with `jdbc` translated. A login in a JDBC uri is taken
+out of it first, since errors and plans may show a uri.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _LIBPQ = {
     "sslcert": "sslcert",
     "sslkey": "sslkey",
 }
-"""Options of Postgres's JDBC driver that its C library has, too; the others are the JDBC driver's own affair."""
+"""Options of Postgres's JDBC driver that its C library has, too; the others only matter to the JDBC driver."""
 
 _NOTHING = "nothing was ever published here"
 _STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
@@ -122,7 +122,7 @@ def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _require_tables(catalog: Any, uri: str) -> None:
-    """Spark makes the catalog's own tables, and a database that does not answer would pass for one without them."""
+    """Spark makes the catalog's own tables, and a database that does not answer would look like one without them."""
     from sqlalchemy import inspect
     from sqlalchemy.exc import OperationalError
 
@@ -146,13 +146,13 @@ def _login_apart(properties: Mapping[str, str]) -> dict[str, str]:
     login, bare = split_login(properties.get("uri", "").removeprefix(_JDBC))
     parts = urlsplit(bare)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    told = [*zip(_LOGIN, map(unquote, login.split(":", 1)), strict=False)] if login else []
-    told += [(name, value) for name, value in options if name in _LOGIN]
-    if not told:
+    found = [*zip(_LOGIN, map(unquote, login.split(":", 1)), strict=False)] if login else []
+    found += [(name, value) for name, value in options if name in _LOGIN]
+    if not found:
         return dict(properties)
     rest = urlencode([(name, value) for name, value in options if name not in _LOGIN], safe="/:")
     uri = _JDBC + parts._replace(query=rest).geturl()
-    return {**{f"jdbc.{name}": value for name, value in told}, **properties, "uri": uri}
+    return {**{f"jdbc.{name}": value for name, value in found}, **properties, "uri": uri}
 
 
 def _sqlalchemy_url(properties: Mapping[str, str]) -> str:

@@ -1,9 +1,9 @@
 """Publishes a run's branch: per table one atomic replacement of its partition on main, and `runs` after all of them.
 
-Where main has not replaced that partition since the branch was made, the branch's snapshot is picked onto main: no row
-is written again. Where it has (a second attempt, or a backfill over a scheduled run of the same as_of), or where there
-is no row that could replace, the partition is overwritten with the branch's rows. A step that was done is seen to be
-done, so that a publication that was killed anywhere can be run again.
+Where main has not replaced that partition since the branch was made, the branch's snapshot is cherry-picked onto main:
+no row is written again. Where it has (a second attempt, or a backfill over a scheduled run of the same as_of), or where
+the branch has no row, the partition is overwritten with the branch's rows. Finished steps are recognised, so that a
+publication that was killed anywhere can be run again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,13 +38,13 @@ def publish(
     """Publish the run's branch of `tables`, then its row of `runs` with `facts`, its other columns but `snapshots`.
 
     The branches are dropped at the end. A run that is published already is left as it is. UsageError when a table has
-    no such branch, and when what is published of the run was judged otherwise.
+    no such branch, and when the published run has another plan or policy.
     """
     if done := _published(lake, run):
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
             raise UsageError(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
-                fix="a run id stands for one result: clear it from replay_groups on, by hand give another --run-id",
+                fix="a run id has one result: clear it from replay_groups on, by hand give another --run-id",
             )
         drop_branch(spark, lake, run, tables)
         return done
@@ -71,7 +71,7 @@ def publish(
 
 
 def retried(work: Callable[[], R]) -> R:
-    """Do `work` again while somebody else's commit is in the way."""
+    """Do `work` again while another commit conflicts with it."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: _is_about(error, _CONFLICTS)),
         wait=wait_random_exponential(multiplier=0.2, max=5),

@@ -1,6 +1,6 @@
-"""Reads tables as Arrow, without a JVM: a run's branch for the checks, and published runs for everybody else.
+"""Reads tables as Arrow, without a JVM: a run's branch for the checks, and published runs.
 
-Only what `runs` names is published. A run's rows are read at the snapshot that `runs` names, or, once that snapshot has
+Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names, or, once that snapshot has
 been expired, from today's table if its partition still is that run's: partitions are only ever replaced whole.
 """
 
@@ -94,7 +94,7 @@ def read_branch(
 
 
 def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:
-    """The run whose rows stand in the run's partition, on main or at a snapshot; None while it is empty."""
+    """The run whose rows are in the run's partition, on main or at a snapshot; None while it is empty."""
     scan = table.scan(row_filter=partition_of(run), selected_fields=("run_id",), limit=1, snapshot_id=snapshot_id)
     found: list[str] = scan.to_arrow()["run_id"].to_pylist()
     return found[0] if found else None
@@ -107,14 +107,14 @@ def load(lake: Lake, table: str) -> "IcebergTable":
 
 
 def partition_of(run: RunKey) -> "BooleanExpression":
-    """`RunKey.partition` in pyiceberg's words."""
+    """`RunKey.partition` for pyiceberg."""
     from pyiceberg.expressions import And, EqualTo
 
     return And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
 
 
 def plain(rows: pa.Table) -> pa.Table:
-    """The same rows with pyiceberg's large types and field metadata told in ours; what else differs stays."""
+    """The same rows without pyiceberg's large types and field metadata; other differences stay."""
     fields = [pa.field(field.name, _plain_type(field.type)) for field in rows.schema]
     return rows.cast(pa.schema(fields))
 

@@ -16,10 +16,9 @@ from sexton.archive.cut_search import end_of, segments_between
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import NEWEST
 from sexton.kafka.rights import hidden
-from sexton.kafka.session import ClusterSession
+from sexton.kafka.session import ClusterSession, Connect
 from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.fetch_log import Connect
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.choose_profile import of_version
 from sexton.runs.engine import Engine

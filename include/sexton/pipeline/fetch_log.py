@@ -20,7 +20,7 @@ from sexton.archive.writer import write_batches, write_manifest
 from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.fetch import LogChangedError, LogReader, Pace
-from sexton.kafka.session import ClusterSession
+from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import UNKNOWN_ID, PartitionLeader
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
@@ -34,8 +34,6 @@ DRIVER_BYTES = 512 * 1024 * 1024
 """Up to this the driver fetches: one connection brings some 75 MB/s, and Spark takes as long to start."""
 RANGES_A_WAVE = 64
 """Ranges that are fetched before their manifests are written: what a crash can cost."""
-
-Connect = Callable[[ClientConfig], ClusterSession]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

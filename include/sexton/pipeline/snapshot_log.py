@@ -31,10 +31,10 @@ from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.fetch import NO_EPOCH
-from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.session import ClusterSession, Connect, TransientError
 from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, Topic, describe_topic, end_of_epoch
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS, ClusterHistory, breaks_since, continuation
-from sexton.pipeline.fetch_log import Connect, FetchWork, fetch
+from sexton.pipeline.fetch_log import FetchWork, fetch
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem
 

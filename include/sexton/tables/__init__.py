@@ -44,7 +44,7 @@ SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if
 """What every run writes anew, in its run folder and in the lake."""
 
 INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "interval")
-"""What a run writes beside them that tells what changed since an earlier instant."""
+"""Tables of what changed since an earlier instant, which a run writes as well."""
 
 __all__ = [
     "FATES",

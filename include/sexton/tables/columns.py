@@ -11,10 +11,10 @@ TOPIC = Column(name="topic", type=pa.string(), doc="the topic, by name")
 PARTITION = Column(name="partition", type=pa.int32(), doc="partition of the topic", minimum=0, severity="warning")
 LOG_PARTITION = Column(name="log_partition", type=pa.int32(), doc="partition of `__consumer_offsets`", minimum=0)
 LOG_OFFSET = Column(
-    name="log_offset", type=pa.int64(), doc="place of the record in its log partition", minimum=0, below_cut=True
+    name="log_offset", type=pa.int64(), doc="offset of the record in its log partition", minimum=0, below_cut=True
 )
 COMMITTED_OFFSET = Column(
-    name="committed_offset", type=pa.int64(), doc="what the group committed", minimum=0, severity="warning"
+    name="committed_offset", type=pa.int64(), doc="the offset that the group committed", minimum=0, severity="warning"
 )
 TOPIC_ID = Column(
     name="topic_id",
@@ -35,8 +35,8 @@ COMMITTED = (
         nullable=True,
         absent=-1,
     ),
-    Column(name="metadata", type=pa.string(), doc="the client's note"),
-    Column(name="commit_timestamp_ms", type=pa.int64(), doc="when the broker took the commit", unit="ms"),
+    Column(name="metadata", type=pa.string(), doc="the text that the client committed with it"),
+    Column(name="commit_timestamp_ms", type=pa.int64(), doc="when the broker received the commit", unit="ms"),
     Column(
         name="expire_timestamp_ms",
         type=pa.int64(),
@@ -50,7 +50,7 @@ COMMITTED = (
     LOG_OFFSET,
     Column(name="producer_id", type=pa.int64(), doc="producer of the batch; -1 outside transactions"),
 )
-"""The columns of a committed offset, wherever it is told."""
+"""The columns of a committed offset, in every table that has one."""
 PLAN_ID = Column(name="plan_id", type=pa.string(), doc="SHA-256 of the canonical plan")
 
 

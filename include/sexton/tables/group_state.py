@@ -89,7 +89,9 @@ GROUPS = Table(
     columns=(
         GROUP_ID,
         Column(name="group_type", type=pa.string(), doc="as ListGroups names it", allowed=GROUP_TYPES),
-        Column(name="state", type=pa.string(), doc="as the broker answers after loading", allowed=GROUP_STATES),
+        Column(
+            name="state", type=pa.string(), doc="the state that the broker answers after loading", allowed=GROUP_STATES
+        ),
         Column(
             name="protocol_type",
             type=pa.string(),
@@ -103,7 +105,7 @@ GROUPS = Table(
         Column(
             name="current_state_timestamp_ms",
             type=pa.int64(),
-            doc="since when the group is in its state",
+            doc="when the group entered its state",
             nullable=True,
             unit="ms",
             absent=-1,
@@ -131,7 +133,9 @@ GROUPS = Table(
         ),
         Column(name="pending_count", type=pa.int64(), doc="its rows in pending_offsets", unit="count", minimum=0),
         LOG_PARTITION,
-        replace(LOG_OFFSET, nullable=True, doc="its last record of its own; NULL for a group that only offsets made"),
+        replace(
+            LOG_OFFSET, nullable=True, doc="its last group record; NULL for a group that exists only by its offsets"
+        ),
     ),
 )
 
@@ -144,7 +148,7 @@ MEMBERS = Table(
         Column(name="member_id", type=pa.string(), doc="the member"),
         Column(name="group_instance_id", type=pa.string(), doc="static membership (KIP-345)", nullable=True),
         Column(name="client_id", type=pa.string(), doc="client.id", nullable=True),
-        Column(name="client_host", type=pa.string(), doc="where it connected from", nullable=True),
+        Column(name="client_host", type=pa.string(), doc="host that it connected from", nullable=True),
         Column(name="rack_id", type=pa.string(), doc="client.rack", nullable=True),
         Column(name="session_timeout_ms", type=pa.int32(), doc="session timeout", nullable=True, unit="ms"),
         Column(name="rebalance_timeout_ms", type=pa.int32(), doc="rebalance timeout", nullable=True, unit="ms"),
@@ -206,9 +210,9 @@ UNDECODABLE_RECORDS = Table(
     name="undecodable_records",
     grain="a record, batch or stretch of bytes that could not be decoded",
     key=(),
-    doc="The first 10,000 of a log partition, and the first that would fail a load; `load_profile` counts all. Behind "
-    "100 bad records the rest of a batch is not looked at, and a row says so. From the 17th row on no more than 4 KiB "
-    "are kept of a key and of a value, before it 1 MiB.",
+    doc="The first 10,000 of a log partition, and the first that would fail a load; `load_profile` counts all. After "
+    "100 bad records the rest of a batch is skipped, and a row says so. Up to 4 KiB of a key and of a value are kept, "
+    "1 MiB in the first 16 rows.",
     columns=(
         LOG_PARTITION,
         Column(name="base_offset", type=pa.int64(), doc="of the batch that holds it", nullable=True),

@@ -23,7 +23,7 @@ LOAD_PROFILE = Table(
         count_column("control_records", "transaction markers and the like"),
         Column(name="largest_batch_bytes", type=pa.int64(), doc="largest batch", unit="bytes", minimum=0),
         Column(name="first_log_offset", type=pa.int64(), doc="first record read", nullable=True, minimum=0),
-        Column(name="next_log_offset", type=pa.int64(), doc="log_offset behind the last record read", minimum=0),
+        Column(name="next_log_offset", type=pa.int64(), doc="log_offset after the last record read", minimum=0),
         count_column(
             "stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True
         ),
@@ -54,14 +54,14 @@ LOAD_PROFILE = Table(
         Column(
             name="sweep_blocked_from_ms",
             type=pa.int64(),
-            doc="from when on it fails, which may be after as_of; NULL where every sweep does, and where sweeps work",
+            doc="when it begins to fail, which may be after as_of; NULL where every sweep fails, and where sweeps work",
             nullable=True,
             unit="ms",
         ),
         Column(
             name="predicted_load_ms",
             type=pa.int64(),
-            doc="how long a coordinator takes to load it, by a model of measured loads; longer where it is compressed",
+            doc="how long a coordinator takes to load it, by a model of measured loads; longer for a compressed log",
             nullable=True,
             unit="ms",
         ),

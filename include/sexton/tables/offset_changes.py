@@ -28,7 +28,7 @@ OFFSET_CHANGES = Table(
             name="old_committed_offset",
             nullable=True,
             doc="before: of a disappearance the value right before it, else that at the interval's beginning; NULL "
-            "where there was none, or where it disappeared since",
+            "where there was none, or where it disappeared in between",
         ),
         replace(COMMITTED_OFFSET, name="new_committed_offset", nullable=True, doc="after; NULL for a disappearance"),
         Column(
@@ -59,14 +59,14 @@ OFFSET_CHANGES = Table(
         Column(
             name="due_at_ms",
             type=pa.int64(),
-            doc="when retention let what disappeared go; NULL where that is not known, or where more than time kept it",
+            doc="when retention allowed the removal; NULL where unknown, or where more than time prevented it",
             nullable=True,
             unit="ms",
         ),
         Column(
             name="evidence",
             type=pa.string(),
-            doc="what the log shows of a disappearance, in words; NULL where the commit is all there is to tell",
+            doc="what the log shows of a disappearance, in words; NULL for a change that is a commit",
             nullable=True,
         ),
     ),

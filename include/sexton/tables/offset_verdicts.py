@@ -29,7 +29,7 @@ CHANGES_BY = (
     "commit, subscription",
     "sweep_unblocked",
 )
-"""What may turn a verdict: one event, or any one of two."""
+"""What may change a verdict: one event, or either of two."""
 HORIZON_DAYS = (1, 7, 30)
 """How far a forecast looks."""
 
@@ -37,7 +37,7 @@ _VERDICTS = ("keep", "expire")
 
 OFFSET_VERDICTS = Table(
     name="offset_verdicts",
-    grain="an offset under a group: a committed offset, a stray copy, or one of a share group",
+    grain="an offset under a group: a committed offset, a copy in another log partition, or one of a share group",
     key=("log_partition", "group_id", "topic", "partition"),
     columns=(
         *OFFSET_KEY,
@@ -71,8 +71,8 @@ OFFSET_VERDICTS = Table(
         Column(
             name="changes_by",
             type=pa.string(),
-            doc="what turns the broker's verdict, at once or from then on by time: time itself, a commit of the offset,"
-            " a subscription to its topic given up or taken up, the last member's leaving, the end of the transaction,"
+            doc="what changes the broker's verdict, at once or after some time: time alone, a commit of the offset,"
+            " a subscription to its topic that begins or ends, the last member leaving, the end of the transaction,"
             " the end of what makes the sweep of its log partition fail; NULL where nothing does",
             nullable=True,
             allowed=CHANGES_BY,
@@ -81,7 +81,7 @@ OFFSET_VERDICTS = Table(
             name="orphan",
             type=pa.string(),
             doc="the topic was not among the cluster's when they were recorded, is another of the same name, or has no "
-            "such partition; NULL where it is there, or was not to be told",
+            "such partition; NULL where it exists, or where that is not known",
             nullable=True,
             allowed=ORPHANS,
         ),

@@ -15,7 +15,7 @@ DQ_RESULTS = Table(
         Column(
             name="severity",
             type=pa.string(),
-            doc="critical stops publication, warning is told",
+            doc="critical stops publication, a warning is only reported",
             allowed=("critical", "warning"),
         ),
         Column(name="success", type=pa.bool_(), doc="whether it was met"),
@@ -43,7 +43,7 @@ RUNS = Table(
         Column(
             name="changes_since_ms",
             type=pa.int64(),
-            doc="beginning of the interval that offset_changes tells of; NULL where it tells of none",
+            doc="beginning of the interval of offset_changes; NULL for a run without one",
             nullable=True,
             unit="ms",
         ),

@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 
 Severity = Literal["critical", "warning"]
-"""Whether a broken rule stops publication, or is only told."""
+"""Whether a broken rule stops publication, or is only reported."""
 
 Kind = Literal["snapshot", "interval", "append", "index"]
 """How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index
@@ -23,8 +23,8 @@ names the published runs and is replaced like a snapshot."""
 class Column:
     """One column and the rules its values keep.
 
-    A rule about what a client or broker wrote is a warning: we report such values, we do not own them. `absent` is what
-    stands on the wire where Kafka means "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a
+    A rule about what a client or broker wrote is a warning: we report such values, we do not write them. `absent` is
+    Kafka's value on the wire for "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a
     log_offset that must have been read, so it lies below the cut of its log partition.
     """
 
@@ -41,8 +41,8 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        # Nullable in Arrow whatever the declaration says: a NULL where none may be is a finding of the checks, which
-        # tell it with its table and count, and not a writer's crash.
+        # Nullable in Arrow whatever the declaration says: a NULL where none is allowed is a finding of the
+        # checks, which report its table and count, and does not crash a writer.
         return pa.field(self.name, self.type)
 
 
@@ -61,12 +61,12 @@ class Table:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names in order, without the run's own columns."""
+        """Names in order, without RUN_COLUMNS."""
         return tuple(column.name for column in self.columns)
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
-        """The run's columns, then the table's own."""
+        """RUN_COLUMNS, then the table's columns."""
         return (*RUN_COLUMNS, *self.columns)
 
     def column(self, name: str) -> Column:
@@ -83,7 +83,7 @@ def _arrow_schema(table: Table, with_run: bool) -> pa.Schema:
 
 
 RUN_COLUMNS = (
-    Column(name="cluster_id", type=pa.string(), doc="Kafka's cluster id, `unknown` where nothing told it"),
+    Column(name="cluster_id", type=pa.string(), doc="Kafka's cluster id, `unknown` where nothing recorded it"),
     Column(name="as_of_ms", type=pa.int64(), doc="the instant that the run describes", unit="ms"),
     Column(name="run_id", type=pa.string(), doc="the attempt that wrote the row; new per attempt"),
 )

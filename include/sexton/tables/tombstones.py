@@ -32,8 +32,8 @@ TOMBSTONES = Table(
         _POSITION,
         Column(name="record_type", type=pa.int32(), doc="of the key", minimum=0),
         GROUP_ID,
-        replace(TOPIC, nullable=True, doc="NULL for a group's own record"),
-        replace(PARTITION, nullable=True, doc="NULL for a group's own record"),
+        replace(TOPIC, nullable=True, doc="NULL for a group record"),
+        replace(PARTITION, nullable=True, doc="NULL for a group record"),
         Column(name="member_id", type=pa.string(), doc="of a member's record", nullable=True),
         Column(name="regular_expression", type=pa.string(), doc="of a resolved regex's record", nullable=True),
         Column(name="key", type=pa.binary(), doc="the record's key"),
@@ -48,7 +48,7 @@ TOMBSTONES = Table(
     ),
     doc=(
         "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, then "
-        "the group's own records in the coordinator's order. The broker's order between groups is not claimed."
+        "the group records in the coordinator's order. The broker's order between groups is not claimed."
     ),
 )
 
@@ -63,16 +63,16 @@ APPLY_LEDGER = Table(
         LOG_PARTITION,
         _POSITION,
         GROUP_ID,
-        replace(TOPIC, nullable=True, doc="NULL for a group's own record"),
-        replace(PARTITION, nullable=True, doc="NULL for a group's own record"),
+        replace(TOPIC, nullable=True, doc="NULL for a group record"),
+        replace(PARTITION, nullable=True, doc="NULL for a group record"),
         Column(name="attempt", type=pa.int32(), doc="from 1", minimum=1),
         Column(name="intent_at_ms", type=pa.int64(), doc="written before the call", unit="ms", minimum=0),
         Column(name="outcome_at_ms", type=pa.int64(), doc="written after it", nullable=True, unit="ms", minimum=0),
         Column(
             name="outcome",
             type=pa.string(),
-            doc="what came of it; NULL while nobody knows. changed_since, refused and not_done left everything as it "
-            "was, gone found nothing, raced was done while a newer commit came",
+            doc="the result; NULL while it is unknown. changed_since, refused and not_done changed nothing, gone found "
+            "nothing, raced was done while a newer commit came",
             nullable=True,
             allowed=APPLY_OUTCOMES,
         ),
@@ -109,7 +109,7 @@ APPLY_LEDGER = Table(
     ),
     kind="append",
     doc=(
-        "The plan's ledger beside the archive, put here when an attempt ends. Restores are rows like removals: their "
-        "`before` is what the restore replaced, NULL where nothing was there."
+        "The plan's ledger of the archive, copied here when an attempt ends. Restores are rows like removals: their "
+        "`before` is the value that the restore replaced, NULL where there was none."
     ),
 )

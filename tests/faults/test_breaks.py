@@ -205,7 +205,7 @@ def test_a_topic_that_is_made_anew(full: bool, seed: int, tmp_path: Path) -> Non
             make_anew()
         taken = archivist.snapshot()
         archivist.assert_is_the_log()
-        told = [line for one in archivist.taken for line in one.alerts if "made anew" in line]
+        told = [line for one in archivist.taken for line in one.alerts if "created again" in line]
         assert len(told) == 1
         assert old_id in told[0]
         assert str(taken.topic_id) in told[0]

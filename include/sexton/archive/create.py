@@ -1,12 +1,12 @@
-"""Files that are made once: of several processes that make one at the same time one does, and the others learn of it.
+"""Files that are created once: of several processes at the same time one creates it, and the others get False.
 
     disks           the bytes get their name by a hard link, which the kernel makes or refuses
     S3              a PUT under the condition that nothing is there (If-None-Match: *)
-    others          GCS, ABFS, HDFS, of which pyarrow has no such call, and disks without hard links: it is looked for
-                    the name right before it is taken, and between the two another process may take it. One snapshot
-                    at a time is up to whoever runs them; `sexton archive verify` finds what two have left
+    others          GCS, ABFS, HDFS, for which pyarrow has no such call, and disks without hard links: the name is
+                    checked right before it is used, and another process may use it in between. Run one snapshot at a
+                    time there; `sexton archive verify` finds what two have left
 
-Nobody sees half of a file, and a process that dies leaves nothing behind on a disk of Linux.
+No reader sees half of a file, and a process that dies leaves no file on a disk of Linux.
 """
 
 import errno
@@ -109,9 +109,9 @@ def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
 
 def _client(fs: pafs.FileSystem) -> Any:
     """A client of the same store by the same login; pyarrow's own has no conditions."""
-    told = fs.__reduce__()[1][0]
-    options = {name: value for name, value in told.items() if value is None or isinstance(value, str | bool)}
-    make = _client_of.__wrapped__ if told["role_arn"] else _client_of  # the login of a role expires
+    given = fs.__reduce__()[1][0]
+    options = {name: value for name, value in given.items() if value is None or isinstance(value, str | bool)}
+    make = _client_of.__wrapped__ if given["role_arn"] else _client_of  # the login of a role expires
     return make(tuple(sorted(options.items())))
 
 
@@ -121,38 +121,38 @@ def _client_of(options: tuple[tuple[str, str | bool | None], ...]) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
-    told: dict[str, Any] = dict(options)
+    given: dict[str, Any] = dict(options)
     login = {
-        "aws_access_key_id": told["access_key"] or None,
-        "aws_secret_access_key": told["secret_key"] or None,
-        "aws_session_token": told["session_token"] or None,
+        "aws_access_key_id": given["access_key"] or None,
+        "aws_secret_access_key": given["secret_key"] or None,
+        "aws_session_token": given["session_token"] or None,
     }
-    if told["role_arn"]:
-        name = told["session_name"] or "sexton"
-        role = {"RoleArn": told["role_arn"], "RoleSessionName": name}
-        if told["external_id"]:
-            role["ExternalId"] = told["external_id"]
-        answer = boto3.client("sts", region_name=told["region"] or None, **login).assume_role(**role)["Credentials"]
+    if given["role_arn"]:
+        name = given["session_name"] or "sexton"
+        role = {"RoleArn": given["role_arn"], "RoleSessionName": name}
+        if given["external_id"]:
+            role["ExternalId"] = given["external_id"]
+        answer = boto3.client("sts", region_name=given["region"] or None, **login).assume_role(**role)["Credentials"]
         login = {
             "aws_access_key_id": answer["AccessKeyId"],
             "aws_secret_access_key": answer["SecretAccessKey"],
             "aws_session_token": answer["SessionToken"],
         }
-    is_virtual = told["force_virtual_addressing"] or not told["endpoint_override"]
+    is_virtual = given["force_virtual_addressing"] or not given["endpoint_override"]
     config: dict[str, Any] = {
         "s3": {"addressing_style": "virtual" if is_virtual else "path"},
         "retries": {"max_attempts": 3},
         "request_checksum_calculation": "when_required",  # other stores than AWS's do not all know the newer checksums
         "response_checksum_validation": "when_required",
     }
-    if told["anonymous"]:
+    if given["anonymous"]:
         config["signature_version"] = UNSIGNED
-    endpoint = f"{told['scheme'] or 'https'}://{told['endpoint_override']}" if told["endpoint_override"] else None
+    endpoint = f"{given['scheme'] or 'https'}://{given['endpoint_override']}" if given["endpoint_override"] else None
     return boto3.client(
         "s3",
         endpoint_url=endpoint,
-        region_name=told["region"] or None,
-        verify=told["tls_ca_file_path"] or None,
+        region_name=given["region"] or None,
+        verify=given["tls_ca_file_path"] or None,
         config=Config(**config),
         **login,
     )

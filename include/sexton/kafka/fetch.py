@@ -30,8 +30,8 @@ from sexton.records import ZERO_UUID, parse_kafka_uuid
 
 LAST_VERSION_BY_NAME = 12
 FIRST_VERSION_BY_ID = 13
-"""By id (Kafka 3.1) no byte of a topic that was made anew under the name can come between; later versions add nothing
-that is needed here."""
+"""By id (Kafka 3.1) no byte of another topic of the same name can come in between; later versions add nothing that
+is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
 NO_EPOCH = -1
@@ -123,7 +123,7 @@ class LogReader:
     before the first one to be read, -1 when there is none or it is unknown; None when others read what comes before at
     the same time: then an election raises LeaderMovedError, since it is unknown whether theirs is still valid.
 
-    With `topic_id` given, a topic that was made anew under the name raises LogChangedError. `response_bytes` bounds the
+    With `topic_id` given, another topic of the same name raises LogChangedError. `response_bytes` bounds the
     memory of one step; a single larger batch still comes whole.
     """
 

@@ -79,7 +79,7 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
 
 
 def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[str, Sequence[Path]]) -> None:
-    """Write the rows of Parquet `files`, by table, to the run's branch, which begins anew at today's main."""
+    """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now."""
 
     def write(name: str) -> None:
         spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE OR REPLACE BRANCH `{run.branch}`")

@@ -21,7 +21,7 @@ class AuditRequest:
 
 
 def run_audit(engine: Engine, request: AuditRequest, *, validate: Validate = validate) -> RunRecord:
-    """Replay, judge, plan and validate into `request.out`; a failed check is told by dq_results, not raised."""
+    """Replay, judge, plan and validate into `request.out`; a failed check is a row of dq_results, not an error."""
     folder = RunFolder(request.out)
     replay_groups.run(engine, folder, request.replay)
     find_expired.run(engine, folder, policy=request.policy)

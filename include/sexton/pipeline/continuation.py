@@ -1,10 +1,10 @@
-"""Whether a log goes on from the bytes that are archived of it, and what is said when it does not.
+"""Whether a log continues its archived bytes, and the alert when it does not.
 
 It does not when it begins above them (deleted or compacted before it was archived: a gap), ends below them or left
-their leader epoch below their end (a truncation, an unclean election: KIP-320), when nobody looked for so long that
-tombstones may have been cleaned away in between, when the topic has another number of log partitions (groups live
-elsewhere then), or when it was made anew under another id. Each of these begins a lineage whose origin tells why
-(archive.lineages), and is told once, as an alert.
+their leader epoch below their end (a truncation, an unclean election: KIP-320), when no snapshot was taken for so long
+that tombstones may have been compacted away, when the topic has another number of log partitions (groups hash elsewhere
+then), or when it was created again under another id. Each of these begins a lineage whose origin says why
+(archive.lineages), and raises one alert.
 
 Not here: asking the brokers, and a log that changes while it is read (pipeline.snapshot_log, kafka.fetch).
 """
@@ -62,7 +62,7 @@ def continuation(
         return Lineage(ordinal=0, start_log_offset=log.log_start_offset), log.log_start_offset, first
     reached = archived.next_log_offset
     counted = archived.origin.partition_count if archived.origin else None
-    if counted is None:  # an early release wrote the archive, or an import that was not told of the topics
+    if counted is None:  # an import without topics
         counted = known.counted_before
     missing = (reached, log.log_start_offset) if log.log_start_offset > reached else None
     diverged_at: int | None = None
@@ -92,7 +92,7 @@ def continuation(
 
 
 def _is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
-    """Whether the archived end was last looked at so long ago that the cleaner may have taken what came after it."""
+    """Whether the archived end was last looked at so long ago that the cleaner may have removed what came after it."""
     looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
     return known.found_at_ms - looked_ms > known.delete_retention_ms
 
@@ -100,33 +100,33 @@ def _is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
 def breaks_since(
     before: ClusterMetadata | None, topic_id: str, lineages: Mapping[int, tuple[Lineage, Origin | None]]
 ) -> list[str]:
-    """A line for each break that no finished snapshot has told of: a lineage that `before` did not have.
+    """A line for each break that no finished snapshot has reported: a lineage that `before` did not have.
 
-    Told from what the archive holds, so that a snapshot that died between finding a break and saying so is made up for.
+    Derived from the archive, so that the next snapshot reports what one that died has found.
     """
-    told = before.log_partitions if before and before.topic_id == topic_id else None
+    reported = before.log_partitions if before and before.topic_id == topic_id else None
     new = {
         log_partition: origin
         for log_partition, (lineage, origin) in sorted(lineages.items())
         if origin is not None
         and origin.reason in BREAKS
-        and not (told and log_partition in told and told[log_partition].lineage == lineage.name)
+        and not (reported and log_partition in reported and reported[log_partition].lineage == lineage.name)
     }
-    lines = {}  # what is true of the whole topic is said once
+    lines = {}  # what is true of the whole topic is reported once
     for log_partition, origin in new.items():
         if origin.reason == RECREATED:
             lines[RECREATED] = (
-                f"the topic was made anew: its id was {origin.previous_topic_id} and is {topic_id}; "
-                "its archive begins anew"
+                f"the topic was deleted and created again: its id was {origin.previous_topic_id} and is {topic_id}; "
+                "its archive begins again"
             )
         elif origin.reason == UNOBSERVED:
             lines[UNOBSERVED] = (
                 "no snapshot was taken for longer than the topic's delete.retention.ms: tombstones may have come and "
-                "gone unseen, and log partitions with news start new lineages"
+                "gone, and log partitions with new records start new lineages"
             )
         elif origin.reason == PARTITION_COUNT:
             lines[PARTITION_COUNT] = (
-                f"the topic has {origin.partition_count} log partitions now: groups live elsewhere, "
+                f"the topic has {origin.partition_count} log partitions now: groups hash elsewhere, "
                 "and every log partition starts a new lineage"
             )
         else:

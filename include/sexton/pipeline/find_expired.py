@@ -1,7 +1,7 @@
-"""find_expired: what the broker would do with every offset at as_of, why, what would turn that, and what is odd about
-the offset (the table offset_verdicts); with a policy also what that wants.
+"""find_expired: what the broker would do with every offset at as_of, why, and what would change that (the table
+offset_verdicts); with a policy also what the policy wants.
 
-A policy cannot keep anything from the broker: what it holds or keeps and the broker deletes anyway becomes a warning.
+A policy cannot stop the broker: what it holds or keeps and the broker deletes anyway becomes a warning.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> R
         lambda part: _judge(folder, record, part, policy),
         work_bytes=folder.size_bytes("committed_offsets", "groups"),
     )
-    told = [] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)]
+    warnings = [] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)]
     record = record.model_copy(
         update={
             "counts": {**record.counts, TABLE: sum(each.row_count for each in judged)},
-            "warnings": [*record.warnings, *(text for text in told if text not in record.warnings)],
+            "warnings": [*record.warnings, *(text for text in warnings if text not in record.warnings)],
         }
     )
     folder.write_run(record)
@@ -99,7 +99,7 @@ _REMEDY = "raise offsets.retention.minutes, or restore them from the archive aft
 
 
 def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
-    """Rules about orphans for which nothing was recorded that would tell them."""
+    """Warnings about rules for orphans, where nothing was recorded that identifies orphans."""
     names = [rule.name for rule in policy.rules if rule.match.orphan]
     gone = [rule.name for rule in policy.rules if "topic_gone" in (rule.match.orphan or ())]
     if names and not record.has_topics:

@@ -1,7 +1,7 @@
-"""The front that every file of spark_jobs/ shares: options, one-line errors, exit codes and the job's outcome.
+"""What all files of spark_jobs/ share: options, one-line errors, exit codes and the job's outcome.
 
-spark-submit passes on a Python program's exit code, but what a scheduler sees of it differs between masters and deploy
-modes. So a job also leaves `<run-dir>/outcome/<stage>.json` behind: exit code, message and the run's counts.
+spark-submit passes on a Python program's exit code, but what a scheduler gets of it depends on the master and the
+deploy mode. So a job also writes `<run-dir>/outcome/<stage>.json`: exit code, message and the run's counts.
 """
 
 import argparse
@@ -35,9 +35,9 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[str] | None = None) -> int:
-    """Run one stage and return its exit code; whatever happens is told in one line and in the outcome file.
+    """Run one stage and return its exit code; the result is printed in one line and written to the outcome file.
 
-    `run` returns the facts to tell (counts, places). It may set "exit_code": 5, everything was written but some input
+    `run` returns what to report (counts, places). It may set "exit_code": 5, everything was written but some input
     could not be decoded.
     """
     arguments = options.parse_args(argv)
@@ -47,33 +47,33 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
     except SextonError as error:
         outcome = {"exit_code": error.exit_code, "error": str(error)}
-        _tell_error(arguments, str(error))
+        _print_error(arguments, str(error))
     except KeyboardInterrupt:
         outcome = {"exit_code": 130, "error": "interrupted"}
-        _tell_error(arguments, "interrupted")
+        _print_error(arguments, "interrupted")
     except Exception as error:
         line = without_login(next(iter(str(error).strip().splitlines()), ""))
         outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
-        _tell_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
+        _print_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
     text = json.dumps({"stage": stage, **outcome}, default=str)
     write_bytes(arguments.run_dir / "outcome" / f"{stage}.json", text.encode())
     if arguments.json:
         sys.stdout.write(text + "\n")
     elif "error" not in outcome:
-        told = ", ".join(f"{name} {value}" for name, value in outcome.items() if name != "exit_code")
-        sys.stdout.write(f"{stage}: {told}\n")
+        summary = ", ".join(f"{name} {value}" for name, value in outcome.items() if name != "exit_code")
+        sys.stdout.write(f"{stage}: {summary}\n")
     sys.stdout.flush()
     return int(str(outcome["exit_code"]))
 
 
 def _with_login(arguments: argparse.Namespace) -> None:
-    """Give the archive's URI the login that the settings have: a job is told it without, since arguments are shown."""
+    """Give the archive's URI the login that the settings have: a job gets it without, since arguments are visible."""
     own = settings().archive_uri
     if getattr(arguments, "archive", None) == uri_without_login(own):
         arguments.archive = own
 
 
-def _tell_error(arguments: argparse.Namespace, line: str) -> None:
+def _print_error(arguments: argparse.Namespace, line: str) -> None:
     if arguments.debug:
         sys.stderr.write(without_login(traceback.format_exc()))
     sys.stderr.write(f"error: {line}\n")

@@ -22,8 +22,8 @@ def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None)
 def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, homes: Mapping[str, int]) -> set[str]:
     """Stray groups of one log partition that the coordinator's cache holds from another.
 
-    Kafka keeps what it loads first, in no order that the log tells; taken as first are a group's own log partition,
-    then the lower numbers.
+    Kafka keeps the copy that it loads first, in an order that the log does not show; assumed first is the log partition
+    that the group hashes to, then the lower numbers.
     """
     held: set[str] = set()
     for other in record.log_partitions:

@@ -1,11 +1,11 @@
 """plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
 
 They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
-`<run>/plan/` (plans). What the verdicts say of the days to come is told beside them (forecast.py).
+`<run>/plan/` (plans). The forecast of the next days is written with them (analysis.forecast).
 
-Nothing is planned for a log partition whose log could not be read in full or whose load would fail: what we could not
-read might be a newer value; nor, without a policy, for one whose sweep fails: the broker writes nothing there. Nothing
-is ever written to Kafka here.
+Nothing is planned for a log partition whose log could not be read in full or whose load would fail, since an unread
+record might be a newer value; nor, without a policy, for one whose sweep fails, since the broker writes nothing there.
+Nothing is written to Kafka here.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""publish_tables: the run's branch becomes what everybody reads, and `runs` says so last.
+"""publish_tables: the run's branch becomes main of every table, and its row of `runs` comes last.
 
-Behind that the fold of a run of the archive is kept there as a checkpoint, from which later runs go on, and its plan,
-where that has any row: a run that is not published leaves neither. Publishing again changes nothing. What an
-interrupted publication left half done, the next one completes.
+After that, the fold of a run of the archive is stored there as a checkpoint, from which later runs continue, and its
+plan unless it is empty; a run that is not published leaves neither. Publishing again changes nothing. The next attempt
+completes an interrupted publication.
 """
 
 from typing import Any
@@ -65,12 +65,12 @@ def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
 
 def row_of(record: RunRecord) -> dict[str, Any]:
     """The columns of `runs` that the run itself knows: all but its key and its snapshots."""
-    told: dict[str, Any] = {
+    nested: dict[str, Any] = {
         "cuts": [{"log_partition": part, "cut": cut} for part, cut in sorted(record.cuts.items())],
         "counts": [{"table": table, "rows": rows} for table, rows in sorted(record.counts.items())],
     }
-    names = {*TABLES["runs"].column_names} - {*told, "snapshots"}
-    return {**told, **{name: getattr(record, name) for name in names}}
+    names = {*TABLES["runs"].column_names} - {*nested, "snapshots"}
+    return {**nested, **{name: getattr(record, name) for name in names}}
 
 
 def _require_pass(folder: RunFolder, record: RunRecord) -> None:

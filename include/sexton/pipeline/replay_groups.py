@@ -2,7 +2,7 @@
 
 Three maps: fold every chunk of log, merge the partial folds of each log partition in log order (`fold_log`: that is the
 checkpoint), and turn each fold into rows. Records never leave the task that read them; only folds do. A run of the
-archive goes on from the nearest published checkpoint where it can, and gives the same as a full replay.
+archive continues from the nearest published checkpoint where it can, with the same result as a full replay.
 """
 
 import shutil
@@ -196,8 +196,8 @@ def _changes(
     request: ReplayRequest,
     damaged: Mapping[str, str],
 ) -> tuple[Counter[str] | None, list[str]]:
-    """Write the tables of the interval that is asked for: how many rows of each, None where it is not told; and what
-    there is to say of it. `damaged` as of `checkpoint.nearest`."""
+    """Write the tables of the interval that is asked for: rows by table, None without such an interval; and warnings.
+    `damaged` as of `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
     interval, untold = open_interval(
@@ -220,7 +220,7 @@ def _changes(
 def _with_empty(
     folder: RunFolder, record: RunRecord, log_partitions: Collection[int]
 ) -> tuple[RunRecord, list[Finished]]:
-    """The record with more log partitions, which hold nothing, and what their tables tell."""
+    """The record with more, empty log partitions, and the results of writing their tables."""
     nothing = PartialFold.empty(profile=profile_of(record.profile), is_prefix=True)
     record = record.model_copy(
         update={

@@ -34,7 +34,7 @@ class ReplayRequest:
 
     `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
     `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
-    `since_ms` offset_changes of an archive tells what happened from there to `as_of_ms`. `load_buffer_bytes` and
+    `since_ms` offset_changes of an archive covers the time from there to `as_of_ms`. `load_buffer_bytes` and
     `codec`, in which the plan's batches are written, are by default what the archive recorded, else Kafka's.
     """
 
@@ -56,7 +56,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What the tables of one log partition tell of it."""
+    """The result of writing the tables of one log partition."""
 
     log_partition: int
     counts: dict[str, int]
@@ -135,11 +135,11 @@ def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Co
         return source.coverage
     if source.is_archive:
         holes = {part.log_partition: part.cut - part.records for part in merged if part.records != part.cut}
-        told = {part: f"{count} log_offsets before the cut hold no record" for part, count in holes.items()}
+        reasons = {part: f"{count} log_offsets before the cut hold no record" for part, count in holes.items()}
     else:
         starts = {part.log_partition: part.first_log_offset for part in merged if part.first_log_offset}
-        told = {part: f"it begins at log_offset {start}" for part, start in starts.items()}
-    return worst((part, Coverage(value=PARTIAL, reason=reason)) for part, reason in told.items())
+        reasons = {part: f"it begins at log_offset {start}" for part, start in starts.items()}
+    return worst((part, Coverage(value=PARTIAL, reason=reason)) for part, reason in reasons.items())
 
 
 def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_archive: bool) -> list[str]:
@@ -167,7 +167,7 @@ def _retention(source: LogSource, request: ReplayRequest, profile: Profile) -> t
 
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
-    """NoCoverage where nothing lies before the instant, or a log without timestamps cannot tell what does."""
+    """NoCoverage where no record is before the instant, or a log without timestamps cannot show which are."""
     damage = [f"log partition {part.log_partition}: {part.damage}" for part in merged if part.damage]
     if damage and not any(part.records for part in merged):
         more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""

@@ -1,7 +1,7 @@
-"""A plan without a lake and without Airflow: replay, judge, plan and check, and keep what passed in the archive.
+"""A plan without a lake and without Airflow: replay, judge, plan and check, and store it in the archive if it passed.
 
-The same stages as in the pipeline, so that the plan of an instant is the same wherever it is made. What no check has
-read is not kept: a plan is there to be applied.
+The same stages as in the pipeline, so that the plan of an instant is the same wherever it is made. A plan that was not
+checked is not stored: plans are stored to be applied.
 """
 
 from dataclasses import dataclass

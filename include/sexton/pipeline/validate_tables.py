@@ -1,7 +1,7 @@
 """validate_tables: checks what the earlier stages wrote, before anybody reads it (the table dq_results).
 
-In the pipeline the tables first go to a branch of the lake, and the branch is what is checked. A critical failure ends
-the run there: main stays as it was and the branch is kept for a look. `sexton audit` checks the run folder itself.
+In the pipeline the tables first go to a branch of the lake, which is then checked. A critical failure ends the run:
+main stays as it was and the branch is kept for inspection. `sexton audit` checks the run folder itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,14 +33,14 @@ from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import TABLES, Table
 
 TABLE = "dq_results"
-_TOLD_FAILURES = 10
+_SHOWN_FAILURES = 10
 
 
 def run(engine: Engine, folder: RunFolder, *, lake: bool = True, validate: Validate = validate) -> RunRecord:
     """Write dq_results and the Data Docs of `folder`.
 
     With `lake` the tables go to the run's branch first and are read back from it, and DataQualityFailure is raised when
-    a critical expectation fails; without it, failures are only told.
+    a critical expectation fails; without it, failures are only reported.
     """
     record = folder.read_run()
     place = open_lake() if lake else None
@@ -63,11 +63,11 @@ def failed_count(folder: RunFolder) -> int:
 
 
 def alerts_of(folder: RunFolder) -> list[str]:
-    """What people should hear of a run that passed: its failed warnings, with their counts, in one alert."""
+    """The alert of a run that passed: its failed warnings, with their counts, in one line."""
     names = list(TABLES[TABLE].column_names)
     results = [Result(**row) for row in folder.read_table(TABLE, WHOLE_RUN, names).to_pylist()]
     failed = [result for result in results if not result.success and not result.stops_publication]
-    return [f"{len(failed)} warnings, which stop nothing: {_told(failed)}"] if failed else []
+    return [f"{len(failed)} warnings, which stop nothing: {_failures_text(failed)}"] if failed else []
 
 
 def key_of(record: RunRecord) -> RunKey:
@@ -109,23 +109,23 @@ def partition_sets(folder: RunFolder, record: RunRecord, *, target_bytes: int = 
     is so only for logs with next to no groups. So are they where stray groups are served from one cache.
     """
     is_split = record.partition_count is not None and not record.stray_sources
-    pieces: list[list[int]] = []
+    parts_of_run: list[list[int]] = []
     room = 0
     for part in record.log_partitions:
         files = [path for table in tables_of(record) for path in files_of(folder, table, [part])]
         size = sum(path.stat().st_size for path in files if path.exists())
-        if not pieces or (room < size and is_split):
-            pieces.append([])
+        if not parts_of_run or (room < size and is_split):
+            parts_of_run.append([])
             room = target_bytes
-        pieces[-1].append(part)
+        parts_of_run[-1].append(part)
         room -= size
-    return pieces
+    return parts_of_run
 
 
 def _write_branch(engine: Engine, folder: RunFolder, record: RunRecord, lake: Lake) -> dict[str, str]:
     """Write the run's branch; the metadata file of every table that could be written.
 
-    What is not there, or not as declared, stays away from the lake: the checks will miss it.
+    A table that is missing, or not as declared, is not written: the checks will report it.
     """
     ensure_tables(engine.session, lake)
     expected = {table: files_of(folder, table, record.log_partitions) for table in tables_of(record)}
@@ -149,29 +149,29 @@ def _schema(file: Path) -> pa.Schema | None:
 def _measure(
     engine: Engine, folder: RunFolder, record: RunRecord, lake: Lake | None, locations: Mapping[str, str] | None
 ) -> list[Measures]:
-    pieces = partition_sets(folder, record)
+    parts_of_run = partition_sets(folder, record)
     properties = None if lake is None else lake.storage_properties()
 
-    def measure(piece: list[int]) -> Measures:
-        tables = [table for table in tables_of(record) if table.per_log_partition or piece == pieces[0]]
+    def measure(parts: list[int]) -> Measures:
+        tables = [table for table in tables_of(record) if table.per_log_partition or parts == parts_of_run[0]]
         if locations is None:
-            rows = {table.name: _read_files(files_of(folder, table, piece)) for table in tables}
-            files = {table.name: len(files_of(folder, table, piece)) for table in tables}
+            rows = {table.name: _read_files(files_of(folder, table, parts)) for table in tables}
+            files = {table.name: len(files_of(folder, table, parts)) for table in tables}
         else:
-            some = piece if len(pieces) > 1 else None
+            some = parts if len(parts_of_run) > 1 else None
             rows = {
                 table.name: _read_branch(locations, properties or {}, table, key_of(record), some) for table in tables
             }
             files = {table.name: 1 for table in tables}
-        return measure_part(rows, checked_run(record), piece, files=files)
+        return measure_part(rows, checked_run(record), parts, files=files)
 
-    if len(pieces) == 1:
-        return [measure(pieces[0])]
-    return engine.map("Checking tables", pieces, measure)
+    if len(parts_of_run) == 1:
+        return [measure(parts_of_run[0])]
+    return engine.map("Checking tables", parts_of_run, measure)
 
 
 def _read_files(files: list[Path]) -> list[pa.Table]:
-    """The files that are there and readable; the others will be missed."""
+    """The readable files; the checks report the others as missing."""
     found = []
     for file in files:
         try:
@@ -199,14 +199,14 @@ def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> N
     if not failed:
         return
     raise DataQualityFailure(
-        f"{len(failed)} critical expectations failed, nothing is published: {_told(failed)}",
+        f"{len(failed)} critical expectations failed, nothing is published: {_failures_text(failed)}",
         where=folder.root,
         fix=f"see dq/index.html there; branch {key.branch} is kept",
     )
 
 
-def _told(failed: list[Result]) -> str:
+def _failures_text(failed: list[Result]) -> str:
     """Failures in a line: what was expected and how much breaks it, never a group."""
-    some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_TOLD_FAILURES]]
-    more = [f"and {len(failed) - _TOLD_FAILURES} more"] if len(failed) > _TOLD_FAILURES else []
+    some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_SHOWN_FAILURES]]
+    more = [f"and {len(failed) - _SHOWN_FAILURES} more"] if len(failed) > _SHOWN_FAILURES else []
     return "; ".join([*some, *more])

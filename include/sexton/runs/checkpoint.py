@@ -1,10 +1,10 @@
-"""Checkpoints: the folds that published runs leave in the archive, from which later runs go on.
+"""Checkpoints: the folds that published runs store in the archive, from which later runs continue.
 
     <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<log_partition>/<part of the fold>.parquet
                                                                      /checkpoint.json, written last
 
 A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
-partition, a cut that does not lie behind the one wanted, the profile, the form of a fold, the cap on inflated batches,
+partition, a cut that is not after the one wanted, the profile, the form of a fold, the cap on inflated batches,
 and the SHA-256 of every file. Who may write to the archive can make these agree, so the fold itself is checked when it
 is read (kernels). Any other checkpoint is passed over, with a warning, for the next one before it, and in
 the end for a full replay: the result is the same.
@@ -81,9 +81,9 @@ class StartFold:
             fold = PartialFold.read_parquet(self.folder, room_for=room_for)
         except DamagedFold as error:
             raise self._damaged(f"{error.where}.parquet: {error.message}") from None
-        told = (fold.profile.text, fold.cut, fold.is_prefix)
-        if told != (profile.text, self.cut, True):
-            raise self._damaged(f"counters.parquet: its profile, cut and beginning are {told}")
+        found = (fold.profile.text, fold.cut, fold.is_prefix)
+        if found != (profile.text, self.cut, True):
+            raise self._damaged(f"counters.parquet: its profile, cut and beginning are {found}")
         return fold
 
     def _damaged(self, what: str) -> DamagedCheckpoint:
@@ -262,14 +262,14 @@ def is_there(fs: pafs.FileSystem, folder: str) -> bool:
 
 def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
     """Why a run of `source` cannot go on from a checkpoint; None when it can."""
-    told: Mapping[str, tuple[object, object]] = {
+    found: Mapping[str, tuple[object, object]] = {
         "cluster": (manifest.cluster_id, source.cluster_id),
         "topic id": (manifest.topic_id, source.topic_id),
         "profile": (manifest.profile, profile.text),
         "form of folds": (manifest.fold_format, fold_format()),
         "cap on inflated batches": (manifest.inflated_cap_bytes, cap_bytes),
     }
-    for name, (own, wanted) in told.items():
+    for name, (own, wanted) in found.items():
         if own != wanted:
             return f"its {name} is {own}, not {wanted}"
     for part, position in manifest.positions.items():

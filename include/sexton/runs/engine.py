@@ -1,4 +1,4 @@
-"""One way to get a Spark session and one way to spread work over it.
+"""Starts a Spark session, and spreads work over it.
 
 A stage's work is a list of items (chunks of log, or log partitions) and a plain function; the results that travel back
 are small. The data itself stays in the run folder, which executors write and read themselves.
@@ -86,7 +86,7 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
     # What a session knows before its JVM runs is an argument of that JVM, for `ps` to show; a catalog has a password.
     late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
     builder = SparkSession.builder.appName(app_name)
-    if variable(SUBMITTED) is None:  # else it would take the place of the master that spark-submit was told
+    if variable(SUBMITTED) is None:  # else it would replace the master given to spark-submit
         builder = builder.master(config.spark_master)
     for name, value in wanted.items():
         builder = builder.config(name, value)
@@ -146,11 +146,11 @@ class Engine:
         if work_bytes is not None and self.works_here(work_bytes):
             with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
                 return list(pool.map(work, items))
-        told = self._spread(label, items, _Told(work))
-        for result in told:
+        results = self._spread(label, items, _ErrorsAsResults(work))
+        for result in results:
             if isinstance(result, SextonError):
                 raise result
-        return told
+        return results
 
     def works_here(self, work_bytes: int) -> bool:
         """Whether `map` works on so much in this process."""
@@ -160,10 +160,10 @@ class Engine:
         context = self.session.sparkContext
         with self._progress(label, len(items)):
             try:
-                told: list[R] = context.parallelize(items, len(items)).map(work).collect()
+                results: list[R] = context.parallelize(items, len(items)).map(work).collect()
             except Exception as error:
                 raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
-        return told
+        return results
 
     def stop(self) -> None:
         if self._session is not None:
@@ -201,8 +201,8 @@ class Engine:
                 watcher.join()
 
 
-class _Told:
-    """Work whose own errors come back as results: Spark would retry them and bury them in its own."""
+class _ErrorsAsResults:
+    """Work whose SextonErrors are results: Spark would retry them and hide them in its own errors."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self._work = work

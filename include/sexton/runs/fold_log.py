@@ -1,8 +1,8 @@
 """From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
 
 Two maps over Spark where the log is large; else one here, which folds each chunk onto what came before. With a
-checkpoint only what lies behind its cuts is read, and joined to it. The folds end as the run's own,
-`fold/<log_partition>` of its folder.
+checkpoint only what follows its cuts is read, and joined to it. The folds are written to `fold/<log_partition>` of the
+run's folder.
 """
 
 import shutil
@@ -36,7 +36,7 @@ WHOLE_LOG = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What the fold of one log partition tells of it as a whole. `cut` is the log_offset where reading stopped."""
+    """One log partition as a whole, from its fold. `cut` is the log_offset where reading stopped."""
 
     log_partition: int
     cut: int

@@ -156,7 +156,7 @@ class RunFolder:
         return int(rows.num_rows)
 
     def write_internal(self, name: str, rows: pa.Table, log_partition: int) -> None:
-        """Write rows that only later stages read, beside the checkpoint."""
+        """Write rows that only later stages read."""
         write_parquet(self.internal_file(name, log_partition), rows)
 
     def read_internal(self, name: str, log_partition: int) -> pa.Table:
@@ -170,7 +170,7 @@ class RunFolder:
 
 
 def snapshot_cluster(run_dir: Path) -> str | None:
-    """The cluster that the run's own snapshot_log copied from, as that job's outcome tells; None without one."""
+    """The cluster that the run's snapshot_log copied from, by that job's outcome; None without one."""
     try:
         outcome = json.loads((run_dir / "outcome" / "snapshot_log.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Where a run's bytes come from, told in the same words: a broker's disk (`--segments`) or the archive."""
+"""The input of a run, in one form: a broker's disk (`--segments`) or the archive."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ taken after it. Later metadata is not: today's cluster never leaks into yesterda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """Segments of every log partition that is here, and what is known of the cluster beside them.
+    """The segments of every log partition, and what is known of the cluster.
 
     Of an archive, `positions` says where reading stops in each log partition: `segments` end there, in the middle of a
     file where need be. `taken_at_ms` is when the snapshot was taken that settled that.
@@ -48,7 +48,7 @@ class LogSource:
     partition_count: int | None = None
     topics: list[dict[str, Any]] | None = None
     topics_at_ms: int | None = None
-    """When `topics` were recorded; None for those of a file, which are taken as told."""
+    """When `topics` were recorded; None for those of a file, which are believed."""
     sees_all_topics: bool | None = None
     """Whether a topic that is not among them was not there; None where nobody looked."""
     retention_minutes: int | None = None
@@ -71,7 +71,7 @@ class LogSource:
         return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
     def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:
-        """What an archive holds behind `positions` and before its own; of log partitions without one, all."""
+        """The archived segments from `positions` on, up to its own; all of a log partition without a position."""
         return {
             part: segments_between(self.lineages[part], position, after=positions.get(part))
             for part, position in self.positions.items()
@@ -93,8 +93,8 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
             return found
         return pafs.LocalFileSystem(), uri
     except Exception as error:
-        told = str(error).replace(uri, uri_without_login(uri))
-        raise UsageError(f"not a usable location: {told}", where=uri) from None
+        recorded_settings = str(error).replace(uri, uri_without_login(uri))
+        raise UsageError(f"not a usable location: {recorded_settings}", where=uri) from None
 
 
 _LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
@@ -141,7 +141,7 @@ def open_archive(
     settled, unstored = _settled(fs, path, cluster, as_of_ms, settings().settle_ms if settle_ms is None else settle_ms)
     metadata, unknown = _metadata(fs, path, cluster, as_of_ms)
     topics = topics_from_file(topics_file) if topics_file else (metadata.topics if metadata else None)
-    told = metadata.settings if metadata else {}
+    recorded_settings = metadata.settings if metadata else {}
     of_topics = metadata if metadata and not topics_file else None
     of_log = metadata if metadata and metadata.topic_id == settled.topic_id else None
     lineages = lineages_of(fs, path, settled)
@@ -156,12 +156,12 @@ def open_archive(
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
         retention_minutes=_retention_minutes(metadata),
         recorded=Recorded(
-            broker_settings=told,
+            broker_settings=recorded_settings,
             topic_settings=of_log.topic_settings if of_log else {},
             max_message_bytes=metadata.max_message_bytes if metadata else None,
             leaders=of_log.leaders if of_log else {},
         ),
-        load_buffer_bytes=int(told.get(BUFFER) or DEFAULT_BUFFER_BYTES),
+        load_buffer_bytes=int(recorded_settings.get(BUFFER) or DEFAULT_BUFFER_BYTES),
         broker_version=metadata.broker_version if metadata else None,
         is_archive=True,
         taken_at_ms=settled.taken_at_ms,

@@ -15,7 +15,7 @@ import pytest
 from sexton.coordinator import decoding
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
-from sexton.kernels import layout as table
+from sexton.kernels import growth
 from sexton.kernels.fold import fold_task, merge_all
 from sexton.log.batch import encode_batch
 from sexton.log.entry import MOST_BAD_RECORDS
@@ -113,14 +113,15 @@ def test_no_row_depends_on_the_key_of_the_hash(monkeypatch: pytest.MonkeyPatch) 
     log = open_producers(200) + empty_batches(3) + b"".join(of([commit(f"g{n}", n)], 200 + n) for n in range(300))
     found = []
     for keys in ([1, 1], [-3, 5], [0x1234567812345679, -(1 << 63) + 1]):
-        monkeypatch.setattr(table, "_HASH_KEYS", np.array(keys, np.int64))
+        monkeypatch.setattr(growth, "_HASH_KEYS", np.array(keys, np.int64))
         fold = fold_bytes(log)
         found.append((tables_of(fold), fold.to_bytes()))
     assert found[0] == found[1] == found[2]
 
 
 def test_each_process_has_a_key_of_its_own() -> None:
-    script = "from sexton.kernels.layout import new_state, FIRST_HASH_KEY as at; print(*new_state().counts[at:at + 2])"
+    modules = "from sexton.kernels.growth import new_state; from sexton.kernels.layout import FIRST_HASH_KEY as at"
+    script = f"{modules}; print(*new_state().counts[at:at + 2])"
     told = {subprocess.check_output([sys.executable, "-c", script], cwd=ROOT) for _ in range(2)}
     assert len(told) == 2
 

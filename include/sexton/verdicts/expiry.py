@@ -139,17 +139,9 @@ def judge_unblocked(
 
     explicit = _mask(pc.is_valid(offsets["expire_timestamp_ms"]))
     base = np.where(since_empty, _int64(of_group["current_state_timestamp_ms"]), _int64(offsets["commit_timestamp_ms"]))
-    grace_ms = 0 if groups_matter else 1
-    with np.errstate(over="ignore"):  # signed 64-bit, as in Java
-        stamp = np.where(explicit, _int64(offsets["expire_timestamp_ms"]), base + retention_ms)
-        due_at = stamp + grace_ms
-        is_instant = due_at >= stamp
-        if groups_matter:
-            due = np.where(explicit, now_ms >= due_at, now_ms - base >= retention_ms)
-            # Where a sum overflows, no instant is told: by it the answer would never change.
-            is_instant = explicit | ((due_at >= base) & (due == (now_ms >= due_at)))
-        else:
-            due = (now_ms >= due_at) & is_instant
+    due, due_at, is_instant = _due(
+        offsets["expire_timestamp_ms"], base, retention_ms=retention_ms, now_ms=now_ms, profile=profile
+    )
 
     shared = kind == "Share"
     reason = _first_of(shared, active, subscribed, ~due, is_pending, explicit)
@@ -181,6 +173,29 @@ def judge_unblocked(
         },
         schema=_VERDICTS,
     )
+
+
+def _due(
+    expire_ms: pa.ChunkedArray,
+    base_ms: npt.NDArray[np.int64],
+    *,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile,
+) -> tuple[Mask, npt.NDArray[np.int64], Mask]:
+    """Which offsets are due, from which instant, and where that is one: `coordinator.expiry._due`, over columns.
+
+    Where a sum overflows there is no instant: by it the answer would never change.
+    """
+    explicit = _mask(pc.is_valid(expire_ms))
+    with np.errstate(over="ignore"):  # signed 64-bit, as in Java
+        stamp = np.where(explicit, _int64(expire_ms), base_ms + retention_ms)
+        if profile.expiry is Expiry.OWN_STAMP:
+            due_at = stamp + 1
+            is_instant = due_at >= stamp
+            return (now_ms >= due_at) & is_instant, due_at, is_instant
+        due = np.where(explicit, now_ms >= stamp, now_ms - base_ms >= retention_ms)
+        return due, stamp, explicit | ((stamp >= base_ms) & (due == (now_ms >= stamp)))
 
 
 def plan(

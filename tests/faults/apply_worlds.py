@@ -23,7 +23,7 @@ from sexton.execution.engine import Clocks
 from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import ClaimProcess, Item, Result
 from sexton.ledger.ledger import Ledger
-from sexton.ledger.recorded_steps import acts_of, recorded_steps
+from sexton.ledger.recorded_steps import own_actions, recorded_steps
 from sexton.plans.plan import TOMBSTONES, UNDO, Plan, PlanRecord
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
@@ -362,7 +362,7 @@ def _our_value(
 
 def _check_acts(made: World, found: Account) -> None:
     """What offset_changes will believe of us: every tombstone of ours is covered by an act of ours."""
-    removed, _ = acts_of(LOCAL, str(made.root), made.cluster.cluster_id)
+    removed, _ = own_actions(LOCAL, str(made.root), made.cluster.cluster_id)
     for log in made.cluster.logs:
         for write in log.writes:
             if write.by == US and write.value is None and write.key is not None and not removed.get(write.key):

@@ -34,7 +34,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader, TailRecord
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger
-from sexton.ledger.recorded_steps import acts_of
+from sexton.ledger.recorded_steps import own_actions
 from sexton.log.batch import encode_batch
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.replay_groups import ReplayRequest
@@ -343,7 +343,7 @@ def test_the_log_has_the_plans_tombstones_and_no_others(world: World) -> None:
     expected = planned(world) - planned(world, "changed", "orphaned")
     assert len(found) == len(expected)
     assert set(found) == expected
-    removed, _ = acts_of(LOCAL, str(world.archive), world.plan.record.cluster_id)
+    removed, _ = own_actions(LOCAL, str(world.archive), world.plan.record.cluster_id)
     offsets = {row["key"]: row for row in world.plan.tombstones.to_pylist() if row["topic"] is not None}
     for record in world.written():
         if record.value is None and record.key in offsets:

@@ -18,7 +18,7 @@ from sexton.errors import Refused, UsageError
 from sexton.ledger import create_once
 from sexton.ledger.entries import ClaimProcess, Entry
 from sexton.ledger.ledger import Ledger
-from sexton.ledger.recorded_steps import acts_of, recorded_steps
+from sexton.ledger.recorded_steps import own_actions, recorded_steps
 from tests.faults.stores import objects, s3_server
 from tests.ledger.ledgers import CLUSTER, DEAD, LEASE_MS, LOCAL, PLAN_ID, T0, claim, conclude, intend, item, ledger
 from tests.test_process_id import step_clock
@@ -63,7 +63,7 @@ def test_an_attempt_is_told_entry_by_entry(tmp_path: Path) -> None:
 
 def test_a_ledger_that_nobody_wrote_is_empty(tmp_path: Path) -> None:
     assert ledger(tmp_path).entries() == []
-    assert acts_of(LOCAL, str(tmp_path), CLUSTER) == ({}, {})
+    assert own_actions(LOCAL, str(tmp_path), CLUSTER) == ({}, {})
     with pytest.raises(UsageError, match="cannot name a folder"):
         Ledger(LOCAL, str(tmp_path), CLUSTER, "../plan")
 
@@ -189,7 +189,7 @@ def test_whoever_was_taken_over_stops(tmp_path: Path) -> None:
     claim(zombie)
     intent = intend(zombie)
     claim(ledger(tmp_path), T0 + LEASE_MS + 2)
-    for act in (zombie.hold, lambda: intend(zombie, 1), lambda: zombie.close({}, at_ms=T0)):
+    for act in (zombie.check_claim, lambda: intend(zombie, 1), lambda: zombie.close({}, at_ms=T0)):
         with pytest.raises(Refused, match="attempt 2 has taken over from attempt 1"):
             act()
     # But what its call did is told, whoever was faster.
@@ -233,7 +233,7 @@ def test_acts(tmp_path: Path) -> None:
     conclude(book, intend(book, 2, item(2)), "refused")
     conclude(book, intend(book, 3, item(3), action="restore"), at_ms=T0 + 9)
     intend(book, 4, item(4))
-    removed, restored = acts_of(LOCAL, str(tmp_path), CLUSTER)
+    removed, restored = own_actions(LOCAL, str(tmp_path), CLUSTER)
     act = {"plan_id": PLAN_ID}
     assert removed == {
         ("g", "t", 0): [OwnAction(**act, intent_at_ms=T0 + 7, outcome_at_ms=T0 + 7)],
@@ -241,10 +241,12 @@ def test_acts(tmp_path: Path) -> None:
         ("g", "t", 4): [OwnAction(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 1 + 3_600_000)],
     }
     assert restored == {("g", "t", 3): [OwnAction(**act, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 9)]}
-    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 3_600_000) == (removed, restored), "it is not closed"
+    assert own_actions(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 3_600_000) == (removed, restored), (
+        "it is not closed"
+    )
     book.close({}, at_ms=T0 + 10)
-    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 10) == (removed, restored)
-    assert acts_of(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 11) == ({}, {})
+    assert own_actions(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 10) == (removed, restored)
+    assert own_actions(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 11) == ({}, {})
 
 
 @pytest.fixture(scope="module")

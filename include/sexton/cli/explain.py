@@ -129,21 +129,21 @@ def _read(
     from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
     from sexton.history.log_story import StoryReader
     from sexton.history.offset_changes import known_of
-    from sexton.ledger.recorded_steps import acts_of
+    from sexton.ledger.recorded_steps import own_actions
     from sexton.runs.source import filesystem
 
-    source, before, after, acts = log.source(view.as_of_ms), None, None, None
+    source, before, after, actions = log.source(view.as_of_ms), None, None, None
     fs, path = filesystem(str(log.segments or log.archive))
     if source.is_archive:
         before = oldest_metadata_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
         after = newest_metadata(fs, path, cluster_id=source.cluster_id)
-        acts = acts_of(fs, path, source.cluster_id)
+        actions = own_actions(fs, path, source.cluster_id)
     known = known_of(
         before,
         after,
         retention_ms=None if retention_minutes is None else retention_minutes * MINUTE_MS,
-        removed=acts and acts[0],
-        restored=acts and acts[1],
+        removed=actions and actions[0],
+        restored=actions and actions[1],
     )
     home = view.coordinator.log_partition_of(group)
     for log_partition in sorted(source.segments) if home is None else [home]:

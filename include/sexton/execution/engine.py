@@ -201,7 +201,7 @@ def error_text(error: GroupError | NotAllowed) -> str:
 def _last_look(context: ApplyContext, step: Step) -> LastLook:
     """Check the claim and look once more. A look that took too long is repeated."""
     for _ in range(TRIES):
-        context.ledger.hold()
+        context.ledger.check_claim()
         looked_ms, results = step.look()
         left = _left(step, results)
         if not left or context.clocks.ticks_ms() - looked_ms <= RELOOK_MS:

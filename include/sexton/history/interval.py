@@ -22,7 +22,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of
 from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.kernels.checkpoint.commits import read_commits
-from sexton.ledger.recorded_steps import acts_of
+from sexton.ledger.recorded_steps import own_actions
 from sexton.log.segment import Segment
 from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base, StartFold
@@ -109,8 +109,8 @@ def write_changes(
     """
     fs, root = filesystem(source.uri)
     removed, restored = (
-        _by_log_partition(acts, source, interval.since_ms, record.as_of_ms)
-        for acts in acts_of(fs, root, source.cluster_id, since_ms=interval.since_ms - _MARGIN_MS)
+        _by_log_partition(actions, source, interval.since_ms, record.as_of_ms)
+        for actions in own_actions(fs, root, source.cluster_id, since_ms=interval.since_ms - _MARGIN_MS)
     )
     known = known_of(
         newest_metadata(fs, root, cluster_id=source.cluster_id, at_ms=interval.since_ms),
@@ -168,12 +168,12 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 
 
 def _by_log_partition(
-    acts: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
+    actions: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
 ) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
     """Actions by the log partition of their groups, without those long before or after the interval: a deployment makes
     more and more of them, and every process gets only its own."""
     found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
-    for key, every in acts.items():
+    for key, every in actions.items():
         own = [act for act in every if _touches(act, since_ms, as_of_ms)]
         if own:
             part = 0 if source.partition_count is None else partition_of(key[0], source.partition_count)

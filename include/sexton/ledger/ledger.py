@@ -102,7 +102,7 @@ class Ledger:
 
     def intent(self, body: Intent, *, at_ms: int) -> None:
         """Record what the next call is about to do. Refused when another attempt has begun."""
-        self.hold()
+        self.check_claim()
         self._append("intent", body, at_ms)
 
     def outcome(self, body: StepOutcome, *, at_ms: int) -> None:
@@ -112,11 +112,11 @@ class Ledger:
 
     def close(self, counts: Mapping[str, int], *, at_ms: int) -> None:
         """End the attempt, so that the next one may begin at once. Refused when it has begun already."""
-        self.hold()
+        self.check_claim()
         self._append("close", Close(counts=dict(counts)), at_ms)
         self._last = None
 
-    def hold(self) -> None:
+    def check_claim(self) -> None:
         """Refused when another attempt has begun: this process must not call anything any more."""
         after = self._held.attempt + 1
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:

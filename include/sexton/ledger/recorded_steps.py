@@ -52,7 +52,7 @@ def recorded_steps(entries: Sequence[Entry]) -> list[RecordedStep]:
     ]
 
 
-def acts_of(
+def own_actions(
     fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
 ) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
     """Everything that our plans removed and put back, by offset: (removed, restored).

@@ -20,7 +20,7 @@ from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import Source, of_ledger
 from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
 from sexton.ledger.ledger import Ledger
-from sexton.ledger.recorded_steps import acts_of, recorded_steps
+from sexton.ledger.recorded_steps import own_actions, recorded_steps
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
 
@@ -89,7 +89,7 @@ def test_everything_is_put_back_and_told(tmp_path: Path) -> None:
     assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
     kinds = [entry.kind for entry in own.ledger(plan).entries()]
     assert kinds == ["claim", "intent", "outcome", "intent", "outcome", "close"]
-    _, restored = acts_of(LOCAL, str(tmp_path), "cluster")
+    _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert set(restored) == set(values)
     stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
     assert {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
@@ -259,7 +259,7 @@ def test_it_may_die_before_any_call(tmp_path: Path) -> None:
         assert is_done(own.ledger(plan), plan)
         assert not any(told.is_open for told in recorded_steps(entries))
         assert len(own.cluster.commits) == 3, "a step that was done is not done again"
-        _, restored = acts_of(LOCAL, str(own.root), "cluster")
+        _, restored = own_actions(LOCAL, str(own.root), "cluster")
         assert set(restored) == set(values)
         if reached <= die_at:
             break
@@ -329,6 +329,6 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
         replaced, last[key] = last.get(key), record.value
         if record.value in ours and replaced is not None and replaced not in ours:
             assert (key, replaced.committed_offset) in told
-    _, restored = acts_of(LOCAL, str(own.root), "cluster")
+    _, restored = own_actions(LOCAL, str(own.root), "cluster")
     assert {(group_id, *key) for group_id, some in own.cluster.commits for key in some} <= set(restored)
     assert isinstance(entries[-1].body, Close) or not own.plan(values).items

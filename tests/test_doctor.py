@@ -97,7 +97,11 @@ def test_iceberg(versions: dict[str, str], version: str, state: str) -> None:
         ({"a-1.jar": b"abc"}, "problem", "1 of 2 not fetched yet, such as b-1.jar"),
         ({"a-1.jar": b"abd", "b-1.jar": b"abc"}, "problem", "1 of 2 damaged, such as a-1.jar"),
         ({"a-1.jar": b"abd"}, "problem", "1 of 2 damaged, such as a-1.jar"),
-        ({"a-1.jar": b"abc", "b-1.jar": b"abc", "asked-1.jar": b"abd"}, "problem", "1 of 3 damaged, such as asked-1.jar"),
+        (
+            {"a-1.jar": b"abc", "b-1.jar": b"abc", "asked-1.jar": b"abd"},
+            "problem",
+            "1 of 3 damaged, such as asked-1.jar",
+        ),
     ],
     ids=["all", "no broker of its own", "missing", "damaged", "both", "one that need not be there"],
 )

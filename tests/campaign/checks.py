@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator import expiry, explained
+from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.offsets import FATES
 from sexton.coordinator.profile import Profile
@@ -181,10 +181,8 @@ def _check_verdicts(
                 profile=profile,
                 block=block,
             )
-            event = explained.changes_by(
-                found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile
-            )
-            has_left = explained.has_left_topic(groups[key[0]], key[1])
+            event = expiry.changes_by(found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+            has_left = expiry.has_left_topic(groups[key[0]], key[1])
             expected[key] = (
                 found.decision,
                 found.reason,

@@ -21,6 +21,7 @@ def list_live(
     json: bool,
 ) -> int:
     """Print the groups that every broker lists; returns 1 if a broker failed, whose groups are then missing."""
+    from sexton.coordinator.api.listing import wanted
     from sexton.kafka.group_state import list_groups
     from sexton.kafka.rights import sees_all_groups
     from sexton.kafka.session import ClusterSession
@@ -28,13 +29,8 @@ def list_live(
     with ClusterSession(cluster.client()) as session:
         found = list_groups(session)
         sees_all = sees_all_groups(session)
-    wanted_states, wanted_types = ({word.strip().lower() for word in words} for words in (states, types))
-    groups = [
-        group
-        for group in found.groups
-        if (not wanted_states or group.state.lower() in wanted_states)
-        and (not wanted_types or group.group_type.lower() in wanted_types)
-    ]
+    is_wanted = wanted(states, types)
+    groups = [group for group in found.groups if is_wanted(group.state, group.group_type)]
     warnings = [f"broker {broker} failed, and its groups are missing: {why}" for broker, why in found.failed.items()]
     if not sees_all:
         warnings.append("this principal may not describe every group: the others are missing")

@@ -28,16 +28,16 @@ from sexton.records import (
 
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
 _BATCH_HEAD_BYTES = 12
-"""Fewer bytes than these at the end of a segment are nothing to a broker."""
+"""A broker ignores fewer bytes than these at the end of a segment."""
 TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
 _LOST_TIMESTAMP_VERSION = 3
 _HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES)
 
 MOST_UNDECODABLE = 10_000
-"""Rows of undecodable_records of a log partition; what comes behind them is counted."""
+"""Rows of undecodable_records of a log partition; the records after them are only counted."""
 _MOST_WHOLE, _MOST_SHORTENED_BYTES = 16, 1 << 12
-"""So many of these rows keep up to MOST_RAW_BYTES of a key and of a value, the others a page."""
+"""The first rows keep up to MOST_RAW_BYTES of a key and of a value, the others 4 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,14 @@ Decoded = DecodedOffset | DecodedGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownType:
-    """A record of a type that the coordinator warns about and skips: left over from an aborted upgrade, say."""
+    """A record of a type that the coordinator warns about and skips, for example after an aborted upgrade."""
 
     record_type: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecodable:
-    """Bytes that could not be decoded: a row of undecodable_records. What could not be told is None."""
+    """Bytes that could not be decoded: a row of undecodable_records. What could not be determined is None."""
 
     base_offset: int | None
     log_offset: int | None
@@ -87,9 +87,9 @@ class Undecodable:
     def fails_load(self) -> bool:
         """Whether a coordinator would fail its load here.
 
-        It checks no CRC and no order of batches, goes on with the next segment where a batch seems to end behind the
-        one that it reads, takes items as long as its heap has room for them, and up to 3.9 reads the first record of a
-        control batch alone.
+        It checks neither CRC nor order of batches, continues with the next segment where a batch seems to end after the
+        current one, accepts items as long as its heap has room, and up to 3.9 reads only the first record of a control
+        batch.
         """
         return self.reason not in _HARMLESS
 
@@ -115,15 +115,15 @@ class Undecodable:
 
 
 def is_kept(row: Undecodable, kept: Iterable[Undecodable], *, count: int) -> bool:
-    """Whether `row` is kept behind the `count` rows of `kept`: up to MOST_UNDECODABLE, and the first failure."""
+    """Whether `row` is kept after the `count` rows of `kept`: up to MOST_UNDECODABLE, and the first failure."""
     if count < MOST_UNDECODABLE:
         return True
     return count == MOST_UNDECODABLE and row.fails_load and not any(other.fails_load for other in kept)
 
 
-def shortened(row: Undecodable, place: int) -> Undecodable:
-    """The row as it is kept behind `place` others."""
-    most = MOST_RAW_BYTES if place < _MOST_WHOLE else _MOST_SHORTENED_BYTES
+def shortened(row: Undecodable, index: int) -> Undecodable:
+    """The row as it is kept after `index` others."""
+    most = MOST_RAW_BYTES if index < _MOST_WHOLE else _MOST_SHORTENED_BYTES
     if max(len(row.key or b""), len(row.value or b"")) <= most:
         return row
     return replace(
@@ -140,7 +140,7 @@ def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
 
 
 def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
-    """The row for the records of a batch from `index` on, which nobody looks at after MOST_BAD_RECORDS bad ones."""
+    """The row for the records of a batch from `index` on, which are not read after MOST_BAD_RECORDS bad ones."""
     rest = f"the rest of the batch ({batch.record_count - index:,} records by its header)"
     return Undecodable(
         base_offset=batch.base_offset,
@@ -155,7 +155,7 @@ def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undec
 
 
 def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | UnknownType | Undecodable:
-    """Decode a record of a data batch. The type is looked at before anything else, as Kafka does."""
+    """Decode a record of a data batch; as in Kafka, the type is checked first."""
     if record.key is None:
         return undecodable(record, "null_key", "expected a key, got none", base_offset=base_offset)
     if len(record.key) < 2:
@@ -186,7 +186,7 @@ def _value(record_type: int, value: bytes, profile: Profile) -> tuple[int, Value
     version = int.from_bytes(value[:2], signed=True)
     if len(value) >= 2 and not 0 <= version <= highest:
         raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
-    # up to 4.0 whatever is legal under type 1 is under type 0
+    # up to 4.0 what is legal under type 1 is legal under type 0
     version, found = decode_value(1 if record_type == 0 else record_type, value, release=profile.release)
     if isinstance(found, GroupMetadataValue):
         if profile.forgets_state_timestamp and version == _LOST_TIMESTAMP_VERSION:
@@ -199,7 +199,7 @@ def _value(record_type: int, value: bytes, profile: Profile) -> tuple[int, Value
 def undecodable(
     record: Record, reason: str, detail: str, *, base_offset: int, record_type: int | None = None
 ) -> Undecodable:
-    """The row for a record whose frame was good but whose content was not."""
+    """The row for a record with a good frame and bad content."""
     return Undecodable(
         base_offset=base_offset,
         log_offset=record.log_offset,
@@ -212,10 +212,10 @@ def undecodable(
 
 
 def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
-    """Whether a coordinator never comes to the record of that index in `batch`.
+    """Whether a coordinator never reads the record of that index in `batch`.
 
-    Up to 3.9 it takes the first of a control batch. One that is compressed is inflated and parsed as a whole before
-    (DefaultRecordBatch.iterator), and bytes behind the only record of a batch are looked for with it.
+    Up to 3.9 it reads the first record of a control batch. A compressed batch is inflated and parsed as a whole before
+    that (DefaultRecordBatch.iterator), and so are bytes after the only record of a batch.
     """
     takes_first = batch.is_control and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
@@ -274,16 +274,16 @@ def empty_control_batch(batch: Batch) -> Undecodable:
 
 
 def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
-    """What `torn_segment` is to be told of a tail that is no whole batch; 0 where a broker does not look at it."""
+    """The argument of `torn_segment` for a tail that is no whole batch; 0 where a broker ignores the tail."""
     if not is_zeros:
         return size_bytes
     return -size_bytes if size_bytes >= _BATCH_HEAD_BYTES else 0
 
 
 def torn_segment(size_bytes: int) -> Undecodable:
-    """The row for half a batch that ends a segment although another one follows: no broker leaves that behind.
+    """The row for half a batch that ends a segment although another one follows, which no broker writes.
 
-    So many zeros where `size_bytes` is negative: a broker takes them for a batch of size 0 and fails.
+    A negative `size_bytes` is a number of zeros: a broker takes them for a batch of size 0 and fails.
     """
     if size_bytes < 0:
         return Undecodable(

@@ -1,8 +1,8 @@
 """The load that never ends: a batch that does not fit into the buffer of a coordinator before 2.0.1 (KAFKA-7286).
 
 GroupMetadataManager.doLoadGroupsAndOffsets (0.8.2: OffsetManager.loadOffsets) reads the log into a buffer of
-offsets.load.buffer.size bytes and goes on behind the last whole batch in it. Of a larger batch there is never a whole
-one: it reads the same place again for ever, and the log partition stays in loading.
+offsets.load.buffer.size bytes and continues after the last whole batch in it. A larger batch never fits: it reads the
+same position again for ever, and the log partition stays in loading.
 
 Over whole segments: kernels.endless.
 """
@@ -20,7 +20,7 @@ DEFAULT_BUFFER_BYTES = 5 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endless:
-    """The place where a load stays: the first batch that does not fit into the buffer."""
+    """Where a load stops for ever: the first batch that does not fit into the buffer."""
 
     log_offset: int
     batch_bytes: int
@@ -35,5 +35,5 @@ class Endless:
 
 
 def is_too_large(batch_bytes: int, *, buffer_bytes: int | None, profile: Profile) -> bool:
-    """Whether a load stays at a batch of that size; no buffer is as large as it has to be."""
+    """Whether a load never gets past a batch of that size; a buffer of None fits every batch."""
     return buffer_bytes is not None and batch_bytes > buffer_bytes and not profile.grows_load_buffer

@@ -1,9 +1,9 @@
-"""What the broker's expiry sweep does with an offset, and with a group that holds none any more (KIP-211).
+"""What the broker's expiry sweep does with an offset, and with a group without offsets (KIP-211).
 
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
-GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. Which of these is the profile's
-to say. Over whole tables: verdicts.expiry, where `judge` is `verdict` and `plan` is `sweep`.
+GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. The profile selects.
+Over whole tables: verdicts.expiry, where `judge` is `verdict` and `plan` is `sweep`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -31,7 +31,7 @@ class Verdict:
     """What happens to an offset, and why.
 
     `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
-    has come), not_due, subscribed, group_active (a classic group with members whose subscription nobody knows),
+    has come), not_due, subscribed, group_active (a classic group with members and an unknown subscription),
     pending_transaction, share_group or sweep_blocked (when it is due, the sweep of its log partition fails).
     `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the instant when the offset is due, None
     while no instant alone can make it expire.
@@ -47,7 +47,7 @@ class Verdict:
 class SweepBlock:
     """A group for which every sweep of its log partition fails, so that none writes anything.
 
-    `from_ms` is the instant from which: before it, sweeps never come to delete that group; None where all fail.
+    `from_ms` is the instant from which they fail, since they delete that group only then; None where all fail.
     """
 
     group_id: str
@@ -69,7 +69,7 @@ def verdict(
     profile: Profile = NEWEST,
     block: SweepBlock | None = None,
 ) -> Verdict:
-    """Say what the coordinator does with `offset` of `topic` at `now_ms`.
+    """What the coordinator does with `offset` of `topic` at `now_ms`.
 
     `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
     is what `sweep_block` finds in its log partition.
@@ -107,12 +107,62 @@ def _unblocked(
     return Verdict(decision="expire", reason=reason, base_timestamp_ms=base_ms, expires_at_ms=due_at_ms)
 
 
+def has_left_topic(group: Group, topic: str) -> bool:
+    """Whether the group has members, what they are subscribed to is known, and the topic is not part of it."""
+    topics = group.subscribed_topics
+    return group.member_count > 0 and topics is not None and topic not in topics
+
+
+def changes_by(
+    judged: Verdict,
+    group: Group,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    profile: Profile = NEWEST,
+) -> str | None:
+    """What changes the verdict: time, or one event, or either of two; None where nothing does.
+
+    time, commit (of this offset), subscription (to its topic, given up by all or taken up by some member), group_empty
+    (the last member leaves), transaction_end and sweep_unblocked (the cause of a failing sweep is gone).
+    """
+    empty_since_ms = _empty_since_ms(group, profile)
+    match judged.reason:
+        case "not_due" if judged.expires_at_ms is None:
+            return "commit" if empty_since_ms is None else None
+        case "not_due":
+            return "time"
+        case "subscribed":
+            return "subscription, group_empty"
+        case "group_active":
+            is_read = profile.expiry is Expiry.UNSUBSCRIBED and group.protocol_type == CONSUMER
+            return "subscription, group_empty" if is_read else "group_empty"
+        case "pending_transaction":
+            return "transaction_end"
+        case "share_group":
+            return None
+        case "sweep_blocked":
+            return "sweep_unblocked"
+    if profile.expiry is Expiry.OWN_STAMP:
+        return "commit"
+    # A commit does not make a group less empty: what counts from when it became so stays due.
+    stays_due = empty_since_ms is not None and now_ms - empty_since_ms >= retention_ms
+    return "subscription" if stays_due else "commit, subscription"
+
+
+def _empty_since_ms(group: Group, profile: Profile) -> int | None:
+    """When the group became empty, where the retention of its offsets begins then; else None."""
+    if profile.expiry is Expiry.OWN_STAMP or not isinstance(group, ClassicGroup):
+        return None
+    return group.current_state_timestamp_ms if group.protocol_type is not None and group.is_empty else None
+
+
 def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
     """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
 
-    It walks over groups, so offsets under a removed group are never met; a stray group's are. A group goes when it is
-    empty and its last offset does, at once if it has none, unless a transaction holds any of its offsets. Where the
-    sweep fails (`sweep_block`), it writes nothing.
+    It iterates over groups: it never sees offsets of a removed group, but it sees those of a misplaced group. An Empty
+    group is removed with its last offset, at once if it has none, unless a transaction holds any of its offsets. Where
+    the sweep fails (`sweep_block`), it writes nothing.
     """
     block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
     if block is not None and block.is_on(now_ms):
@@ -203,7 +253,7 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
 
 
 def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
-    """The one that is in force first, of several by the group's id."""
+    """The block that begins first; of several the one with the lowest group id."""
     return min(
         blocks,
         key=lambda one: (one.from_ms is not None, one.from_ms or 0, one.group_id.encode()),
@@ -212,7 +262,7 @@ def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
 
 
 def block_in(row: Mapping[str, Any]) -> SweepBlock | None:
-    """What a row of load_profile tells of the sweep of its log partition; early releases told nothing."""
+    """The block of a log partition's sweep, from its row of load_profile."""
     group_id = row.get("sweep_blocked_by")
     return None if group_id is None else SweepBlock(group_id=group_id, from_ms=row["sweep_blocked_from_ms"])
 
@@ -225,12 +275,12 @@ def _offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]
 
 
 def _is_held(group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str], profile: Profile) -> bool:
-    """Whether a transaction keeps the sweep from deleting a group of which it leaves no offset."""
+    """Whether a transaction keeps the sweep from deleting a group without offsets."""
     return group_id in held_groups and not (profile.leaks_open_transactions and not offsets)
 
 
 def _is_deleted(group: Group, profile: Profile) -> bool:
-    """Whether the sweep deletes a group that holds nothing any more."""
+    """Whether the sweep deletes a group without offsets."""
     if not profile.deletes_groups or not group.is_empty:
         return False
     if isinstance(group, ShareGroup) and not profile.deletes_share_groups:
@@ -274,7 +324,7 @@ def _base_timestamp_ms(offset: StoredOffset, group: Group, profile: Profile) -> 
 
 
 def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
-    """Why the group keeps its offsets of `topic`, whatever their age; None when it does not."""
+    """Why the group keeps its offsets of `topic` at any age; None when it does not."""
     if profile.expiry is Expiry.OWN_STAMP:
         return None
     if isinstance(group, ShareGroup):
@@ -289,9 +339,9 @@ def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
 def _due(
     offset: StoredOffset, base_ms: int | None, *, retention_ms: int, now_ms: int, profile: Profile
 ) -> tuple[bool, int | None]:
-    """Whether the offset is due, and since or from which instant; in Java's signed 64 bits.
+    """Whether the offset is due, and from which instant; in Java's signed 64 bits.
 
-    Timestamps so far out that the sum overflows give no instant: by it the answer would never change. Before KIP-211
+    Timestamps so far out that the sum overflows give no instant, since the answer never changes. Before KIP-211
     the coordinator adds the retention when it stores an offset, and waits until the sum lies in the past.
     """
     grace_ms = 1 if profile.expiry is Expiry.OWN_STAMP else 0

@@ -6,7 +6,8 @@ append has succeeded; until then a stable fetch of its partition is answered UNS
 high watermark, a stable fetch waits until all that was written before it is replicated, and a failed append takes
 everything back that came after the high watermark.
 
-Both are asked the same: what a fetch finds (`fetchable`), whether a stable one finds it unstable, and whether it waits.
+Both classes answer the same questions: what a fetch returns (`fetchable`), whether a stable fetch finds a partition
+unstable, and whether it waits.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,10 @@ TopicPartition = tuple[str, int]
 
 
 class Outcome(StrEnum):
-    """What has become of commits."""
+    """What became of commits."""
 
     WAITING = "waiting"
-    """The log has not answered."""
+    """The log has not answered yet."""
     APPENDED = "appended"
     """They are in the log, on all replicas that count."""
     FAILED = "failed"

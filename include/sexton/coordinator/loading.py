@@ -2,7 +2,7 @@
 
 Readable and slow: the oracle of kernels.loading, which has the same names. Follows CoordinatorLoaderImpl of Kafka 4.3,
 GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 and OffsetManager.loadOffsetsFromLog of 0.8.2. A coordinator stops
-at the first record that it cannot decode or replay; this goes on without it, and says in `failures` where and why.
+at the first record that it cannot decode or replay; this replay continues, and `failures` says where and why.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
 
 FUTURE_MS = 3_600_000
-"""A batch stamped later than this after its snapshot was taken says nothing about when it was written."""
+"""A timestamp more than this after the snapshot is not the time of the write."""
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED = "group_removed", "share_group", "stray"
 LOADED = "loaded"
 HOT_GROUPS = 5
-"""So many of the groups with most commits are named."""
+"""How many of the groups with most commits are named."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Loaded:
     """Up to decoding.MOST_UNDECODABLE."""
     load_buffer_bytes: int | None = None
     endless: Endless | None = None
-    """Where the load stays for ever; None where it ends, be it with a failure before."""
+    """Where the load stops for ever; None where it ends, with or without a failure."""
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ class Loaded:
 
     @property
     def offsets(self) -> Mapping[OffsetKey, StoredOffset]:
-        """Every committed offset, also those that no client can fetch."""
+        """Every committed offset, including those that no client can fetch."""
         return self.state.committed
 
     @property
@@ -72,7 +72,7 @@ class Loaded:
 
     @property
     def open_transactions(self) -> Mapping[int, OpenTransaction]:
-        """By producer id, those that have read an offset value and no marker since."""
+        """By producer id, the transactions with an offset value and no marker since."""
         return self.state.open_transactions
 
     @property
@@ -81,7 +81,7 @@ class Loaded:
 
     @property
     def load_failure(self) -> str | None:
-        """Why no load of it comes to a good end."""
+        """Why its load fails or never ends; None where it succeeds."""
         if self.endless is not None:
             return self.endless.text(self.counters["largest_batch_bytes"])
         return self.failures[0] if self.failures else None
@@ -98,8 +98,8 @@ class Loaded:
         Their group is gone, is a share group (ShareGroup.validateOffsetFetch: there is no such group), or is led
         elsewhere.
 
-        Without `partition_count` no group is known to be stray. Where one cache holds the groups of all log partitions
-        (Profile.one_cache) a stray group is served, unless it is `held_elsewhere` already.
+        Without `partition_count` no group counts as misplaced. Where one cache holds the groups of all log partitions
+        (Profile.one_cache) a misplaced group is served, unless it is `held_elsewhere` already.
         """
         reasons: dict[OffsetKey, str] = {}
         for key in self.offsets:
@@ -136,7 +136,7 @@ class Loaded:
 
     @property
     def live_record_count(self) -> int:
-        """Records that a perfect compaction would keep, markers and tombstones aside."""
+        """Records that a perfect compaction would keep, without markers and tombstones."""
         pending = sum(len(entries) for entries in self.pending.values())
         return len(self.offsets) + pending + sum(self._live_group_records.values())
 
@@ -163,9 +163,9 @@ def load(
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
     With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped
-    more than an hour after `taken_at_ms` are passed over in that search, and counted. With `stops_at_failure`, it stops
-    at the first failure, as a coordinator does. With `load_buffer_bytes`, what an older coordinator could not read with
-    a buffer of that size is told in `endless`; it is replayed all the same.
+    more than an hour after `taken_at_ms` are skipped in that search, and counted. With `stops_at_failure`, it stops at
+    the first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older
+    coordinator could not read with a buffer of that size; it is replayed all the same.
     """
     loaded = Loaded(
         profile=profile,
@@ -188,7 +188,7 @@ def _read(
     taken_at_ms: int | None,
     stops_at_failure: bool,
 ) -> int:
-    """Replay what the chunks hold; the log_offset where reading stopped."""
+    """Replay the chunks; returns the log_offset where reading stopped."""
     torn_bytes = 0
     for chunk in chunks:
         for found in read_batches(chunk):
@@ -211,7 +211,7 @@ def _read(
 
 
 def is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:
-    """Whether reading stops before `batch`; keeps count of stamps, of which those in the future do not count."""
+    """Whether reading stops before `batch`; counts timestamps in the future, which are ignored."""
     if taken_at_ms is not None and batch.max_timestamp_ms > taken_at_ms + FUTURE_MS:
         loaded.counters["future_batches"] += 1
         return False
@@ -255,14 +255,14 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
             counters["control_records"] += 1
             if (
                 index == 0 or loaded.profile.pending_rule is PendingRule.WITH_PRODUCER_ID
-            ):  # Scala looks at the first one alone
+            ):  # Scala reads the first one only
                 bad += _replay_marker(loaded, batch, record)
         else:
             bad += replay_record(loaded, batch, record)
 
 
 def _watch_size(loaded: Loaded, batch: Batch) -> None:
-    """Note the first batch that a load stays at, unless it has failed before."""
+    """Record the first batch at which the load stops for ever, unless it has failed before."""
     limit = loaded.load_buffer_bytes
     is_first = loaded.endless is None and not loaded.failures
     if is_first and is_too_large(batch.size_bytes, buffer_bytes=limit, profile=loaded.profile):
@@ -271,9 +271,9 @@ def _watch_size(loaded: Loaded, batch: Batch) -> None:
 
 
 def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
-    """End the transaction of the batch's producer; whether the record is bad.
+    """End the transaction of the batch's producer; returns whether the record is bad.
 
-    Control records of other kinds mean nothing to a 4.x coordinator; before it, any but COMMIT ends like ABORT.
+    A 4.x coordinator ignores control records of other kinds; up to 3.9 any but COMMIT ends like ABORT.
     """
     try:
         marker = marker_of(record)
@@ -288,7 +288,7 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
 
 
 def replay_record(loaded: Loaded, batch: Batch, record: Record) -> bool:
-    """Replay a record of a data batch; whether it is a bad one that counts."""
+    """Replay a record of a data batch; returns whether it counts as a bad record."""
     found = decoding.decode(record, base_offset=batch.base_offset, profile=loaded.profile)
     match found:
         case UnknownType():

@@ -1,7 +1,8 @@
-"""Committed and pending offsets of one log partition (Kafka 4.3: OffsetMetadataManager.replay and
-replayEndTransactionMarker), and what became of every offset value that was read.
+"""Committed and pending offsets of one log partition, and the fate of every offset value.
 
-Compiled: kernels.offsets, with the same names.
+`Offsets` follows Kafka 4.x (OffsetMetadataManager.replay, replayEndTransactionMarker), `LeakingOffsets` 4.0.0,
+`ScalaOffsets` Kafka up to 3.9 (GroupMetadata). Compiled: kernels.offsets, with the
+same names.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ OffsetKey = tuple[str, str, int]
 """(group_id, topic, partition)."""
 
 FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
-"""What becomes of an offset value; every one that is read has exactly one."""
+"""What became of an offset value; every value has exactly one fate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class StoredOffset:
         )
 
     def to_row(self) -> dict[str, Any]:
-        """The columns of committed_offsets that are the offset's own."""
+        """The columns of committed_offsets that belong to the offset alone."""
         return {
             "committed_offset": self.committed_offset,
             "leader_epoch": self.leader_epoch,
@@ -69,7 +70,7 @@ class StoredOffset:
 
 @dataclass(slots=True, kw_only=True)
 class OpenTransaction:
-    """The offset values of a producer since its last marker, also those that a tombstone has cancelled."""
+    """The offset values of a producer since its last marker, including those that a tombstone has cancelled."""
 
     producer_epoch: int
     first_log_offset: int
@@ -79,10 +80,10 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Read:
-    """An offset value that was read, for the account of fates.
+    """An offset value that was read, to determine its fate.
 
-    `marker` is its producer's first one after it, where it waits for one; `settled_at` is the log_offset where it was
-    stored, by itself or by a COMMIT, and `is_cancelled` says that a tombstone of its own transaction came after it.
+    `marker` is its producer's first one after it, where it is pending; `settled_at` is the log_offset where it was
+    stored, directly or by a COMMIT; `is_cancelled`: a tombstone of the same transaction came after it.
     """
 
     key: OffsetKey
@@ -95,7 +96,7 @@ class Read:
 
 @dataclass(slots=True)
 class Offsets:
-    """The offsets of one log partition. Feed it values, tombstones and markers in log order."""
+    """The offsets of one log partition; takes values, tombstones and markers in log order."""
 
     committed: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, StoredOffset]] = field(default_factory=dict)
@@ -139,9 +140,9 @@ class Offsets:
         transaction.last_log_offset = log_offset
 
     def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:  # noqa: ARG002
-        """A tombstone, of any producer and whatever becomes of its transaction: the key is gone, pending ones too.
+        """A tombstone cancels what is pending, too: of any producer, whether its transaction commits or not.
 
-        `only_of` is the producer of a tombstone that waits like a value does, which matters to other coordinators.
+        `only_of` is the producer of a tombstone in a transaction, which only ScalaOffsets uses.
         """
         self.committed.pop(key, None)
         for producer_id in self._holders.pop(key, ()):
@@ -149,9 +150,9 @@ class Offsets:
         self._last_tombstones[key] = log_offset
 
     def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
-        """A marker settles all that its producer has pending; epochs are never compared, nor are markers missed.
+        """A marker settles all that its producer has pending; epochs are not compared.
 
-        COMMIT stores an entry unless what is stored came later in the log.
+        COMMIT stores a value unless the stored one came later in the log.
         """
         for reads in self._unmarked.pop(producer_id, {}).values():
             for read in reads:
@@ -169,7 +170,7 @@ class Offsets:
         return {key for entries in self.pending.values() for key in entries}
 
     def open_groups(self) -> set[str]:
-        """Groups of which the coordinator takes a transaction for open."""
+        """Groups for which the coordinator considers a transaction open."""
         return {group_id for group_id, _, _ in self.pending_keys()}
 
     def fates(self, unreachable: set[OffsetKey]) -> Counter[str]:
@@ -198,11 +199,11 @@ class Offsets:
 
 
 class LeakingOffsets(Offsets):
-    """Offsets as 4.0.0 keeps them: which transactions are open is told by group, and not always forgotten.
+    """Offsets as 4.0.0 keeps them: it records open transactions by group, and does not always forget them.
 
-    A marker closes the transaction only for the groups of what its producer has pending still. Where tombstones have
-    cancelled all of a group's, the transaction stays open for that group, until its producer has something pending for
-    it at a later marker (KAFKA-19164, mended in 4.0.1).
+    A marker closes the transaction only for groups for which its producer still has something pending. Where tombstones
+    have cancelled all of a group's values, the transaction stays open for that group, until its producer has something
+    pending for it at a later marker (KAFKA-19164, fixed in 4.0.1).
     """
 
     def __init__(self) -> None:
@@ -226,10 +227,10 @@ class LeakingOffsets(Offsets):
 
 
 class ScalaOffsets(Offsets):
-    """Offsets where a tombstone spares what is pending: a COMMIT after it brings an older value back."""
+    """Offsets where a tombstone does not cancel what is pending: a COMMIT after it brings an older value back."""
 
     def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:
-        """A tombstone: of a transaction, it cancels what that has pending for the key, else it takes what is stored."""
+        """A tombstone in a transaction cancels what that has pending for the key; any other removes what is stored."""
         if only_of is None:
             self.committed.pop(key, None)
             self._last_tombstones[key] = log_offset

@@ -11,7 +11,7 @@ HIGHEST_COUNT = 10_000
 """No cluster has more log partitions than this: where the search for their number ends."""
 
 _SAMPLE = 5_000
-_STRAYS_PER_GROUP = 10  # one group in ten may lie in a partition that is not its own
+_GROUPS_PER_MISPLACED = 10  # one group in ten may be misplaced
 
 
 def java_hash(text: str) -> int:
@@ -31,8 +31,7 @@ def partition_of(group_id: str, partition_count: int) -> int:
 def infer_partition_count(groups_by_log_partition: Mapping[int, Collection[str]], highest: int) -> int | None:
     """The smallest count above `highest` under which groups hash to the log partition they were found in, or None.
 
-    One group in ten may lie elsewhere: those are the stray groups that the count is asked for. Fewer than ten groups
-    must all agree.
+    One group in ten may be misplaced. Fewer than ten groups must all agree.
     """
     found = [
         (_java_abs(java_hash(group_id)), log_partition)
@@ -44,8 +43,8 @@ def infer_partition_count(groups_by_log_partition: Mapping[int, Collection[str]]
     step = -(-len(found) // _SAMPLE)
     hashes, partitions = np.array(found[::step], dtype=np.int64).T
     for count in range(highest + 1, HIGHEST_COUNT + 1):
-        strays = np.count_nonzero(hashes % count != partitions)
-        if strays * _STRAYS_PER_GROUP <= len(hashes):
+        misplaced = np.count_nonzero(hashes % count != partitions)
+        if misplaced * _GROUPS_PER_MISPLACED <= len(hashes):
             return count
     return None
 

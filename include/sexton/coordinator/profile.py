@@ -1,7 +1,7 @@
-"""Whose rules a log is replayed by: a coordinator of Kafka at one of its releases.
+"""A profile: the rules of one coordinator of Kafka at one release.
 
-Here is what one may differ in; the values are in the modules of the three coordinators (group_coordinator.py,
-group_metadata_manager.py, offset_manager.py), each a table of dated rules, and `profiles.py` finds them by name.
+Its fields are what releases differ in. Their values are in dated_rules/, a table for each coordinator; profiles.py
+looks them up by name, releases.py compares releases, kernels/profile_flags.py hands them to compiled code.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from sexton.log.entry import ZSTD
 
 Release = tuple[int, ...]
 DatedRules = tuple[tuple[Release, Mapping[str, Any]], ...]
-"""Releases in order, each with what is new in it, in the words of Profile; a release has all that came before it."""
+"""Releases in order, each with the fields of Profile that it changes; a release keeps all changes before it."""
 
 
 class PendingRule(StrEnum):
@@ -28,14 +28,14 @@ class PendingRule(StrEnum):
 
 
 class Subscriptions(StrEnum):
-    """What a load makes of the subscription of a classic consumer that cannot be parsed."""
+    """What a load does with a subscription of a classic consumer that cannot be parsed."""
 
     FAIL = "fail"
     """It ends the load, unless the bytes end inside a number."""
     UNKNOWN = "unknown"
     """The topics are not known (KAFKA-20570)."""
     UNREAD = "unread"
-    """The coordinator never looks at subscriptions (before KIP-496)."""
+    """The coordinator never reads subscriptions (before KIP-496)."""
 
 
 class AfterFailure(StrEnum):
@@ -67,13 +67,13 @@ class Profile:
     name: str
     release: Release
     is_proven: bool
-    """Whether a broker of this release was recorded for the tests; else the rules are as its sources say."""
+    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
 
     # what a load reads
     value_versions: Mapping[int, int]
-    """By record type that is read, the highest version of its value; any other type is unknown."""
+    """Highest version of the value by record type; a type that is missing is unknown."""
     skips_unknown_types: bool = True
-    """Whether an unknown type is passed over with a warning (from KIP-915 on); else it ends the load."""
+    """Whether an unknown type is skipped with a warning (from KIP-915 on); else it ends the load."""
     newest_format: int = 2
     """The newest record format (magic) that is read."""
     grows_load_buffer: bool = True
@@ -81,7 +81,7 @@ class Profile:
     reads_topic_ids: bool = True
     """Whether the topic id of an offset is kept; to releases that do not know it, it is an unknown tag."""
     keeps_expire_of_minus_1: bool = False
-    """Whether an expire timestamp of -1 is one, and long past (2.1.0 and 2.1.1; KAFKA-8069)."""
+    """Whether an expire timestamp of -1 counts as one, long past (2.1.0 and 2.1.1; KAFKA-8069)."""
     forgets_state_timestamp: bool = False
     """Whether the state timestamp of a group value of version 3 is lost (2.3.0 to 2.6.0; KAFKA-10401)."""
     forgets_protocol_type: bool = False
@@ -95,27 +95,27 @@ class Profile:
     instances_may_repeat: bool = False
     """Whether a group value may name a static member's instance twice (up to 2.8)."""
     says_schema: bool = False
-    """Whether an unknown version is called one of a schema (up to 2.7)."""
+    """Whether messages about an unknown version say "schema" (up to 2.7)."""
     subscriptions: Subscriptions = Subscriptions.FAIL
     after_failure: AfterFailure = AfterFailure.NOTHING
 
     # what it makes of it
     pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
-    """Whether a tombstone takes the pending values of its key, too; else only one in a transaction, its own."""
+    """Whether a tombstone cancels the pending values of its key; else only one in the same transaction does."""
     offsets_hold_groups: bool = False
-    """Whether a group exists as long as offsets of it do, deleted or not, and not once they are gone."""
+    """Whether a group exists as long as it has offsets, whether it was deleted or not."""
     loads_groups_stable: bool = False
-    """Whether a group with a record of its own is Stable after a load even without members (up to 0.10.0)."""
+    """Whether a group that has a record is Stable after a load even without members (up to 0.10.0)."""
     lists_simple_groups: bool = True
     """Whether a group that only offsets have made is listed (from 0.10.1 on)."""
     one_cache: bool = False
-    """Whether groups are found wherever they were loaded from, so that stray copies are served."""
+    """Whether one cache holds the groups of all log partitions, so that misplaced groups are served."""
     leaks_open_transactions: bool = False
     """Whether a transaction stays open for a group of which tombstones have cancelled all that it had pending, and
     groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
     streams_replace_simple: bool = True
-    """Whether records of a streams group take over a simple classic group of the same id (KAFKA-20254)."""
+    """Whether records of a streams group replace a simple classic group of the same id (KAFKA-20254)."""
     early_share_groups: bool = False
     """Whether share groups are those of 4.0's early access: type 9 holds their topics, type 15 ends the load, and so
     does any record but one of type 10 or 11 that comes before its group, or of type 14 before its member (KIP-932)."""
@@ -131,10 +131,10 @@ class Profile:
     checks_target_epochs: bool = True
     """Whether the epoch and the timestamp of a target assignment are refused below their least values (KIP-1263)."""
     initial_epoch: int = 1
-    """Epoch of a modern group, and of its target assignment, until a record tells it (0 up to 4.2)."""
+    """Epoch of a modern group, and of its target assignment, until a record has it (0 up to 4.2)."""
     validated_topology_epoch: int | None = -1
-    """That of a streams group until a record tells it; None where the log never tells, so that the group is not ready
-    and subscribed to nothing before its next heartbeat (4.1)."""
+    """Validated topology epoch of a streams group until a record has it; None where no record has it, so that the group
+    is not ready and subscribed to nothing before its next heartbeat (4.1)."""
 
     describes_revoking: bool = True
     """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
@@ -159,13 +159,13 @@ class Profile:
     expiry: Expiry = Expiry.UNSUBSCRIBED
     pending_blocks_expiry: bool = True
     deletes_generation_0: bool = True
-    """Whether a group that never had a generation gets a tombstone, too."""
+    """Whether a group that never had a generation gets a tombstone."""
     deletes_groups: bool = True
     """Whether the sweep deletes groups at all."""
     deletes_share_groups: bool = False
-    """Whether it deletes share groups without members, too (4.0)."""
+    """Whether the sweep deletes share groups without members (4.0)."""
     sweeps_share_groups: bool = True
-    """Whether it asks share groups which of their offsets expire, too: where one has any, Kafka throws, and the sweep
+    """Whether the sweep asks share groups which of their offsets expire: where one has any, Kafka throws, and the sweep
     of its log partition writes nothing (4.0, and from 4.4 on)."""
 
     # how it writes
@@ -181,7 +181,7 @@ class Profile:
     group_value_version: int | None = 3
     """The version of a classic group's value; None where there are no groups (0.8.2)."""
     stores_after_append: bool = False
-    """Whether an offset is stored once the log has appended it (Scala); else at once, and taken back if that fails."""
+    """Whether an offset is stored after the append (Scala); else before it, and removed if it fails."""
     expires_by_own_stamp: bool = False
     """Whether every offset is written with an expire timestamp, by the broker's retention (0.9 to 2.0; KIP-211)."""
     resolves_topic_ids: bool = True
@@ -232,7 +232,7 @@ class Profile:
 
     @property
     def folds_in_slices(self) -> bool:
-        """Whether folds of pieces of a log partition can be merged; else it has to be read in one."""
+        """Whether folds of slices of a log partition can be merged; else it has to be read as a whole."""
         is_last_wins = self.pending_rule is PendingRule.NEVER
         return is_last_wins or (self.tombstones_cancel_pending and not self.leaks_open_transactions)
 
@@ -245,7 +245,7 @@ class Profile:
         return record_type in self.value_versions
 
     def unknown_version_text(self, record_type: int, version: int) -> str:
-        """What the coordinator says of a value of a version that it does not read."""
+        """The coordinator's message about a value of an unknown version."""
         if not self.offsets_hold_groups:
             return f"Found an unknown record version {version} for {record_type} type"
         if self.says_schema:
@@ -253,7 +253,7 @@ class Profile:
         return f"Unknown {'group metadata' if record_type == 2 else 'offset'} message version: {version}"
 
     def unknown_type_text(self, record_type: int) -> str:
-        """What the coordinator says of a type that it does not read and does not skip."""
+        """The coordinator's message about a type that it neither reads nor skips."""
         if self.says_schema:
             return f"Unknown offset schema version {record_type}"
         return f"Unknown group metadata message version: {record_type}"

@@ -22,9 +22,9 @@ RECORDED = tuple(sorted(release for module in _MODULES.values() for release in m
 
 @cache
 def profile_of(text: str) -> Profile:
-    """The profile of `NAME` or `NAME:RELEASE`; UsageError for one that there is not.
+    """The profile of `NAME` or `NAME:RELEASE`; UsageError for an unknown one.
 
-    A release without a patch number, such as 4.0, stands for its newest patch.
+    A release without a patch number, such as 4.0, means its newest patch.
     """
     name, colon, release_text = text.partition(":")
     if name not in _MODULES:

@@ -36,7 +36,7 @@ _TYPE_ORDER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
-    """A planned record without a value. The fields of other record types' keys are None, as is what it targets."""
+    """A planned record without a value. Fields that its key does not have are None, and targets of group records."""
 
     record_type: int
     group_id: str
@@ -80,7 +80,7 @@ def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str, key_ty
 
 
 def group_tombstones(group: Group, *, cause: str = GROUP_EMPTY) -> list[Tombstone]:
-    """The tombstones of a group itself; they come after those of its offsets."""
+    """The tombstones of a group itself, which follow those of its offsets."""
     return [
         Tombstone(
             record_type=part.record_type,
@@ -94,9 +94,9 @@ def group_tombstones(group: Group, *, cause: str = GROUP_EMPTY) -> list[Tombston
 
 
 def in_plan_order(tombstones: Iterable[Tombstone]) -> list[Tombstone]:
-    """By group id, then offsets by topic and partition, then the group's own types in the order they are written.
+    """By group id, then offsets by topic and partition, then the record types of the group in the order of writing.
 
-    Strings go by their UTF-8 bytes.
+    Strings are ordered by their UTF-8 bytes.
     """
     return sorted(
         tombstones,
@@ -123,13 +123,13 @@ def encode_batches(
     """Batches of records without values as the profile's coordinator writes them, offsets from `base_offset` on.
 
     `keys` are (group_id, key of the record). Each batch is within `max_batch_bytes` before it is compressed; a key too
-    large for any batch still gets one of its own. `magic` is by default the release's record format. Formats 0 and 1
-    have no batches: there each record is a message of its own, unless a compressed one wraps them all.
+    large for any batch still gets a batch. `magic` is by default the release's record format. Formats 0 and 1
+    have no batches: there each record is a message, unless a compressed message wraps them all.
     """
     batches = []
     magic = profile.record_format if magic is None else magic
-    groups = [list(own) for _, own in groupby(keys, itemgetter(0))] if profile.batch_per_group else [keys]
-    for some in (fitting for own in groups for fitting in _fitting([key for _, key in own], max_batch_bytes)):
+    groups = [list(run) for _, run in groupby(keys, itemgetter(0))] if profile.batch_per_group else [keys]
+    for some in (fitting for run in groups for fitting in _fitting([key for _, key in run], max_batch_bytes)):
         records = [(key, None) for key in some]
         if magic < _BATCH_FORMAT:
             stamp_ms = as_of_ms if magic == 1 else NO_TIMESTAMP_MS
@@ -160,10 +160,10 @@ def plan_id(
     policy_sha256: str | None,
     tombstones: Iterable[tuple[int, bytes, str]],
 ) -> str:
-    """SHA-256 of what a plan says: where and when it was made, by which rules, and its tombstones.
+    """SHA-256 of a plan: where and when it was made, by which rules, and its tombstones.
 
-    `tombstones` are (log_partition, key, cause) by log partition and position. Neither the run nor the code's version
-    nor a compressor is part of it. The hashed text is one line of JSON, then `<log partition> <key in hex> <cause>`
+    `tombstones` are (log_partition, key, cause) by log partition and position. The run, the version of the code and
+    the compressor are not part of it. The hashed text is one line of JSON, then `<log partition> <key in hex> <cause>`
     for each tombstone.
     """
     head = {

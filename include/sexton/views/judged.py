@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.expiry import verdict
-from sexton.coordinator.explained import KnownTopic, KnownTopics, orphan_of
 from sexton.coordinator.groups.group import Group
+from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
 from sexton.errors import UsageError
 from sexton.history.log_story import StoryReader
 from sexton.policy import GroupInput, OffsetInput

@@ -4,7 +4,7 @@ Follows GroupCoordinatorService.listGroups, GroupMetadataManager.describeGroups 
 GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from sexton.coordinator.api.coordinator import Coordinator, Status
@@ -57,15 +57,13 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
     error = Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Error.NONE
     if is_loading and coordinator.profile.is_java:
         return ListAnswer(error=error)
-    wanted_states, wanted_types = _folded(states), _folded(types)
+    is_wanted = wanted(states, types)
     return ListAnswer(
         error=error,
         groups=tuple(
             ListedGroup(group=group, log_partition=log_partition)
             for log_partition, group in coordinator.groups()
-            if _is_listed(coordinator, group)
-            and (not wanted_states or group.state.lower() in wanted_states)
-            and (not wanted_types or group.group_type.lower() in wanted_types)
+            if _is_listed(coordinator, group) and is_wanted(group.state, group.group_type)
         ),
     )
 
@@ -135,5 +133,9 @@ def _is_listed(coordinator: Coordinator, group: LoadedGroup) -> bool:
     return coordinator.profile.lists_simple_groups or group.log_offset is not None
 
 
-def _folded(words: Collection[str]) -> frozenset[str]:
-    return frozenset(word.strip().lower() for word in words)
+def wanted(states: Collection[str], types: Collection[str]) -> Callable[[str, str], bool]:
+    """The filter of a list: whether a group of (state, type) is asked for, in any case of letters; empty means all."""
+    some_states, some_types = ({word.strip().lower() for word in words} for words in (states, types))
+    return lambda state, group_type: (
+        (not some_states or state.lower() in some_states) and (not some_types or group_type.lower() in some_types)
+    )

@@ -1,8 +1,7 @@
 """What changes between two instants of a log partition, in the words of the table offset_changes.
 
-Here are the facts that go in and the rows that come out. Why an offset disappeared is told by causes.py from
-the write that its tombstone is part of; replay.py is the plain replay that finds those writes, and the kernels
-find the same ones.
+Input: writes of tombstones, the state before them, and evidence from outside the log. Output: rows. explain.py decides
+why an offset disappeared; replay.py and kernels/changes/ find the writes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ TopicPartition = tuple[str, int]
 class TombstoneRecord:
     """A record without a value, of any type, as it lies in the log.
 
-    `base_offset` is that of its batch, None in record formats 0 and 1, where each record stands by itself;
+    `base_offset` is that of its batch, None in record formats 0 and 1, which have no batches;
     `timestamp_ms` is None in format 0.
     """
 
@@ -36,7 +35,7 @@ class TombstoneRecord:
 
     @property
     def key(self) -> TopicPartition | None:
-        """Of an offset's tombstone; None for a record that tells of its group."""
+        """Topic and partition of an offset's tombstone; None for a record about a group."""
         return None if self.topic is None or self.partition is None else (self.topic, self.partition)
 
 
@@ -46,8 +45,8 @@ class Write:
 
     A 4.x coordinator reads its clock once for everything that an operation appends, an older one once for each group,
     so that what an operation does to a group never spans two writes; two operations share one only within a
-    millisecond. `is_whole`: no log_offset is missing and nothing was undecodable from where the log partition or the
-    interval begins up to here, so that what was not read was not there.
+    millisecond. `is_whole`: no log_offset is missing and nothing was undecodable from the start of the log partition or
+    interval up to here, so that every record was read.
     """
 
     removals: tuple[TombstoneRecord, ...]
@@ -91,7 +90,7 @@ class TopicsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAction:
-    """Something that a plan of ours did to an offset, between its intent and its outcome (None: not known yet)."""
+    """What a plan of Sexton did to an offset, between its intent and its outcome (None: not known yet)."""
 
     plan_id: str
     intent_at_ms: int
@@ -105,10 +104,10 @@ class OwnAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeEvidence:
-    """What is known beside the log. What is not known excludes nothing: it leaves more candidates.
+    """Evidence from outside the log. Missing evidence rules nothing out: it leaves more candidates.
 
-    `retentions_ms` are all that may have been in force, None when nobody knows. `before` and `after` speak for what was
-    written between them. `removed` and `restored` are acts of our own, by the offset that they were about.
+    `retentions_ms` are all that may have been in force, None when not known. `before` and `after` apply to what was
+    written between them. `removed` and `restored` are actions of Sexton, by offset.
     """
 
     retentions_ms: tuple[int, ...] | None = None
@@ -158,9 +157,9 @@ class Change:
 
 
 def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, known: ChangeEvidence) -> Change | None:
-    """The row of an offset that ends the interval as `new`; None where it is what it was, committed again or not.
+    """The row of an offset that ends the interval as `new`; None where the value did not change.
 
-    `old` is what it was when the interval began, None where it was not there or disappeared since.
+    `old` is its value when the interval began, None where there was none or it disappeared since.
     """
     if old is not None and old.committed_offset == new.committed_offset:
         return None
@@ -177,7 +176,7 @@ def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, know
 
 
 def action_at(actions: Sequence[OwnAction], at_ms: int | None) -> OwnAction | None:
-    """The act of ours that covers an instant."""
+    """The action of Sexton that covers an instant."""
     return next((action for action in actions if action.covers(at_ms)), None)
 
 

@@ -1,7 +1,7 @@
-"""The changes of a log partition by plain replay: readable and slow, the oracle of kernels.changes.
+"""The changes of a log partition by plain replay: readable and slow, the oracle of kernels/changes/replay.py.
 
-Goes on from a coordinator that has loaded everything before the interval (loading.py), record by record; only before a
-write of tombstones does it stop to look around.
+Continues record by record from a coordinator that has loaded everything before the interval (loading.py), and judges
+each write of tombstones before it replays it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,8 +40,8 @@ def changes(
 ) -> list[Change]:
     """The rows of offset_changes from where `loaded` ends up to `as_of_ms`, by key and log_offset.
 
-    `chunks` go on where those of `loaded` ended, which is replayed further: at the end
-    it is what `load` makes of all, but for its counters.
+    `chunks` continue where those of `loaded` ended. `loaded` is replayed further: at the end it is what `load` makes of
+    all, except for its counters.
     """
     start = dict(loaded.offsets)
     replay = _Replay(loaded=loaded, known=known, next_offset=loaded.next_log_offset)
@@ -61,7 +61,7 @@ def changes(
 
 @dataclass(slots=True)
 class LoadedView:
-    """Before, of a log partition that is being loaded."""
+    """`StateBefore` of a log partition that is being loaded."""
 
     loaded: Loaded
 
@@ -84,7 +84,7 @@ class LoadedView:
 
 
 def simple_group(group_id: str, profile: Profile) -> Group | None:
-    """A group that has no record of its own, where its offsets alone are one."""
+    """A group without a record, where offsets alone make one; else None."""
     return ClassicGroup(group_id, profile) if profile.offsets_hold_groups else None
 
 
@@ -109,7 +109,7 @@ def removal_of(batch: Batch, record: Record, profile: Profile) -> TombstoneRecor
 
 @dataclass(slots=True, kw_only=True)
 class _Replay:
-    """The replay while it goes on. `held` are the tombstones of the write that has begun, not replayed yet."""
+    """The state of the replay. `held` are the tombstones of the current write, which are not replayed yet."""
 
     loaded: Loaded
     known: ChangeEvidence
@@ -167,7 +167,7 @@ class _Replay:
         self.held.append((removal, batch, record))
 
     def flush(self) -> None:
-        """Judge the write that is held, and replay it."""
+        """Explain the held write, then replay it."""
         if not self.held:
             return
         write = Write(removals=tuple(removal for removal, _, _ in self.held), is_whole=self.held_is_whole)
@@ -190,7 +190,7 @@ class _Replay:
 
 
 def takes_pending_alone(is_transactional: bool, profile: Profile) -> bool:
-    """Whether a tombstone cancels what its producer has pending and spares what is committed."""
+    """Whether a tombstone cancels only what its producer has pending, and keeps what is committed."""
     return (
         is_transactional
         and not profile.tombstones_cancel_pending

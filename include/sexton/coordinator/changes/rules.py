@@ -20,7 +20,7 @@ from sexton.tables.change_kinds import CAUSES, ChangeKind
 FINAL_TYPES = frozenset({2, 3, 11, 17})
 """The record types whose tombstone deletes a group."""
 SLACK_MS = 5_000
-"""How long before its records' timestamp a sweep may have read the clock that it judged by."""
+"""How long before its records' timestamp a sweep may have read its clock."""
 SLOW_SLACK_MS = 60_000
 """As SLACK_MS, where the sweep of a whole broker appends a batch after the other."""
 MINUTE_MS = 60_000
@@ -91,10 +91,10 @@ def _may_be_swept(removal: GroupRemoval, context: WriteContext) -> bool:
 
 
 def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether the group's own tombstone is there or not as after a sweep."""
+    """Whether the group's tombstone is present or missing as after a sweep."""
     assert removal.group is not None
     profile = context.profile
-    if not profile.deletes_groups:  # a group's last member does, and its tombstone may come right behind
+    if not profile.deletes_groups:  # its last member does, and its tombstone may follow directly
         return True
     is_due = removal.is_bare and _is_deletable(removal.group, profile)
     if removal.has_group_tombstone:
@@ -188,7 +188,7 @@ def verdict_of(
 
 
 def since_unknown(offset: StoredOffset, group: Group, profile: Profile) -> bool:
-    """Whether only the coordinator's memory knows since when the group was empty (old group values do not tell)."""
+    """Whether only the coordinator's memory knows since when the group was empty (old group values lack it)."""
     return (
         offset.expire_timestamp_ms is None
         and profile.expiry is not Expiry.OWN_STAMP
@@ -269,7 +269,7 @@ def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bo
 
 
 def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
-    """Whether the topic was gone before, so that nobody could delete it, nor ask for its offsets to be deleted."""
+    """Whether the topic was gone before, so that neither it nor its offsets could be deleted by a request."""
     before, after = topics_around(context)
     return (
         before is not None
@@ -281,7 +281,7 @@ def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
 
 
 def topics_around(context: WriteContext) -> tuple[TopicsAt | None, TopicsAt | None]:
-    """What was recorded of topics before the write and after it."""
+    """The topics as recorded before the write and after it."""
     at_ms, before, after = context.write.timestamp_ms, context.known.before, context.known.after
     if at_ms is None:
         return None, None
@@ -292,7 +292,7 @@ def topics_around(context: WriteContext) -> tuple[TopicsAt | None, TopicsAt | No
 
 
 def _left_of(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether offsets stay that the deletion of the topic would have taken, in this group or another."""
+    """Whether offsets are left that the deletion of the topic would have removed, in this group or another."""
     if not context.write.is_whole:
         return False
     ids = {offset.topic_id for (name, _), offset in removal.removed.items() if name == topic} - {None}

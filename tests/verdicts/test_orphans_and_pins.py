@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator import expiry, explained
-from sexton.coordinator.explained import KnownTopic
+from sexton.coordinator import expiry, orphans
 from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.orphans import KnownTopic
+from sexton.coordinator.pins import pin_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
@@ -49,7 +50,7 @@ topics = st.dictionaries(
     ),
 )
 known_topics = st.builds(
-    explained.KnownTopics,
+    orphans.KnownTopics,
     by_name=topics,
     sees_all=st.booleans(),
     recorded_at_ms=st.sampled_from([None, BASE_MS - 60_000, BASE_MS, BASE_MS + 60_001]),
@@ -61,7 +62,7 @@ def state_of(loaded: Loaded, partition_count: int | None = None) -> dict[str, pa
     return {name: pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema(with_run=False)) for name in STATE}
 
 
-def as_rows(known: explained.KnownTopics) -> TopicsTable:
+def as_rows(known: orphans.KnownTopics) -> TopicsTable:
     rows = [
         {"topic": name, "topic_id": topic.topic_id, "partition": number, "log_start_offset": start}
         for name, topic in known.by_name.items()
@@ -75,7 +76,7 @@ def as_rows(known: explained.KnownTopics) -> TopicsTable:
     )
 
 
-def told(loaded: Loaded, known: explained.KnownTopics | None, **options: Any) -> list[dict[str, Any]]:
+def told(loaded: Loaded, known: orphans.KnownTopics | None, **options: Any) -> list[dict[str, Any]]:
     """Rows of the kernels, by whole tables."""
     state = state_of(loaded, options.get("partition_count"))
     offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
@@ -96,7 +97,7 @@ def told(loaded: Loaded, known: explained.KnownTopics | None, **options: Any) ->
     return judged.to_pylist()
 
 
-def plainly(loaded: Loaded, row: dict[str, Any], known: explained.KnownTopics) -> dict[str, Any]:
+def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> dict[str, Any]:
     """The same of one offset, by the plain rules."""
     key = (row["group_id"], row["topic"], row["partition"])
     offset, group = loaded.offsets[key], loaded.groups.by_id[key[0]]
@@ -110,14 +111,14 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: explained.KnownTopics) -
         profile=loaded.profile,
         block=expiry.sweep_block(loaded, **instant),
     )
-    pin = explained.pin_of(key, loaded)
+    pin = pin_of(key, loaded)
     return {
-        "changes_by": explained.changes_by(
+        "changes_by": expiry.changes_by(
             judged, group, retention_ms=RETENTION_MS, now_ms=NOW_MS, profile=loaded.profile
         ),
-        "left_topic": explained.has_left_topic(group, key[1]),
-        "orphan": explained.orphan_of(key, offset, known),
-        "behind_log_start": explained.is_behind_log_start(key, offset, known),
+        "left_topic": expiry.has_left_topic(group, key[1]),
+        "orphan": orphans.orphan_of(key, offset, known),
+        "behind_log_start": orphans.is_behind_log_start(key, offset, known),
         "pinned_by_producer_id": pin and pin.producer_id,
         "pinned_first_log_offset": pin and pin.first_log_offset,
         "pinned_since_ms": pin and pin.first_timestamp_ms,
@@ -128,7 +129,7 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: explained.KnownTopics) -
 @settings(max_examples=60, deadline=None)
 @given(histories(max_size=10), known_topics, st.sampled_from([None, 1, 4]))
 def test_whole_tables_equal_the_plain_rules(
-    profile: Profile, history: list[BatchSpec], known: explained.KnownTopics, partition_count: int | None
+    profile: Profile, history: list[BatchSpec], known: orphans.KnownTopics, partition_count: int | None
 ) -> None:
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     for row in told(loaded, known, partition_count=partition_count):
@@ -205,13 +206,13 @@ def test_orphans(
     by_name: dict[str, KnownTopic], options: dict[str, Any], topic_id: UUID, orphan: str | None, behind: bool | None
 ) -> None:
     loaded = of(commit("a", 5, version=4, topic_id=topic_id, commit_timestamp_ms=T0))
-    (row,) = told(loaded, explained.KnownTopics(by_name=by_name, **options))
+    (row,) = told(loaded, orphans.KnownTopics(by_name=by_name, **options))
     assert (row["orphan"], row["behind_log_start"]) == (orphan, behind)
 
 
 def test_a_partition_beyond_the_count() -> None:
     loaded = of(*(commit("a", 5, partition=number) for number in (-1, 0, 1)))
-    rows = told(loaded, explained.KnownTopics(by_name=T))
+    rows = told(loaded, orphans.KnownTopics(by_name=T))
     assert [(row["partition"], row["orphan"]) for row in rows] == [
         (-1, "partition_gone"),
         (0, None),

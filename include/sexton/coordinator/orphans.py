@@ -1,0 +1,59 @@
+"""Whether the topic partition of an offset still exists, and whether its log still holds that offset.
+
+A coordinator does not check this: it learns of deletions (OffsetMetadataManager.onTopicsDeleted) and keeps what it
+missed. verdicts/orphans.py does the same for whole tables; the tests compare the two.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopic:
+    """A topic as it was recorded: its id in Kafka's text form (None before 2.8), and the start of each partition's log.
+
+    A start of -1 is not known.
+    """
+
+    topic_id: str | None
+    log_starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopics:
+    """The cluster's topics by name.
+
+    Without the right to see all of them (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it
+    is not known: the topics then count for every instant.
+    """
+
+    by_name: Mapping[str, KnownTopic]
+    sees_all: bool = True
+    recorded_at_ms: int | None = None
+
+
+def orphan_of(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> str | None:
+    """topic_gone, topic_recreated or partition_gone; None where the partition exists, or where that is not known.
+
+    A commit proves that its topic exists: nothing is said of commits after the topics were recorded.
+    """
+    if known.recorded_at_ms is not None and offset.commit_timestamp_ms >= known.recorded_at_ms:
+        return None
+    topic = known.by_name.get(key[1])
+    if topic is None:
+        return "topic_gone" if known.sees_all else None
+    if None not in (offset.topic_id, topic.topic_id) and offset.topic_id != topic.topic_id:
+        return "topic_recreated"
+    return None if 0 <= key[2] < len(topic.log_starts) else "partition_gone"
+
+
+def is_behind_log_start(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
+    """Whether the offset points to deleted records; None for an orphan, or an unknown log start."""
+    topic = known.by_name.get(key[1])
+    if topic is None or not 0 <= key[2] < len(topic.log_starts) or topic.log_starts[key[2]] < 0:
+        return None
+    if orphan_of(key, offset, known) is not None:
+        return None
+    return offset.committed_offset < topic.log_starts[key[2]]

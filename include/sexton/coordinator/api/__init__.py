@@ -1,25 +1,25 @@
-"""What a coordinator would answer, asked of a folded log: by the rules of a profile, without a broker.
+"""What a coordinator would answer from a folded log, by the rules of a profile, without a broker.
 
-Each question is a function, named for the broker operation that it follows:
+Each function is named after the broker operation that it follows:
 
     fetch.fetch                  OffsetFetch
     listing.list_groups          ListGroups
     listing.describe_groups      DescribeGroups, ConsumerGroupDescribe and their kin
-    ownership.find_coordinator   FindCoordinator
+    find_coordinator.find_coordinator  FindCoordinator
     commit.validate_commit       OffsetCommit and TxnOffsetCommit, up to where they would append
-    append_errors.answered       what a client is told of an append that failed
+    append_errors.answered       the answer to a client when the append fails
     unloading.unload             a broker stops leading a log partition
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
     group_metadata_record.GroupMetadataRecord  the record of a classic group (GroupMetadataManager.storeGroup)
-    dry_run.commit_offsets       a commit as a whole: validation, the batch, what is answered when its append fails
+    dry_run.commit_offsets       a commit as a whole: validation, the batch, the answer when its append fails
     dry_run.store_group          the same of a classic group's record
     console                      what kafka-consumer-groups makes of several of these
 
-They ask a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, and in it what
-the load has left (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the
+They read a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, with the result
+of its load (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the
 kernels' finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an
 exception.
 
-Left out are authorization and quotas, and whatever exists only while a coordinator runs: rebalances, commits in flight,
-groups that are Dead.
+Not answered: authorization and quotas, and what exists only while a coordinator runs: rebalances and groups that are
+Dead.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a loaded group whose members never come back: sessions end, the group is Empty, offsets expire.
+"""What happens to a loaded group whose members never return: sessions end, the group becomes Empty, offsets expire.
 
 A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
 groups then follow lifecycle.py; members of the new types are fenced one by one (KIP-848: ConsumerGroup has no rebalance
@@ -27,7 +27,7 @@ _EXPIRING = {"Consumer": ConsumerGroup, "Streams": StreamsGroup}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonmentStep:
-    """Something that happens to the group; `state` is what it is then."""
+    """A change of the group; `state` is its state afterwards."""
 
     at_ms: int
     state: str
@@ -62,7 +62,7 @@ def abandonment(
 
     `session_timeout_ms` is the broker's setting for members of the new types. An offset goes with the first sweep after
     it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could expire.
-    `block` is what another group does to the sweep of the log partition (`expiry.sweep_block`).
+    `block` is the failure of the log partition's sweep by another group (`expiry.sweep_block`).
     """
     group, members = view.group(group_id), view.members(group_id)
     if group is None or not members or group.group_type == "Share":
@@ -92,7 +92,7 @@ def abandonment(
 def _own_block(
     group: LoadedGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
 ) -> SweepBlock | None:
-    """What the group itself does to the sweep once it is Empty and keeps no offset, and so is to be deleted."""
+    """The failure of the sweep by this group, once it is Empty without offsets and is to be deleted."""
     instants = [empty_ms, *(at_ms for at_ms in due_ms.values() if at_ms is not None)]
     if not group.left_targets or not profile.deletes_groups or is_held or None in due_ms.values():
         return None

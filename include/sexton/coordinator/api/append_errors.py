@@ -1,4 +1,4 @@
-"""What a client is told when the append behind its request fails.
+"""The answer to a client when the append of its request fails.
 
 Follows CoordinatorOperationExceptionHelper and GroupCoordinatorService.handleOffsetFetchException (Kafka 4.0 on),
 GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9), OffsetCommitRequest.responseFor (0.8.2).
@@ -15,7 +15,7 @@ class Operation(Enum):
     """Requests that wait for an append."""
 
     OFFSET_COMMIT = "offset commit"
-    """Plain or transactional; also everything else that a 4.x coordinator writes for a client."""
+    """Plain or transactional; also all other writes of a 4.x coordinator for a client."""
     OFFSET_FETCH = "offset fetch"
     """Of stable offsets: in 4.x it takes its turn among the writes. Before, fetches wait for none."""
     STORE_GROUP = "store group"
@@ -57,7 +57,7 @@ _SCALA_GROUP = {
 
 
 def _passed_on(profile: Profile) -> tuple[Error, ...]:
-    """Errors that older releases hand on as they are."""
+    """Errors that this release returns unchanged."""
     return (
         *(() if profile.maps_size_errors else _TOO_LARGE),
         *(() if profile.maps_replica_errors else (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)),

@@ -25,7 +25,7 @@ BATCH_FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What settings of the broker and of the offsets topic decide of a batch; the defaults are Kafka's."""
+    """Settings of the broker and of the offsets topic that determine a batch; the defaults are Kafka's."""
 
     codec: int = codecs.NONE
     """offsets.topic.compression.codec."""
@@ -40,7 +40,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where the log assigns a batch its place."""
+    """Where the log puts a batch."""
 
     log_offset: int = 0
     leader_epoch: int = 0
@@ -48,7 +48,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """Whose transaction a batch belongs to; nobody's by default."""
+    """The producer of a batch in a transaction; none by default."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -71,7 +71,7 @@ def encode_append(
 ) -> bytes:
     """The bytes that the log would hold at `end` after the append of `records`, (key, value) each, in this order.
 
-    A batch of format 2; up to 0.10 a message set, of which each record is a message of its own unless it is compressed.
+    A batch of format 2; up to 0.10 a message set, where each record is a message unless it is compressed.
     The bytes of a codec are this machine's, not those of Kafka's own library: what they inflate to is equal.
     """
     magic = topic.magic(profile)

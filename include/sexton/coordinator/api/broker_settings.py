@@ -1,4 +1,4 @@
-"""What recorded settings of a broker and of the offsets topic mean to a coordinator: what it takes, how it appends.
+"""What recorded settings of a broker and of the offsets topic mean to a coordinator: limits, codec, record format.
 
 Every release writes the tombstones of its sweep as it writes commits: in offsets.topic.compression.codec and in the
 record format of the log (OffsetManager of 0.8.2, GroupMetadataManager.cleanupGroupMetadata, CoordinatorRuntime with
@@ -27,7 +27,7 @@ _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """What holds for a coordinator; `warnings` say what was recorded and cannot be so."""
+    """The settings of a coordinator; `warnings` name recorded values that are impossible."""
 
     topic: TopicSettings
     max_metadata_length: int
@@ -54,7 +54,7 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
 
 
 def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, str | None]:
-    """The codec, and why none is taken instead of it."""
+    """The codec, and why none is used instead of the recorded one."""
     of_topic, of_broker = topic.get(TOPIC_CODEC, _AS_PRODUCED), broker.get(CODEC, str(codecs.NONE))
     if of_topic == _UNCOMPRESSED:
         return codecs.NONE, None
@@ -69,11 +69,11 @@ def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, st
 
 def _message_format(broker: Mapping[str, str], topic: Mapping[str, str], profile: Profile) -> int | None:
     """The magic that the topic asks for, None where that is the newest of the release."""
-    told = _release(topic.get(MESSAGE_FORMAT))
+    configured = _release(topic.get(MESSAGE_FORMAT))
     protocol = min(_release(broker.get(PROTOCOL)) or profile.release, profile.release)
-    if told is None or protocol >= _IGNORES_MESSAGE_FORMAT:
+    if configured is None or protocol >= _IGNORES_MESSAGE_FORMAT:
         return None
-    magic = 0 if told < (0, 10) else 1 if told < (0, 11) else BATCH_FORMAT
+    magic = 0 if configured < (0, 10) else 1 if configured < (0, 11) else BATCH_FORMAT
     return magic if magic < profile.record_format else None
 
 

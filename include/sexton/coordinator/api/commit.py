@@ -1,11 +1,11 @@
-"""OffsetCommit and TxnOffsetCommit: whether a coordinator takes a commit, decided before anything is appended.
+"""OffsetCommit and TxnOffsetCommit: whether a coordinator accepts a commit, decided before anything is appended.
 
 Follows OffsetMetadataManager.commitOffset and commitTransactionalOffset with the groups' validateOffsetCommit (Kafka
 4.0 to 4.4), GroupCoordinator.doCommitOffsets and validateOffsetCommit (0.9 to 3.9) and KafkaApis in front of them.
-What an append may still end in is in append_errors.py.
+append_errors.py has the errors of the append.
 
-After a load groups are Empty, Stable or of the new types, so that the answers to rebalancing groups do not come up.
-Kafka 0.8.2 takes every commit: it knows no groups.
+After a load groups are Empty, Stable or of the new types, so that answers to rebalancing groups do not occur.
+Kafka 0.8.2 accepts every commit: it has no groups.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView
 from sexton.coordinator.profile import Profile
 
 MAX_METADATA_LENGTH = 4096
-"""Kafka's default of offset.metadata.max.bytes, which in truth counts UTF-16 code units."""
+"""Kafka's default of offset.metadata.max.bytes, which counts UTF-16 code units."""
 NO_GENERATION = -1
 
 _NEW_TYPES_API = 9  # of OffsetCommit: KIP-848
@@ -30,7 +30,7 @@ _LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_L
 class CommitPartition:
     """An offset to commit. `topic_id` is that of the topic as it is now, None where it is not known.
 
-    Whether a commit is taken does not depend on `committed_offset` and `leader_epoch`; its record does (dry_run.py).
+    Whether a commit is accepted does not depend on `committed_offset` and `leader_epoch`; its record does (dry_run.py).
     """
 
     topic: str
@@ -43,7 +43,7 @@ class CommitPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit as it is asked for: by default of a client that is no member of its group.
+    """The request: by default of a client that is no member of the group.
 
     `generation` is the member epoch in groups of the new types. `api_version` is that of OffsetCommit, or of
     TxnOffsetCommit where `is_transactional`; then the producer is that of the transaction. `retention_ms` is what
@@ -76,8 +76,8 @@ def validate_commit(
     """The outcome for each partition of `commit`, NONE for those that would be appended.
 
     With `partition_counts`, the number of partitions of every topic there is, partitions that do not exist are
-    answered UNKNOWN_TOPIC_OR_PARTITION and the others go on without them. What is wrong with the commit as a whole is
-    the outcome of every one that is left.
+    answered UNKNOWN_TOPIC_OR_PARTITION and the others continue without them. An error of the whole commit is the
+    outcome of every other partition.
     """
     outcome: dict[TopicPartition, Error] = {}
     asked = []
@@ -99,7 +99,7 @@ def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
 
 
 def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartition]) -> Error:
-    """What is wrong with the commit as a whole."""
+    """The error of the commit as a whole."""
     profile = coordinator.profile
     if commit.is_transactional and not commit.group_id and profile.checks_group_ids:
         return Error.INVALID_GROUP_ID
@@ -176,8 +176,8 @@ def _modern_error(
 ) -> Error:
     """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
 
-    An older epoch is taken where the member has had every partition since then or longer, in consumer groups from 4.3
-    on. Streams groups do so from 4.2 on, but since when a member has a task is not kept: there it is stale.
+    From 4.3 on consumer groups accept an older epoch where the member has had every partition since then or longer.
+    Streams groups do so from 4.2 on, but no record says since when a member has a task: such a commit counts as stale.
     """
     members = view.members(group.group_id)
     if commit.generation < 0 and not members:
@@ -252,7 +252,7 @@ def _new_group(group_id: str) -> LoadedGroup:
 def _transaction_error(
     profile: Profile, commit: Commit, members: tuple[LoadedMember, ...], group: LoadedGroup
 ) -> Error:
-    """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: whatever names a member is checked; nothing is before 2.5."""
+    """GroupCoordinator.doTxnCommitOffsets, 2.5 to 2.8: a commit that names a member is checked; before 2.5 none is."""
     if not profile.validates_transactional_members:
         return Error.NONE
     if commit.member_id and not any(member.member_id == commit.member_id for member in members):
@@ -262,7 +262,7 @@ def _transaction_error(
 
 
 def _is_fenced(commit: Commit, members: tuple[LoadedMember, ...]) -> bool:
-    """GroupMetadata.isStaticMemberFenced: an instance that is not known fences nobody."""
+    """GroupMetadata.isStaticMemberFenced: an unknown instance fences no member."""
     if commit.group_instance_id is None:
         return False
     holder = _holder_of(commit.group_instance_id, members)

@@ -1,7 +1,7 @@
-"""Groups as kafka-consumer-groups shows them: what it makes of the answers of several requests.
+"""Groups as kafka-consumer-groups shows them, from the answers of several requests.
 
-Follows ConsumerGroupCommand.collectGroupsOffsets, collectGroupsMembers and collectGroupsState of Kafka 4.3. What it
-prints as "-" is None here.
+Follows ConsumerGroupCommand.collectGroupsOffsets, collectGroupsMembers and collectGroupsState of Kafka 4.3. Its "-" is
+None here.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRow:
-    """A group in one line. `assignment_strategy` is None for the new types: no record that is kept tells it."""
+    """A group in one line. `assignment_strategy` is None for the new types: no record has it."""
 
     group: str
     log_partition: int | None
@@ -59,7 +59,7 @@ class StateRow:
 
 
 def offset_rows(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> list[OffsetRow]:
-    """The group's partitions: those of its members first, of the member with most before the others, then the rest.
+    """The group's partitions: first those of its members, the member with most partitions first, then the others.
 
     Within each by topic and partition. Members without a partition have no row.
     """
@@ -73,9 +73,9 @@ def offset_rows(coordinator: Coordinator, described: DescribedGroup, topics: Top
     rows, seen = [], set[TopicPartition]()
     for member, partitions in assigned:
         seen.update(partitions)
-        rows += [_offset_row(group_id, place, committed.get(place), topics, member) for place in partitions]
+        rows += [_offset_row(group_id, key, committed.get(key), topics, member) for key in partitions]
     rest = sorted(committed.keys() - seen)
-    return [*rows, *(_offset_row(group_id, place, committed[place], topics, None) for place in rest)]
+    return [*rows, *(_offset_row(group_id, key, committed[key], topics, None) for key in rest)]
 
 
 def member_rows(described: DescribedGroup) -> list[MemberRow]:
@@ -108,12 +108,12 @@ def state_row(coordinator: Coordinator, described: DescribedGroup, leaders: Mapp
 
 
 def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> Mapping[str, str]:
-    """Topic names by id: those that are known, and those that the group's own offsets tell."""
+    """Topic names by id: the known ones, and those in the group's offsets."""
     if described.group is None:
         return topics.ids
     offsets = coordinator.view_of(described.group_id).offsets(described.group_id)
-    told = {offset.topic_id: topic for (topic, _), offset in offsets.items() if offset.topic_id is not None}
-    return {**told, **topics.ids}
+    committed = {offset.topic_id: topic for (topic, _), offset in offsets.items() if offset.topic_id is not None}
+    return {**committed, **topics.ids}
 
 
 def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[str, str]) -> list[TopicPartition]:
@@ -125,18 +125,18 @@ def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[
         return []
     if group.group_type == "Classic":
         return sorted(member.assigned)
-    return sorted((names.get(owner, owner), number) for owner, number in member.assigned)
+    return sorted((names.get(topic_id, topic_id), number) for topic_id, number in member.assigned)
 
 
 def _offset_row(
-    group_id: str, where: TopicPartition, offset: int | None, topics: Topics, member: LoadedMember | None
+    group_id: str, key: TopicPartition, offset: int | None, topics: Topics, member: LoadedMember | None
 ) -> OffsetRow:
     return OffsetRow(
         group=group_id,
-        topic=where[0],
-        partition=where[1],
+        topic=key[0],
+        partition=key[1],
         current_offset=offset,
-        log_end_offset=topics.log_end_offset(*where),
+        log_end_offset=topics.log_end_offset(*key),
         consumer_id=None if member is None else member.member_id,
         host=None if member is None else member.client_host,
         client_id=None if member is None else member.client_id,

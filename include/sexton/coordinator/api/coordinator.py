@@ -1,4 +1,4 @@
-"""The coordinators that one broker runs: which log partitions it leads, and what it serves of each.
+"""The coordinators of one broker: which log partitions it leads, and what it serves from each.
 
 Follows CoordinatorRuntime.withActiveContextOrThrow of Kafka 4.3, and GroupCoordinator.validateGroupStatus with the one
 cache of the Scala coordinators (GroupMetadataManager, OffsetManager).
@@ -32,7 +32,7 @@ class Shard:
 
     @property
     def error(self) -> Error:
-        """What every question about its groups is answered with, NONE where it is served."""
+        """The answer to every request about its groups; NONE where it is served."""
         match self.status:
             case Status.LOADING:
                 return Error.COORDINATOR_LOAD_IN_PROGRESS
@@ -48,8 +48,8 @@ LOADING = Shard(status=Status.LOADING, view=EmptyView())
 def shard_after_load(view: PartitionView, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
     """The shard when its load has ended; LOADING where it never does.
 
-    `view` is what was read; after a failure, where the coordinator serves what it had read before
-    (AfterFailure.PREFIX), it is to be that, as `load(..., stops_at_failure=True)` gives it.
+    `view` is what was read. With AfterFailure.PREFIX it has to end at the failure, as that of
+    `load(..., stops_at_failure=True)` does.
     """
     if never_ends:
         return LOADING
@@ -81,7 +81,7 @@ class OffsetsAlone(EmptyView):
 class Coordinator:
     """What one broker coordinates: a shard for each log partition that it leads.
 
-    `shards` may fold a log partition only when it is asked for. Without `partition_count`, the number of log
+    `shards` may fold a log partition on access. Without `partition_count`, the number of log
     partitions, a group belongs where it is found.
     """
 
@@ -90,7 +90,7 @@ class Coordinator:
     shards: Mapping[int, Shard]
 
     def log_partition_of(self, group_id: str) -> int | None:
-        """The log partition that the group belongs to; None when that cannot be told."""
+        """The log partition that the group belongs to; None when that is not known."""
         if self.partition_count is not None:
             return partition_of(group_id, self.partition_count)
         return self._holder(group_id)
@@ -98,7 +98,7 @@ class Coordinator:
     def error_of(self, group_id: str) -> Error:
         """Whether the broker answers for the group at all: NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
 
-        Where the group's log partition cannot be told, the worst that any of them may answer.
+        Where the group's log partition is not known, the worst answer of all of them.
         """
         log_partition = self.log_partition_of(group_id)
         if log_partition is None:
@@ -106,7 +106,7 @@ class Coordinator:
         return self.shards[log_partition].error if log_partition in self.shards else Error.NOT_COORDINATOR
 
     def view_of(self, group_id: str) -> PartitionView:
-        """Where the group's state is found; ask only where `error_of` is NONE.
+        """The view that has the group; valid only where `error_of` is NONE.
 
         One cache holds the groups of all log partitions where Profile.one_cache says so; of several copies of a group
         the one in its own log partition is taken, then that of the lowest one.
@@ -125,7 +125,7 @@ class Coordinator:
                     yield log_partition, group
 
     def serves_from(self, log_partition: int, group_id: str) -> bool:
-        """Whether what was loaded from `log_partition` of the group is in memory, and not another copy of it."""
+        """Whether memory has the copy of the group that was loaded from `log_partition`."""
         if not self.profile.one_cache:
             return True
         home = self.log_partition_of(group_id)

@@ -1,9 +1,9 @@
-"""The write path as a dry run: from a request to the batch that a coordinator would append, and what the client hears.
+"""The write path as a dry run: from a request to the batch that a coordinator would append, and the answer.
 
 `commit_offsets` is OffsetCommit and TxnOffsetCommit (GroupMetadataManager.storeOffsets, OffsetMetadataManager
 .commitOffset), `store_group` the record of a classic group (GroupMetadataManager.storeGroup,
-GroupCoordinatorRecordHelpers.newGroupMetadataRecord). Nothing is written: an append fails in the log, which is not
-here, so that the answer is given for each error that the log may return (append_errors.py).
+GroupCoordinatorRecordHelpers.newGroupMetadataRecord). Nothing is written. An append fails in the log, which is
+not here, so that there is an answer for each error that the log may return (append_errors.py).
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ LOG_ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitDryRun:
-    """What would come of a commit. `outcome` has every partition of it; NONE means that its record is appended."""
+    """The result of a commit. `outcome` has each of its partitions; NONE means that its record is appended."""
 
     outcome: Mapping[TopicPartition, Error]
     records: tuple[tuple[bytes, bytes], ...] = ()
@@ -62,17 +62,17 @@ class CommitDryRun:
     batch: bytes = b""
     """Empty where nothing would be appended."""
     after_failed_append: Mapping[Error, Mapping[TopicPartition, Error]] = field(default_factory=dict)
-    """By the error that the log returns, what the client is answered; nothing where nothing would be appended."""
+    """By the error that the log returns, the answer to the client; empty where nothing would be appended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDryRun:
-    """What storing a classic group would come to."""
+    """The result of storing a classic group."""
 
     record: tuple[bytes, bytes]
     batch: bytes
     after_failed_append: Mapping[Error, Error]
-    """By the error that the log returns, what the members are answered to JoinGroup and SyncGroup."""
+    """By the error that the log returns, the answer of JoinGroup and SyncGroup to the members."""
 
 
 def commit_offsets(
@@ -122,15 +122,15 @@ def commit_offsets(
 
 
 def store_group(
-    registration: GroupMetadataRecord,
+    group: GroupMetadataRecord,
     *,
     profile: Profile,
     now_ms: int,
     topic: TopicSettings = KAFKA_DEFAULTS,
     end: LogEnd = EMPTY_LOG,
 ) -> GroupDryRun:
-    """Encode the record of a classic group and its batch; ValueError where the release knows no groups."""
-    record = registration.encode(profile)
+    """Encode the record of a classic group and its batch; ValueError where the release has no groups."""
+    record = group.encode(profile)
     return GroupDryRun(
         record=record,
         batch=encode_append(
@@ -144,14 +144,14 @@ def store_group(
 
 
 def _log_errors(profile: Profile, *, is_transactional: bool) -> tuple[Error, ...]:
-    """Those that the release's log knows: a transaction is verified over the network from 4.0 on (KIP-890)."""
+    """The errors of the release's log; from 4.0 on a transaction is verified over the network (KIP-890)."""
     is_verified = is_transactional and profile.is_java
     return tuple(error for error in LOG_ERRORS if error is not Error.NETWORK_EXCEPTION or is_verified)
 
 
 def _with(outcome: Mapping[TopicPartition, Error], error: Error) -> dict[TopicPartition, Error]:
     """The outcome when the append of the accepted partitions ends in `error`."""
-    return {key: error if own is Error.NONE else own for key, own in outcome.items()}
+    return {key: error if answer is Error.NONE else answer for key, answer in outcome.items()}
 
 
 def _producer_of(commit: Commit) -> Producer:

@@ -1,4 +1,4 @@
-"""Kafka's errors that the questions of this package can be answered with (Kafka 4.3: Errors.java)."""
+"""Kafka's errors that this package answers (Kafka 4.3: Errors.java)."""
 
 from enum import IntEnum
 

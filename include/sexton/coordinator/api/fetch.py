@@ -1,4 +1,4 @@
-"""OffsetFetch: what a client is told of a group's offsets.
+"""OffsetFetch: the answer to a client about a group's offsets.
 
 Follows OffsetMetadataManager.fetchOffsets and fetchAllOffsets of Kafka 4.3, GroupMetadataManager.getOffsets (Scala) and
 OffsetManager.getOffsets (0.8.2).
@@ -22,7 +22,7 @@ NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 class AskedPartition:
     """A partition to fetch. With a `topic_id` the offset counts only if it was committed for that very topic.
 
-    An id for which the broker knows no topic leaves `topic` empty.
+    For an unknown id `topic` is empty.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class AskedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedOffset:
-    """The answer for one partition: committed_offset -1 and metadata "" where there is nothing to tell."""
+    """The answer for one partition: committed_offset -1 and metadata "" where there is no offset."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class FetchedOffset:
 class FetchAnswer:
     """The answer for a group; with an `error` of the whole group there are no offsets.
 
-    `waits`: a 4.x coordinator answers only once the commits in flight are replicated; the offsets are those before.
+    `waits`: a 4.x coordinator answers once the commits in flight are replicated; the offsets are those before it.
     """
 
     group_id: str
@@ -68,11 +68,11 @@ def fetch(
 ) -> FetchAnswer:
     """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
 
-    A group that is not there has no offsets, which is no error. With `require_stable` a partition that an open
-    transaction holds is answered UNSTABLE_OFFSET_COMMIT, even of a group that is gone. `member_id` and `member_epoch`
-    matter to groups of the new types only. `in_flight` are plain commits that came behind the log, and `outcome` tells
-    what became of them (in_flight.py): while they wait, they are unstable up to 3.9, and a 4.x coordinator keeps the
-    whole answer back.
+    A missing group has no offsets, which is no error. With `require_stable` a partition that an open
+    transaction holds is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch`
+    matter to groups of the new types only. `in_flight` are plain commits that are not in the log, and `outcome` is what
+    became of them (in_flight.py): while they wait, they are unstable up to 3.9, and a 4.x coordinator delays the whole
+    answer.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -103,7 +103,7 @@ def fetch(
 
 
 def _is_fetchable(coordinator: Coordinator, view: PartitionView, group_id: str) -> bool:
-    """Whether the coordinator finds the offsets: in 4.x by way of their group, before it they make one themselves."""
+    """Whether the coordinator finds the offsets: in 4.x through their group; before 4.0 offsets make a group."""
     if not coordinator.profile.is_java:
         return True
     group = view.group(group_id)
@@ -145,8 +145,8 @@ def _member_error(view: PartitionView, group_id: str, member_id: str | None, mem
 
 
 def stale_error(member: LoadedMember) -> Error:
-    """What a member is told that brings another epoch than its own: classic members of a consumer group know no epochs.
+    """The answer to a member that sends a wrong epoch; classic members of a consumer group have no epochs.
 
-    Only those have a session timeout of their own.
+    Only those have a session timeout in their record.
     """
     return Error.STALE_MEMBER_EPOCH if member.session_timeout_ms is None else Error.ILLEGAL_GENERATION

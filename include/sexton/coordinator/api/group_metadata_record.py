@@ -1,5 +1,5 @@
-"""The record by which a classic group is known to the log: type 2, written when the group is new, has rebalanced or
-lost its last member.
+"""The record of a classic group in the log: type 2, written when the group is new, has rebalanced or lost its last
+member.
 
 Follows GroupCoordinatorRecordHelpers.newGroupMetadataRecord and newEmptyGroupMetadataRecord of Kafka 4.3, and
 GroupMetadataManager.storeGroup with groupMetadataValue (Scala).
@@ -19,7 +19,7 @@ _NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadataRecord:
-    """What the record says. The defaults are those of a group that has just been made (newEmptyGroupMetadataRecord).
+    """The content of the record. The defaults are those of a new group (newEmptyGroupMetadataRecord).
 
     `members` are in the order of the record.
     """
@@ -38,8 +38,8 @@ class GroupMetadataRecord:
     ) -> "GroupMetadataRecord":
         """What a coordinator of `profile` writes of a classic group with its `members`.
 
-        A 4.x coordinator writes the members in the order of its hash map; that of the Scala coordinators differs by
-        release of Scala, and is taken as the order of their ids. Raises ValueError for groups of other types.
+        A 4.x coordinator writes the members in the order of its hash map; the order of the Scala coordinators depends
+        on the release of Scala, and is taken to be that of the ids. Raises ValueError for groups of other types.
         """
         if group.group_type != "Classic":
             raise ValueError(f"group {group.group_id!r} is {group.group_type}")
@@ -56,9 +56,9 @@ class GroupMetadataRecord:
         )
 
     def encode(self, profile: Profile) -> tuple[bytes, bytes]:
-        """Key and value as a broker of the profile's release writes them whose inter-broker protocol is its own.
+        """Key and value as a broker writes them whose inter-broker protocol is that of the profile's release.
 
-        Raises ValueError for 0.8.2, which knows no groups. What the version has no field for is left out.
+        Raises ValueError for 0.8.2, which has no groups. Fields that the version lacks are left out.
         """
         stamp = self.current_state_timestamp_ms
         value = GroupMetadataValue(

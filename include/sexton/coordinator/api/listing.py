@@ -1,4 +1,4 @@
-"""ListGroups and the describing of groups: what an operator sees.
+"""ListGroups, DescribeGroups and its relatives: what an operator sees.
 
 Follows GroupCoordinatorService.listGroups, GroupMetadataManager.describeGroups and consumerGroupDescribe of Kafka 4.3,
 GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
@@ -12,7 +12,7 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 
 DEAD = "Dead"
-"""The state of a group that is not there, where a coordinator says so by state and not by error."""
+"""The state of a missing group, where a coordinator answers no error for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ListAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """The answer for one group; `group` is None where it is not there or not served, and `state` then DEAD or "".
+    """The answer for one group; `group` is None where it is missing or not served, and `state` then DEAD or "".
 
     `failed_by` is the group that the coordinator throws on, where that makes its answer UNKNOWN_SERVER_ERROR.
     """
@@ -47,10 +47,10 @@ class DescribedGroup:
 
 
 def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
-    """List the groups, those of `states` and `types` only where any are given (in any case of letters).
+    """List the groups, limited to `states` and `types` where any are given (in any case of letters).
 
-    A log partition whose load has failed is passed over. While one is loading 4.x lists nothing, older coordinators
-    what they have so far; both say COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups that only offsets have made are
+    A log partition whose load has failed is skipped. While one is loading 4.x lists nothing, older coordinators what
+    they have so far; both say COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups that only offsets have made are
     not listed.
     """
     is_loading = any(coordinator.shards[number].status is Status.LOADING for number in coordinator.shards)
@@ -78,21 +78,21 @@ def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[
     described = [_described(coordinator, group_id) for group_id in group_ids]
     is_java = coordinator.profile.is_java
 
-    def place(group_id: str) -> int | None:
+    def scope(group_id: str) -> int | None:
         return coordinator.log_partition_of(group_id) if is_java else None
 
     failed = {
-        place(answer.group_id): answer.group_id
+        scope(answer.group_id): answer.group_id
         for answer in reversed(described)
         if answer.group is not None and cannot_be_described(answer.group)
     }
-    return [_failed(answer, failed.get(place(answer.group_id))) for answer in described]
+    return [_failed(answer, failed.get(scope(answer.group_id))) for answer in described]
 
 
 def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     """Describe one group of any type, as the request that is made for its type does.
 
-    A group that is not there is GROUP_ID_NOT_FOUND to a 4.x coordinator, and to older ones no error but Dead.
+    A missing group is GROUP_ID_NOT_FOUND in 4.x, and Dead without an error before.
     """
     (answer,) = describe_groups(coordinator, [group_id])
     return answer
@@ -104,7 +104,7 @@ def cannot_be_described(group: LoadedGroup) -> bool:
 
 
 def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
-    """The group as ListGroups has it, None where it is not listed; ask only where the broker serves it."""
+    """The group as ListGroups has it, None where it is not listed; valid only where the broker serves it."""
     group = coordinator.view_of(group_id).group(group_id)
     return group if group is not None and _is_listed(coordinator, group) else None
 
@@ -123,8 +123,8 @@ def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error=error, state="")
     group = listed_group(coordinator, group_id)
     if group is None:
-        is_told = coordinator.profile.is_java  # DescribeGroups v6, of 4.0
-        return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_told else Error.NONE, state=DEAD)
+        is_error = coordinator.profile.is_java  # DescribeGroups v6, of 4.0
+        return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, state=DEAD)
     members = coordinator.view_of(group_id).members(group_id)
     return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)
 

@@ -1,4 +1,4 @@
-"""`PartitionView`, filled from the plain replay; and what of a log the replay does not keep."""
+"""`PartitionView` from the plain replay, and the groups that a log removes last."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ class PlainView:
         return Counter(group_id for group_id, _, _ in self._loaded.offsets)
 
     def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
-        return {producer_id: own for producer_id, own in sorted(self._loaded.state.pending.items()) if own}
+        return {producer_id: values for producer_id, values in sorted(self._loaded.state.pending.items()) if values}
 
     @cached_property
     def _by_group(self) -> Mapping[str, Mapping[TopicPartition, StoredOffset]]:
@@ -55,9 +55,9 @@ class PlainView:
 
 
 def removed_groups(chunks: Iterable[bytes], *, cap_bytes: int) -> set[str]:
-    """Classic groups whose last record of their own (type 2) in a log partition is a tombstone; `chunks` in log order.
+    """Classic groups whose last record of type 2 in a log partition is a tombstone; `chunks` in log order.
 
-    What cannot be read is passed over: the replay says what that means.
+    Unreadable records are skipped: the replay reports them.
     """
     removed: set[str] = set()
     for record in _data_records(chunks, cap_bytes):

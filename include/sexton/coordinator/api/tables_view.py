@@ -1,4 +1,4 @@
-"""`PartitionView`, filled from finished tables: what the kernels make of a fold, or a run's Parquet files."""
+"""`PartitionView` from tables: what the kernels make of a fold, or a run's Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartitio
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 TABLES = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "members")
-"""The tables that are looked into."""
+"""The tables that the view reads."""
 
 
 class TablesView:
-    """The rows of one log partition, by table. Unreachable offsets are in the coordinator's memory like all others."""
+    """The rows of one log partition, by table. Unreachable offsets are in the coordinator's memory as well."""
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self._tables = {name: tables[name] for name in TABLES}

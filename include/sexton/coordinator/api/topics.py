@@ -1,4 +1,4 @@
-"""The topics of a cluster as the questions need them: names for ids, and where partitions end."""
+"""The topics of a cluster: names by id, and where partitions end."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics by name, as recorded beside the log; none at all where nothing was recorded (`is_known`)."""
+    """Topics by name, as recorded with the log; empty where nothing was recorded (`is_known`)."""
 
     is_known: bool = False
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +33,6 @@ class Topics:
         return {topic: len(ends) for topic, ends in self.log_end_offsets.items()} if self.is_known else None
 
     def log_end_offset(self, topic: str, partition: int) -> int | None:
-        """Where a partition ends; None where that, or the partition, is not known."""
+        """The log end offset of a partition; None where it is not known."""
         ends = self.log_end_offsets.get(topic, [])
         return ends[partition] if 0 <= partition < len(ends) else None

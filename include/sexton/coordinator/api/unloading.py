@@ -15,9 +15,9 @@ from sexton.coordinator.profile import Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unloaded:
-    """What goes out of memory; none of it is lost, all of it is in the log.
+    """What leaves memory; nothing is lost, since all of it is in the log.
 
-    `offset_count` counts committed offsets, also those of groups that are gone. `pending` has the values of open
+    `offset_count` counts committed offsets, including those of removed groups. `pending` has the values of open
     transactions by producer id: the new coordinator loads them again. `staying` are groups that were loaded from the
     log partition and stay, because they belong to another one: only where one cache holds all.
     """
@@ -31,8 +31,8 @@ class Unloaded:
 def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
     """What unloading `log_partition` takes away; its groups are then answered NOT_COORDINATOR.
 
-    A 4.x coordinator drops the shard with all that it holds, stray groups too. Before, the cache drops the groups that
-    hash to the log partition, wherever they were loaded from (and 0.9.0.0 every group, though not their offsets).
+    A 4.x coordinator drops the shard with all that it holds, misplaced groups too. Before 4.0 the cache drops groups
+    that hash to the log partition, wherever they were loaded from (and 0.9.0.0 every group, though not their offsets).
     Raises KeyError for a log partition that is not led.
     """
     shard, profile = coordinator.shards[log_partition], coordinator.profile
@@ -78,8 +78,8 @@ def unexpected_unloads(
     """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
 
     `view` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata
-    (plain.removed_groups), `cached` those that were in memory before the load. The check comes last: the error is
-    logged, and everything is served. A group that this very load has made trips it, too: one with nothing left but
+    (plain_view.removed_groups), `cached` those that were in memory before the load. The check comes last: the error is
+    logged, and everything is served. A group that this load has made fails the check, too: one with nothing left but
     offsets of an open transaction, and in 0.10.1 one with any offsets.
     """
     if profile.is_java or not profile.reads(2):
@@ -88,14 +88,11 @@ def unexpected_unloads(
 
 
 def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) -> str:
-    """What the coordinator logs of such a group, as it spells it."""
+    """The line that the coordinator logs for such a group, with its spelling."""
     is_old = not profile.lists_simple_groups
-    place = (
-        f"[__consumer_offsets,{log_partition}]"
-        if profile.logs_partition_in_brackets
-        else f"__consumer_offsets-{log_partition}"
-    )
-    return f"Unexpected unload of {'acitve' if is_old else 'active'} group {group_id} while loading partition {place}"
+    name = "[__consumer_offsets,{}]" if profile.logs_partition_in_brackets else "__consumer_offsets-{}"
+    word, partition = "acitve" if is_old else "active", name.format(log_partition)
+    return f"Unexpected unload of {word} group {group_id} while loading partition {partition}"
 
 
 def _is_active(view: PartitionView, group_id: str, profile: Profile, cached: Collection[str]) -> bool:

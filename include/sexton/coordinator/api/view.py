@@ -1,6 +1,6 @@
-"""What a load has left of one log partition, as `coordinator.api` sees it: groups, members, offsets, open transactions.
+"""The result of loading one log partition: groups, members, offsets, open transactions.
 
-The small view that the plain replay (plain_view.py) and the kernels' tables (tables_view.py) both fill.
+Filled by the plain replay (plain_view.py) and by the kernels' tables (tables_view.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGroup:
-    """A group as the coordinator holds it; its members are asked for separately.
+    """A group as the coordinator holds it, without its members.
 
     `generation` is the group epoch of the new types. `log_offset` is None for a group that only offsets have made.
     """
@@ -31,18 +31,18 @@ class LoadedGroup:
     member_count: int
     log_offset: int | None
     left_targets: tuple[str, ...] = ()
-    """Members that are gone and have a target assignment left; of the new types."""
+    """Former members that still have a target assignment; of the new types."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":
-        """Of a row of the table `groups`, or of `Group.to_group_row`."""
-        left = tuple(row.get("left_targets") or ())  # runs of older releases have no such column
+        """From a row of the table `groups`, or of `Group.to_group_row`."""
+        left = tuple(row["left_targets"] or ())
         return cls(**{name: row[name] for name in cls.__slots__ if name != "left_targets"}, left_targets=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedMember:
-    """A member of a group. `assignment` is None where it cannot be read, or is not the coordinator's to read."""
+    """A member of a group. `assignment` is None where it cannot be read, or where coordinators do not read it."""
 
     member_id: str
     group_instance_id: str | None
@@ -54,20 +54,20 @@ class LoadedMember:
     assignment: tuple[str, ...] | None
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Since which member epoch it has a partition, by (topic id, partition), where its record tells (KIP-1251)."""
+    """Since which member epoch it has a partition, by (topic id, partition), where its record has it (KIP-1251)."""
     rebalance_timeout_ms: int | None = None
     member_metadata: bytes | None = None
     """The subscription of a member of a classic group, as it sent it; None for other types."""
     member_assignment: bytes | None = None
     """The assignment of a member of a classic group, as its leader sent it; None for other types."""
     static_instance_ids: tuple[str, ...] | None = None
-    """The instances that the coordinator maps to the member, where that is not its own alone."""
+    """The instances that the coordinator maps to the member, where they differ from its group_instance_id."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedMember":
         """Of a row of the table `members`, or of `Group.to_member_rows`."""
         assignment = row["assignment"]
-        instances = row.get("static_instance_ids")  # runs of older releases have no such column
+        instances = row["static_instance_ids"]
         epochs = (text.rpartition("@") for text in row["assignment_epochs"] or ())
         return cls(
             member_id=row["member_id"],
@@ -85,27 +85,27 @@ class LoadedMember:
         )
 
     def holds(self, group_instance_id: str) -> bool:
-        """Whether the coordinator takes it for the static member of that instance."""
+        """Whether the coordinator maps that instance to it."""
         if self.static_instance_ids is None:
             return self.group_instance_id == group_instance_id
         return group_instance_id in self.static_instance_ids
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """`assignment` in parts; nothing where it is not known."""
+        """`assignment` in parts; empty where it is not known."""
         return tuple(map(_topic_partition, self.assignment or ()))
 
 
 def _topic_partition(text: str) -> TopicPartition:
-    owner, _, number = text.rpartition("-")
-    return owner, int(number)
+    topic, _, number = text.rpartition("-")
+    return topic, int(number)
 
 
 class PartitionView(Protocol):
-    """What one log partition has left in the coordinator's memory."""
+    """What the coordinator has in memory of one log partition."""
 
     def group(self, group_id: str) -> LoadedGroup | None:
-        """The group, None when there is none; offsets may be there all the same."""
+        """The group, None when it is missing; its offsets may exist all the same."""
 
     def groups(self) -> Iterable[LoadedGroup]:
         """Every group, by id."""
@@ -114,10 +114,10 @@ class PartitionView(Protocol):
         """The group's members, by id."""
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
-        """The group's committed offsets, also when the group itself is gone."""
+        """The group's committed offsets, also of a removed group."""
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
-        """What open transactions hold of the group."""
+        """Keys of the group that open transactions hold."""
 
     def offset_counts(self) -> Mapping[str, int]:
         """How many committed offsets there are, by group id."""
@@ -127,7 +127,7 @@ class PartitionView(Protocol):
 
 
 class EmptyView:
-    """What is left when nothing was kept."""
+    """A view without content; it ignores the arguments that the protocol names."""
 
     def group(self, group_id: str) -> LoadedGroup | None:  # noqa: ARG002
         return None

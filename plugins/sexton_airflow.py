@@ -1,4 +1,4 @@
-"""What our DAGs need of Airflow's scheduler and API server: what is in this folder, Airflow loads as a plugin."""
+"""Airflow loads this plugin: the listener and the limit of request bodies."""
 
 from sexton.airflow.plugin import SextonAirflowPlugin
 

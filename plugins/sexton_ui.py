@@ -1,4 +1,4 @@
-"""The dashboard in Airflow's menu: what is in this folder, Airflow loads as a plugin."""
+"""Airflow loads this plugin: the dashboard in its menu."""
 
 from sexton.ui.plugin import SextonPlugin
 

@@ -1,4 +1,4 @@
-"""find_expired: say of every offset whether the broker would expire it, why and when, and what a policy wants."""
+"""find_expired: write a verdict for every offset: whether and when the broker and a policy expire it, and why."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""plan_tombstones: write the tombstones that the verdicts ask for as a plan with its page; never to Kafka."""
+"""plan_tombstones: write the tombstones of expired offsets as a plan with its page. Nothing is written to Kafka."""
 
 import argparse
 import sys

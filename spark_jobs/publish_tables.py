@@ -1,4 +1,4 @@
-"""publish_tables: make a run's checked branch what everybody reads, table by table, and name the run in `runs` last."""
+"""publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--archive",
         metavar="URI",
-        help="where the checkpoint of a run of the archive is kept (default: as the run says)",
+        help="archive for the run's checkpoint (default: the run's archive)",
     )
     return parser
 

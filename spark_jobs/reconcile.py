@@ -7,10 +7,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 
-from sexton.kafka.client import client_config, read_properties
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.maintenance import reconcile
 from sexton.maintenance.options import clock_ms, parser
 from sexton.pipeline import job
@@ -22,22 +19,14 @@ from sexton.settings import settings
 
 def options() -> argparse.ArgumentParser:
     found = parser("reconcile", __doc__)
-    found.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
-    found.add_argument(
-        "--client-config",
-        type=Path,
-        metavar="FILE",
-        help="Kafka client properties; secrets belong here, not in options",
-    )
-    found.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
+    job.add_kafka_options(found)
     return found
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     config = settings()
-    properties = read_properties(arguments.client_config) if arguments.client_config else {}
     request = SnapshotRequest(
-        config=client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=arguments.client_config),
+        config=job.kafka_config(arguments),
         archive=arguments.archive,
         topic=arguments.topic,
         bytes_per_second=config.fetch_bytes_per_second or None,

@@ -21,10 +21,10 @@ def options() -> argparse.ArgumentParser:
         "spark-submit spark_jobs/replay_groups.py --archive var/archive --as-of 1795228111458 --run-dir var/runs/x",
     )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--archive", metavar="URI", help="archive that snapshot_log fills")
+    source.add_argument("--archive", metavar="URI", help="archive filled by snapshot_log")
     source.add_argument("--segments", metavar="DIR", help="a broker's log directory, or a backup of one")
-    parser.add_argument("--as-of", type=int, metavar="MS", help="instant that it describes (default: the log's end)")
-    parser.add_argument("--since", type=int, metavar="MS", help="tell what changed from here to --as-of, too")
+    parser.add_argument("--as-of", type=int, metavar="MS", help="instant to describe (default: the log's end)")
+    parser.add_argument("--since", type=int, metavar="MS", help="also write what changed from here to --as-of")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")
     parser.add_argument("--retention-minutes", type=int, metavar="N", help="default: the broker's, else Kafka's")
     parser.add_argument(
@@ -33,7 +33,7 @@ def options() -> argparse.ArgumentParser:
         metavar="NAME[:RELEASE]",
         help=f"whose rules: {', '.join(NAMES)} or {AUTO} (default: %(default)s)",
     )
-    parser.add_argument("--topics", metavar="FILE", help="topics as JSON lines, where the archive does not know them")
+    parser.add_argument("--topics", metavar="FILE", help="topics as JSON lines, if the archive has none")
     parser.add_argument(
         "--cluster-id", metavar="ID", help="default: that of this run's snapshot, or the archive's only"
     )
@@ -41,15 +41,15 @@ def options() -> argparse.ArgumentParser:
         "--settle-ms",
         type=int,
         metavar="MS",
-        help="how long after --as-of the snapshot has to be taken that settles it (default: SEXTON_SETTLE_MS)",
+        help="how long after --as-of a snapshot settles it (default: SEXTON_SETTLE_MS)",
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--full", action="store_true", help="read the whole log, from no published checkpoint on")
+    how.add_argument("--full", action="store_true", help="read the whole log instead of starting from a checkpoint")
     how.add_argument(
         "--check",
         action="store_true",
-        help="replay in full and compare with the checkpoint published of --as-of (default: the newest); ends with 3 "
-        "where they differ",
+        help="replay in full and compare with the checkpoint of --as-of (default: the newest); exit code 3 if they "
+        "differ",
     )
     return parser
 

@@ -1,6 +1,6 @@
-"""validate_tables: write a run's tables to a branch of the lake, read them back and hold them to what is expected.
+"""validate_tables: write a run's tables to a branch of the lake, read them back and validate the expectations.
 
-A critical failure ends with 3: nothing is published, the branch is kept, <run-dir>/dq/index.html tells what is wrong.
+A critical failure ends with exit code 3: nothing is published, the branch is kept, <run-dir>/dq/index.html has details.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     try:
         with Checker() as checker, Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
             record = validate_tables.run(engine, folder, lake=not arguments.no_lake, validate=checker.validate)
-    finally:  # a run that did not pass is looked at all the more
+    finally:  # also for a run that failed
         if folder.table_file(validate_tables.TABLE).exists():
             write_report(folder.root)
     return {

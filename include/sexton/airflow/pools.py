@@ -15,6 +15,6 @@ OF_A_CLUSTER = {
 }
 POOLS = {
     PUBLISH_POOL: "one writer of the published tables at a time",
-    **{cluster.scoped_name(pool): told for cluster in settings().every_cluster for pool, told in OF_A_CLUSTER.items()},
+    **{cluster.scoped_name(pool): text for cluster in settings().every_cluster for pool, text in OF_A_CLUSTER.items()},
 }
 """Pool -> its description, for every cluster of the deployment."""

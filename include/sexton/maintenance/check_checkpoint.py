@@ -72,6 +72,6 @@ def run(
     return CheckedCheckpoints(clusters=checked, next_in_days=min(waits, default=days))
 
 
-def _days_since(note: CheckState, now_ms: int) -> int | None:
+def _days_since(state: CheckState, now_ms: int) -> int | None:
     """Return the calendar days (UTC) since the last check, so that a late run does not delay the next ones."""
-    return None if note.at_ms is None else now_ms // DAY_MS - note.at_ms // DAY_MS
+    return None if state.at_ms is None else now_ms // DAY_MS - state.at_ms // DAY_MS

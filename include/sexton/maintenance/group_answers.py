@@ -80,7 +80,7 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
         first = _offsets(session, groups, found)
         found.ends[log_partition] = _end(session, offsets_topic, log_partition)
         second = _offsets(session, [group_id for group_id in groups if group_id in first], found)
-        offsets |= {group_id: told for group_id, told in second.items() if told == first[group_id]}
+        offsets |= {group_id: same for group_id, same in second.items() if same == first[group_id]}
     after, found.failed = kinds(session)
     for group_id in group_ids:
         is_listed = group_id in after or not found.failed  # else it may be on a broker that failed
@@ -99,14 +99,14 @@ def kinds(session: ClusterSession) -> tuple[dict[str, Kind], dict[int, str]]:
 
 def by_log(coordinator: Coordinator, group_id: str) -> GroupAnswer | None:
     """Return what the brokers should answer about a group; None if they cannot load its log partition."""
-    told = fetch(coordinator, group_id)
-    if told.error is not Error.NONE:
+    answer = fetch(coordinator, group_id)
+    if answer.error is not Error.NONE:
         return None
     group = listed_group(coordinator, group_id)
     return GroupAnswer(
         kind=None if group is None else (group.group_type.lower(), group.state, group.protocol_type or ""),
         offsets={
-            (one.topic, one.partition): (one.committed_offset, one.leader_epoch, one.metadata) for one in told.offsets
+            (one.topic, one.partition): (one.committed_offset, one.leader_epoch, one.metadata) for one in answer.offsets
         },
     )
 
@@ -159,7 +159,7 @@ def _by_log_partition(group_ids: Iterable[str], count: int) -> dict[int, list[st
 
 def _offsets(session: ClusterSession, group_ids: Iterable[str], found: LiveAnswers) -> dict[str, dict[Key, Offset]]:
     """Return the committed offsets of each group. Refused groups go to `found`; a missing broker is an error."""
-    told: dict[str, dict[Key, Offset]] = {}
+    answers: dict[str, dict[Key, Offset]] = {}
     for group_id in group_ids:
         try:
             offsets = committed_offsets(session, group_id)
@@ -168,11 +168,11 @@ def _offsets(session: ClusterSession, group_ids: Iterable[str], found: LiveAnswe
         except (UsageError, BrokerError):
             found.refused.add(group_id)
             continue
-        told[group_id] = {
+        answers[group_id] = {
             key: (one.committed_offset, None if one.leader_epoch < 0 else one.leader_epoch, one.metadata)
             for key, one in offsets.items()
         }
-    return told
+    return answers
 
 
 def _end(session: ClusterSession, offsets_topic: str, log_partition: int) -> int:

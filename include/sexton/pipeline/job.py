@@ -13,6 +13,8 @@ from pathlib import Path
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError
+from sexton.kafka.client import ClientConfig, client_config, read_properties
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.runs.folder import write_bytes
 from sexton.settings import settings
 from sexton.uris import uri_without_login, without_login
@@ -32,6 +34,25 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return options
+
+
+def add_kafka_options(options: argparse.ArgumentParser) -> None:
+    """Add the options of jobs that talk to a live cluster."""
+    options.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
+    options.add_argument(
+        "--client-config",
+        type=Path,
+        metavar="FILE",
+        help="Kafka client properties, in Java's or librdkafka's names; secrets belong here, not in options",
+    )
+    options.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
+
+
+def kafka_config(arguments: argparse.Namespace) -> ClientConfig:
+    """Return the client configuration of the options of `add_kafka_options`."""
+    file = arguments.client_config
+    properties = read_properties(file) if file else {}
+    return client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=file)
 
 
 def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[str] | None = None) -> int:

@@ -97,7 +97,7 @@ def _no_orphan(match: Match, orphan: str | None) -> str | None:
 def _not_idle(idle_ms: int, group: GroupInput, now_ms: int) -> str | None:
     since_ms = group.idle_since_ms
     if since_ms is None:
-        return "idle: it has members" if group.member_count else "idle: nothing tells when it was last active"
+        return "idle: it has members" if group.member_count else "idle: it is unknown when it was last active"
     if now_ms - since_ms >= idle_ms:
         return None
     return f"idle: last active {instant_text(since_ms)}, less than {duration_text(idle_ms)} before"

@@ -32,7 +32,7 @@ sweep_blocked is one of them: the offset is or will be due, and only the broker'
 class GroupInput:
     """A group, in the words of the table `groups`.
 
-    `last_active_ms` is when it last committed or changed its state, None where nothing tells.
+    `last_active_ms` is when it last committed or changed its state, None if unknown.
     """
 
     group_id: str

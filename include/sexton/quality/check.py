@@ -18,7 +18,7 @@ def measure_part(
 ) -> Measures:
     """Measure whole log partitions. `rows` and `files`: by table what was found, and how many files there should be.
 
-    A table without an entry in `files` is none of this piece's business: those of the whole run belong to one piece.
+    Tables without an entry in `files` are skipped: those of the whole run belong to one part.
     """
     kept = set(log_partitions)
     run = replace(run, cuts={part: cut for part, cut in run.cuts.items() if part in kept})

@@ -116,7 +116,7 @@ class Faults:
 
 
 class SimCluster:
-    """The cluster and its clock, which every call moves on; also the port that applying is given."""
+    """The cluster and its clock, which every call moves on; also the AdminClient that applying is given."""
 
     def __init__(self, seed: int | str, *, log_partitions: int = 2, faults: Faults | None = None) -> None:
         self.rng = Random(seed)
@@ -305,7 +305,7 @@ class SimCluster:
         for _, effect in late:
             effect()
 
-    # --- the port
+    # --- AdminClient
 
     def identity(self) -> ClusterIdentity:
         self._pass("identity", is_read=True)

@@ -142,8 +142,8 @@ def rows_in(lake: Lake, plan_id: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["attempt"], row["log_partition"], row["position"]))
 
 
-def applied(made: World, lake: Lake, port: Any) -> None:
-    made.apply(client=port)
+def applied(made: World, lake: Lake, client: Any) -> None:
+    made.apply(client=client)
     publish_ledger(lake, made.ledger.entries(), as_of_ms=made.plan.record.as_of_ms)
 
 
@@ -159,7 +159,7 @@ def test_an_apply_killed_anywhere(name: str, full: bool, seed: int, tmp_path: Pa
         made = busy(f"{seed} {name} {number}", tmp_path / str(number))
         rng = Random(f"{seed} {name} {number}")
         for at in sorted({rng.choice((1, 1, 2, 3, 5)), 1}):  # and the one that goes on may die as well
-            kills += in_child(made, lambda port, made=made: applied(made, lake, port), failpoint=f"{name}:{at}")
+            kills += in_child(made, lambda client, made=made: applied(made, lake, client), failpoint=f"{name}:{at}")
             made.cluster.now_ms += 1_000  # far from the lease: that the process has ended is seen
         number += 1
         assert number < 60 * wanted, "this point is not come by"
@@ -208,7 +208,9 @@ def test_a_claim_that_died_over_its_ticket(tmp_path: Path) -> None:
         def ledger() -> Ledger:
             return Ledger(store, "kills", made.cluster.cluster_id, made.plan.record.plan_id)
 
-        assert in_child(made, lambda port: made.apply(client=port, ledger=ledger()), failpoint="ledger.ticket") is True
+        assert (
+            in_child(made, lambda client: made.apply(client=client, ledger=ledger()), failpoint="ledger.ticket") is True
+        )
         with pytest.raises(Exception, match="somebody else"):
             made.apply(ledger=ledger())
         made.cluster.now_ms += LEASE_MS + 1

@@ -1,10 +1,9 @@
-"""Questions to a coordinator, over a log, an archive or an earlier run: reads only the log partitions they need.
+"""A log, an archive or a run, opened for `coordinator.api`; reads only the log partitions that are needed.
 
-    opening    opens the view that a request names
-    view       what that gives: `CoordinatorView.coordinator` is asked by sexton.coordinator.api
-    log_view   a view of segments or an archive, log_parts its log partitions
-    run_view   a view of a run folder, run_parts its log partitions
-    part       a log partition that was read, and the mapping that reads one when it is first asked for
+    coordinator_view  opens what a request names: a view, its `coordinator`, and the log partitions that were read
+    log_view          the view of segments or an archive; log_parts reads its log partitions, log_profile its profile
+    run_view          the view of a run folder
+    judged            a group with its offsets for a policy
 
-No Spark: a group's offsets lie in one log partition, and that is folded here.
+No Spark: all offsets of a group are in one log partition, which is folded here.
 """

@@ -19,7 +19,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewRequest:
-    """What to open: exactly one of `segments`, `archive` and `run`; the other options are not for a run."""
+    """What to open: exactly one of `segments`, `archive` and `run`; the other options do not apply to a run."""
 
     segments: str | None = None
     archive: str | None = None
@@ -27,35 +27,35 @@ class ViewRequest:
     as_of_ms: int | None = None
     taken_at_ms: int
     profile: str | None = None
-    """A profile's name; AUTO or None for the one that something proves; of a run, None or AUTO for its own."""
+    """A profile's name; AUTO or None for the proven one; for a run, AUTO or None for the run's profile."""
     topics_file: str | None = None
     load_buffer_bytes: int | None = None
-    """The coordinator's load buffer; None for what the archive recorded, else Kafka's default. Not of a run."""
+    """The coordinator's load buffer; None for the one that the archive recorded, else Kafka's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPartition:
-    """What was read of a log partition."""
+    """A log partition that was read."""
 
     held: PartitionView
     load_failure: str | None = None
     """Why a coordinator's load of it would fail."""
     never_ends: bool = False
-    """Whether no load of it ever ends; `load_failure` says why."""
+    """Whether a load of it never ends; `load_failure` says why."""
     undecodable: int = 0
-    """Records, batches or stretches of bytes that could not be decoded."""
+    """Records, batches or byte ranges that could not be decoded."""
     is_covered: bool = True
-    """False where there are bytes, but none from before the instant that was asked for."""
+    """False if there are bytes, but none from before the requested instant."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
-    """By a retention, at an instant: what makes the sweep of it fail (`coordinator.expiry.sweep_block`)."""
+    """What makes the sweep of it fail, by retention and instant (`coordinator.expiry.sweep_block`)."""
     group_ids: tuple[str, ...] = ()
-    """Groups with offsets, where that may be needed to tell the number of log partitions."""
+    """Groups with offsets, if they may be needed to infer the number of log partitions."""
 
 
 class LazyShards(Mapping[int, Shard]):
-    """Shards by log partition, each made when it is first asked for."""
+    """Shards by log partition, each created when it is first read."""
 
     def __init__(self, log_partitions: Iterable[int], make: Callable[[int], Shard]) -> None:
         self._made: dict[int, Shard | None] = dict.fromkeys(log_partitions)
@@ -82,12 +82,12 @@ class Parts(Protocol):
 
     @property
     def read(self) -> Mapping[int, LoadedPartition]:
-        """Those that have been read so far."""
+        """The log partitions that have been read so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorView:
-    """Everything that questions need. Log partitions are read when they are asked about, `parts.read` has those."""
+    """An opened log, archive or run. Log partitions are read when they are needed; `parts.read` has those."""
 
     where: str
     as_of_ms: int | None
@@ -96,11 +96,11 @@ class CoordinatorView:
     parts: Parts
     recorded: Recorded = field(default_factory=Recorded)
     doubts: list[str] = field(default_factory=list)
-    """What speaks against the profile."""
+    """Evidence against the profile."""
     warnings: list[str] = field(default_factory=list)
 
     def check_coverage(self, group_ids: Iterable[str]) -> None:
-        """NoCoverage where a group's log partition is not here, or nothing of it from before the instant asked for."""
+        """Raise NoCoverage if the log partition of a group is missing or has no record from before the instant."""
         for group_id in group_ids:
             home = self.coordinator.log_partition_of(group_id)
             if home is None:
@@ -116,7 +116,7 @@ class CoordinatorView:
                 self._check(home)
 
     def check_read(self) -> None:
-        """NoCoverage where log partitions were read, and none had anything from before the instant asked for."""
+        """Raise NoCoverage if no log partition that was read has a record from before the requested instant."""
         if not any(part.is_covered for part in self.parts.read.values()):
             for log_partition in self.parts.read:
                 self._check(log_partition)
@@ -130,18 +130,18 @@ class CoordinatorView:
             )
 
     def notes(self) -> list[str]:
-        """What there is to say of the rules, and of the log partitions that were read."""
-        profile, told = self.coordinator.profile, [*self.doubts]
+        """Notes on the profile and on the log partitions that were read."""
+        profile, notes = self.coordinator.profile, [*self.doubts]
         if not profile.is_proven:
-            told.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
+            notes.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
         for number, part in sorted(self.parts.read.items()):
             if part.never_ends:
-                told.append(f"log partition {number}: no coordinator could load it: {part.load_failure}")
+                notes.append(f"log partition {number}: no coordinator could load it: {part.load_failure}")
             elif part.load_failure is not None:
-                told.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
+                notes.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
             elif part.undecodable:
-                told.append(f"log partition {number}: {part.undecodable} undecodable records")
-        return told
+                notes.append(f"log partition {number}: {part.undecodable} undecodable records")
+        return notes
 
     @property
     def has_undecodable(self) -> bool:
@@ -149,23 +149,23 @@ class CoordinatorView:
 
 
 def doubts_of(count: int | None, missing: Collection[int]) -> list[str]:
-    """What an answer has to be read with, where not all is known or here."""
+    """Warnings about an unknown number of log partitions, and about missing ones."""
     doubts = []
     if count is None:
-        doubts.append("the number of log partitions could not be told from the group ids: a group is where it is found")
+        doubts.append("the group ids do not show the number of log partitions: a group is where it is found")
     if missing:
         doubts.append(f"log partitions not here: {', '.join(map(str, missing))}")
     return doubts
 
 
 def open_view(request: ViewRequest) -> CoordinatorView:
-    """Open what the request names; UsageError for one that does not fit together."""
+    """Open what the request names; UsageError if its options contradict each other."""
     given = [place for place in (request.segments, request.archive, request.run) if place is not None]
     if len(given) != 1:
         raise UsageError(
             "give one of --segments DIR, --archive URI and --run DIR", fix="a run is what `sexton audit --out` has left"
         )
-    # Only what is asked for is imported: a run needs nothing that reads a log, which takes longest to load.
+    # Imported here: a run does not need the modules that read a log, which take longest to load.
     if request.run is not None:
         from sexton.views.run_view import view_of_run
 

@@ -1,7 +1,7 @@
-"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels, which answer alike.
+"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels; both answer alike.
 
-The kernels take some seconds to load and then read ten million records in one; the plain replay starts at once and
-reads fifty thousand. A question about one group of a small log must not wait for a compiler's output.
+The kernels take some seconds to load and then read ten million records a second; the plain replay starts at once and
+reads fifty thousand a second.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _HEAD_BYTES = 64 << 10
 
 
 class LogParts:
-    """The log partitions of `source` at an instant; `profile` may be changed until the first is read."""
+    """The log partitions of `source` at an instant; `profile` may change until the first one is read."""
 
     def __init__(self, source: LogSource, *, profile: Profile, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile
@@ -57,7 +57,7 @@ class LogParts:
         return shard_after_load(held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
-        """Up to `limit` groups of offset records, read from where the log partition begins."""
+        """Up to `limit` groups of offset records, from the start of the log partition."""
         found: set[str] = set()
         for segment in self._segments(log_partition)[:1]:
             for record in self._data_records(self._bytes(segment, _HEAD_BYTES).tobytes()):
@@ -72,7 +72,7 @@ class LogParts:
         return found
 
     def batches_at_heads(self, log_partition: int) -> Iterator[Batch]:
-        """The batches at the head of the last segment, and at that of the first."""
+        """The batches at the head of the last segment and of the first."""
         segments = self._segments(log_partition)
         for segment in dict.fromkeys((*segments[-1:], *segments[:1])):
             data = self._bytes(segment, _HEAD_BYTES).tobytes()
@@ -169,6 +169,6 @@ class LogParts:
         return self._source.segments.get(log_partition, [])
 
     def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
-        """A segment's bytes, or as many as `most_bytes` of them: mapped when it is an archive's, else read."""
+        """At most `most_bytes` of a segment: mapped in an archive, else read."""
         size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
         return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)

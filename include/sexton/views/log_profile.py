@@ -1,8 +1,8 @@
-"""Whose rules questions to a log are answered by: what the archive or the log proves, read from its heads.
+"""The profile of a log: the one that the archive or the log proves, from the heads of its segments.
 
-A question about one group must not wait until the whole log is read. Any batch of the newest record format rules out
-the profiles that old formats prove, and one record of a new type is a proof, so that the heads of the first and the
-last segment of each log partition decide almost always. A log of old formats alone is folded as a whole.
+The whole log is not read for this. A batch of the newest record format excludes the profiles of old formats, and one
+record of a new type proves a profile, so the heads of the first and last segment of each log partition almost always
+decide. A log with only old formats is folded as a whole.
 """
 
 from collections import Counter
@@ -30,9 +30,9 @@ _VERSION_4 = b"\0\4"
 
 
 def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice:
-    """The profile asked for, with what speaks against it, or for AUTO and None the one that is proven.
+    """The requested profile, with evidence against it; for AUTO and None, the proven one.
 
-    A recorded broker settles it without a look at the log.
+    A recorded broker version decides without reading the log.
     """
     if asked not in (None, AUTO):
         choice = choose(asked)
@@ -57,7 +57,7 @@ def _heads(source: LogSource, parts: "LogParts") -> Iterator[Evidence]:
 
 
 def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
-    """What batches show, read plainly."""
+    """The evidence in some batches."""
     counts: Counter[str] = Counter()
     types: set[int] = set()
     for batch in batches:

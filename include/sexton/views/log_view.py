@@ -1,4 +1,4 @@
-"""The view of a log, which is folded as far as a question needs it: whose rules, how many log partitions."""
+"""The view of a log or an archive: its profile and number of log partitions; each is folded when it is needed."""
 
 from collections.abc import Collection
 
@@ -13,8 +13,8 @@ from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewReque
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 
-_TELLING_GROUPS = 50
-"""So many groups tell the number of log partitions as well as all of them do."""
+_ENOUGH_GROUPS = 50
+"""This many groups give the same number of log partitions as all groups."""
 
 
 def view_of_log(request: ViewRequest) -> CoordinatorView:
@@ -45,9 +45,9 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
 
 
 def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> int | None:
-    """The number of log partitions: as recorded, else the one under which groups lie where they hash to.
+    """The number of log partitions: as recorded, else the one under which groups are where they hash to.
 
-    Some groups at the head of each log partition tell it; of a log with few groups all are asked.
+    Some groups at the head of each log partition are enough; in a log with few groups all are read.
     """
     if not source.segments:  # nothing was written before that instant
         return source.partition_count
@@ -60,11 +60,11 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
                 fix="is the topics file of this cluster?",
             )
         return source.partition_count
-    limit = max(4, 4 * _TELLING_GROUPS // len(source.segments))
+    limit = max(4, 4 * _ENOUGH_GROUPS // len(source.segments))
     found: dict[int, Collection[str]] = {
         number: parts.group_ids_at_head(number, limit=limit) for number in source.segments
     }
-    if sum(map(len, found.values())) < _TELLING_GROUPS:
+    if sum(map(len, found.values())) < _ENOUGH_GROUPS:
         for number in source.segments:
             _ = shards[number]
             found[number] = parts.read[number].group_ids

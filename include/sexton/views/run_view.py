@@ -1,4 +1,4 @@
-"""The view of a run: its tables are read, and nothing is folded."""
+"""The view of a run: its tables are read, nothing is folded."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, Loa
 
 
 def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
-    """The view of a run folder; UsageError where the request asks for another instant or other rules than its own."""
+    """The view of a run folder; UsageError if the request has another instant or profile than the run."""
     folder = RunFolder(root)
     record = folder.read_run()
     if request.as_of_ms not in (None, record.as_of_ms):
@@ -62,7 +62,7 @@ class RunParts:
         self._written = frozenset(record.log_partitions)
 
     def shard(self, log_partition: int) -> Shard:
-        """The log partition as its coordinator would have loaded it.
+        """The log partition as its coordinator would load it.
 
         UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
         """

@@ -141,16 +141,12 @@ def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
 
 def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
     """The row for the records of a batch from `index` on, which are not read after MOST_BAD_RECORDS bad ones."""
-    rest = f"the rest of the batch ({batch.record_count - index:,} records by its header)"
-    return Undecodable(
+    count = batch.record_count
+    known = f" ({count - index:,} records by its header)" if count > index else ""
+    return _bare_row(
+        UNREAD_RECORD if is_unread else "malformed_record",
+        f"the rest of the batch{known} is not looked at after {MOST_BAD_RECORDS} bad records",
         base_offset=batch.base_offset,
-        log_offset=None,
-        record_type=None,
-        reason=UNREAD_RECORD if is_unread else "malformed_record",
-        detail=f"{rest if batch.record_count > index else 'the rest of the batch'} is not looked at after "
-        f"{MOST_BAD_RECORDS} bad records",
-        key=None,
-        value=None,
     )
 
 
@@ -236,41 +232,20 @@ def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) 
 
 def bad_crc(batch: Batch) -> Undecodable:
     """The row for a batch that does not match its CRC and could be read all the same."""
-    return Undecodable(
-        base_offset=batch.base_offset,
-        log_offset=None,
-        record_type=None,
-        reason=BAD_CRC,
-        detail=f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are",
-        key=None,
-        value=None,
-    )
+    detail = f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are"
+    return _bare_row(BAD_CRC, detail, base_offset=batch.base_offset)
 
 
 def unread_format(batch: Batch) -> Undecodable:
     """The row for a batch of a record format that came after the coordinator's release."""
-    return Undecodable(
-        base_offset=batch.base_offset,
-        log_offset=None,
-        record_type=None,
-        reason="unknown_magic",
-        detail=f"a batch of record format {batch.magic}, which this release cannot read",
-        key=None,
-        value=None,
-    )
+    detail = f"a batch of record format {batch.magic}, which this release cannot read"
+    return _bare_row("unknown_magic", detail, base_offset=batch.base_offset)
 
 
 def empty_control_batch(batch: Batch) -> Undecodable:
     """The row for a control batch without its marker."""
-    return Undecodable(
-        base_offset=batch.base_offset,
-        log_offset=None,
-        record_type=None,
-        reason="empty_control_batch",
-        detail="a control batch without a record, which this release cannot read",
-        key=None,
-        value=None,
-    )
+    detail = "a control batch without a record, which this release cannot read"
+    return _bare_row("empty_control_batch", detail, base_offset=batch.base_offset)
 
 
 def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
@@ -286,34 +261,18 @@ def torn_segment(size_bytes: int) -> Undecodable:
     A negative `size_bytes` is a number of zeros: a broker takes them for a batch of size 0 and fails.
     """
     if size_bytes < 0:
-        return Undecodable(
-            base_offset=None,
-            log_offset=None,
-            record_type=None,
-            reason=ZEROS,
-            detail=f"the segment ends with {-size_bytes} zeros, and another segment follows",
-            key=None,
-            value=None,
-        )
-    return Undecodable(
-        base_offset=None,
-        log_offset=None,
-        record_type=None,
-        reason=TORN_SEGMENT,
-        detail=f"the segment ends within a batch, after {size_bytes} bytes of it, and another segment follows",
-        key=None,
-        value=None,
-    )
+        return _bare_row(ZEROS, f"the segment ends with {-size_bytes} zeros, and another segment follows")
+    detail = f"the segment ends within a batch, after {size_bytes} bytes of it, and another segment follows"
+    return _bare_row(TORN_SEGMENT, detail)
 
 
 def damage(found: Damage) -> Undecodable:
     """The row for bytes between batches."""
+    return _bare_row(found.reason, found.detail)
+
+
+def _bare_row(reason: str, detail: str, *, base_offset: int | None = None) -> Undecodable:
+    """A row that is not about one record."""
     return Undecodable(
-        base_offset=None,
-        log_offset=None,
-        record_type=None,
-        reason=found.reason,
-        detail=found.detail,
-        key=None,
-        value=None,
+        base_offset=base_offset, log_offset=None, record_type=None, reason=reason, detail=detail, key=None, value=None
     )

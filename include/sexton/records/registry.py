@@ -1,8 +1,8 @@
 """All record types by number, and the four functions that decode and encode them.
 
 Follows CoordinatorRecordSerde and GroupCoordinatorRecordSerde: a key is an INT16 type and the key message, a value an
-INT16 version and the value message of that version. Nothing is kept or skipped here: what a coordinator does with a
-record that cannot be read is its own affair.
+INT16 version and the value message of that version. What a coordinator does with a
+record that cannot be read is decided in coordinator/decoding.py.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Kafka's text of a topic id: base64url without padding, where the zero UUID stands for "none"."""
+"""Kafka's text of a topic id: base64url without padding, where the zero UUID means "none"."""
 
 import base64
 import re

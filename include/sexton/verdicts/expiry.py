@@ -1,11 +1,11 @@
 """The coordinator's expiry sweep over whole tables of one log partition, as Arrow columns.
 
 The rules are `coordinator.expiry` (Kafka: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
-told once more without a Python object per offset; the tests hold one against the other.
+over Arrow columns instead of a Python object per offset; the tests compare the two.
 
 Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then those of
-unreachable_offsets whose group is there, stray (the coordinator sweeps them where they lie) or a share group. Offsets
-under a removed group are in no group, so no sweep ever meets them.
+unreachable_offsets whose group is there, misplaced (the coordinator sweeps them where they lie) or a share group.
+Offsets under a removed group are in no group, so that no sweep sees them.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
-    """Offsets under a group: what a client can fetch, then stray copies and those of share groups, in their orders."""
+    """Offsets under a group: what a client can fetch, then those of misplaced and share groups, in their orders."""
     others = unreachable.filter(pc.not_equal(unreachable["reason"], GROUP_REMOVED))
     return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
 
@@ -44,9 +44,9 @@ def judge(
 ) -> pa.Table:
     """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
 
-    The tables are of a whole log partition: one group can keep the sweep of all from working. Columns: the key,
+    The tables are those of a whole log partition, since one group can make its sweep fail. Columns: the key,
     broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
-    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.explained`).
+    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
     """
     rules = {"retention_ms": retention_ms, "now_ms": now_ms}
     block = sweep_block(offsets, groups, pending, **rules, profile=profile)
@@ -210,7 +210,7 @@ def plan(
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
     `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
-    no offset and has no open transaction, and nobody who is no member has a target left; share groups go in 4.0 alone.
+    no offset and has no open transaction, and no former member has a target left; share groups go in 4.0 alone.
     Where the broker's sweep fails (`sweep_block`), there is nothing to plan of it. Columns: record_type, group_id,
     topic, partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
     """
@@ -235,7 +235,7 @@ def plan(
 
 
 def is_of_offset(tombstones: pa.Table) -> pa.ChunkedArray:
-    """Which rows of a plan remove a committed offset; the others remove a group's own records."""
+    """Which rows of a plan remove a committed offset; the others remove the records of a group."""
     return pc.is_in(tombstones["record_type"], value_set=_OFFSET_TYPES)
 
 
@@ -259,13 +259,13 @@ def appended(
 
 
 def _is_suspect(groups: pa.Table, profile: Profile) -> pa.Array:
-    """Which groups may make the sweep fail; hardly ever any."""
+    """Which groups may make the sweep fail; usually none."""
     is_left = _has_left_targets(groups)
     return pc.or_(is_left, pc.equal(groups["group_type"], "Share")) if profile.sweeps_share_groups else is_left
 
 
 def _has_left_targets(groups: pa.Table) -> pa.Array:
-    """For each group whether somebody who is no member has a target assignment."""
+    """For each group whether a former member has a target assignment."""
     return pc.fill_null(pc.greater(pc.list_value_length(groups["left_targets"]), 0), False)
 
 
@@ -344,7 +344,7 @@ def _mask(values: pa.Array) -> Mask:
 
 
 def _int64(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Numbers with NULL as 0; whoever asks masks those rows."""
+    """Numbers with NULL as 0; callers mask those rows."""
     return np.asarray(pc.fill_null(values, 0)).astype(np.int64)
 
 
@@ -373,7 +373,7 @@ def _rows(
     cause: str,
     own: pa.Table | None = None,
 ) -> pa.Table:
-    """Tombstone rows of one kind; `rank` puts a group's own records behind its offsets, in the coordinator's order."""
+    """Tombstone rows of one kind; `rank` puts the records of a group after its offsets, in the coordinator's order."""
     count = len(group_id)
 
     def column(source: pa.Table | None, name: str, kind: pa.DataType) -> pa.Array:

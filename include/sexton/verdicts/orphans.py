@@ -1,7 +1,7 @@
-"""Offsets against the cluster's topics, as Arrow columns: orphans of three kinds, and what lies behind the log's start.
+"""Offsets against the cluster's topics, as Arrow columns: orphans of three kinds, and offsets before the log's start.
 
-The rules are `coordinator.explained`, told once more without a Python object per offset; the tests hold one against the
-other.
+The rules are those of `coordinator.orphans`, over columns instead of a Python object per offset; the tests compare the
+two.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 class TopicsTable:
     """The cluster's topics: rows of topic_partitions, in any order; without a row nothing is known of any topic.
 
-    Who does not see all of them (`sees_all`) cannot tell that one is gone. `recorded_at_ms` is None where nothing tells
-    it: then they stand for every instant.
+    Without the right to see all topics (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it
+    is not known: the topics then count for every instant.
     """
 
     partitions: pa.Table
@@ -26,7 +26,7 @@ class TopicsTable:
 
 
 def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
-    """For each row of `offsets`, in its order: orphan (NULL where it is none, or nobody can tell), behind_log_start.
+    """For each row of `offsets`, in its order: orphan (NULL for none, or where it is not known), behind_log_start.
 
     `known` is None where nothing was recorded.
     """
@@ -40,10 +40,10 @@ def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
     has_partition = has_topic & (partition >= 0) & (partition < np.append(sizes, 0)[at_topic])
     now_id = pa.chunked_array([ids, pa.nulls(1, pa.string())]).take(pa.array(at_topic))
     is_another = np.asarray(pc.fill_null(pc.not_equal(offsets["topic_id"], now_id), False))
-    told = np.ones(count, bool)
-    if known.recorded_at_ms is not None:  # a commit proves its topic, whatever was recorded before
-        told = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
-    kind = np.select([~told, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
+    is_judged = np.ones(count, bool)
+    if known.recorded_at_ms is not None:  # a commit proves its topic, also one that was recorded as missing
+        is_judged = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
+    kind = np.select([~is_judged, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
     place = np.where(has_partition, np.append(first, 0)[at_topic] + partition, len(log_starts) - 1)
     starts = log_starts[place]
     has_start = has_partition & (starts >= 0) & (kind == _NONE)
@@ -61,7 +61,7 @@ _Numbers = npt.NDArray[np.int64]
 def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers]:
     """Of each topic its name, id, the row of its partition 0 and how many there are; of all rows the log starts.
 
-    Behind the log starts there is one more, of nothing.
+    The log starts end with one more, of no partition.
     """
     rows = partitions.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks()
     runs = pc.run_end_encode(rows["topic"].combine_chunks()) if rows.num_rows else None

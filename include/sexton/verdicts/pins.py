@@ -1,6 +1,6 @@
-"""Offsets against open transactions, as Arrow columns: who holds a value of the very same key, and since when.
+"""Offsets against open transactions, as Arrow columns: which one holds a value of the same key, and since when.
 
-The rule is `coordinator.explained.pin_of`, told once more without a Python object per offset.
+The rule is `coordinator.pins.pin_of`, over columns instead of a Python object per offset.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """What a policy does with whole tables of offsets, and the tombstones that it asks for, as Arrow columns.
 
 The rules are `sexton.policy.decide`: what concerns a group is matched once (CompiledPolicy), the rest is arithmetic;
-the tests hold one against the other.
+the tests compare the two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,17 +51,17 @@ def judge_by_policy(
     deciders = pa.array([fate.decides for fate in fates], pa.string())
     owners = pa.array([_owners(policy).get(fate.decides or "") for fate in fates], pa.string())
     reasons = pa.array([fate.reason for fate in fates], pa.string())
-    told, place = pa.array(outcome), pa.array(at)
+    outcomes, numbers = pa.array(outcome), pa.array(at)
     return pa.table(
         {
-            "policy_verdict": _VERDICTS.take(told),
+            "policy_verdict": _VERDICTS.take(outcomes),
             "policy_reason": pc.coalesce(
-                _REASONS.take(told),
-                pc.if_else(pa.array(outcome == 2), verdicts["broker_reason"].combine_chunks(), reasons.take(place)),
+                _REASONS.take(outcomes),
+                pc.if_else(pa.array(outcome == 2), verdicts["broker_reason"].combine_chunks(), reasons.take(numbers)),
             ),
-            "policy_rule": deciders.take(place),
+            "policy_rule": deciders.take(numbers),
             "policy_expires_at_ms": pa.array(expires, mask=~is_instant | is_kept | is_pending),
-            "policy_owner": owners.take(place),
+            "policy_owner": owners.take(numbers),
         }
     )
 
@@ -95,9 +95,9 @@ class _Fate:
 def _fates(
     policy: Policy, offsets: pa.Table, orphans: pa.ChunkedArray, groups: pa.Table, *, now_ms: int
 ) -> tuple[list[_Fate], _Numbers]:
-    """The different fates of some offsets, and for each of these its own's number.
+    """The different fates of some offsets, and for each offset the number of its fate.
 
-    Groups that no rule tells apart share theirs, so there are few, but where a rule waits for a group to be idle.
+    Groups with the same rules share a fate, so that there are few, except where a rule waits for a group to be idle.
     """
     known = groups["group_id"].combine_chunks()
     of_group = np.asarray(pc.index_in(offsets["group_id"], value_set=known)).astype(np.int64)

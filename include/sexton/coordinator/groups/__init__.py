@@ -1,1 +1,1 @@
-"""The kinds of groups, a module each, and the groups of a log partition replayed record by record."""
+"""The kinds of groups, one module each, and the groups of a log partition (groups.py)."""

@@ -1,7 +1,7 @@
-"""Who owns what of an assignment, and what coordinators throw when two members do.
+"""Which member owns which partition or task of an assignment, and what coordinators throw when two members do.
 
-Compaction leaves the latest record of every member, so that the one which takes a partition may come before the one
-which lets go of it. Coordinators before KAFKA-19862 throw on that, whatever the epochs. Follows ConsumerGroup
+Compaction leaves the latest record of every member, so that the record which takes a partition may come before the one
+which releases it. Coordinators before KAFKA-19862 throw on that, at any epochs. Follows ConsumerGroup
 .currentPartitionEpoch and StreamsGroup.current...TaskToProcessId. Nothing changes where they throw.
 """
 
@@ -24,17 +24,16 @@ _NULL_SET = (
 
 
 class PartitionOwners:
-    """Since which epoch each partition is owned in a consumer group."""
+    """The epoch since which each partition of a consumer group is owned."""
 
     def __init__(self, *, newer_owners_win: bool) -> None:
         self._newer_owners_win = newer_owners_win
         self._epochs: dict[UUID, dict[int, int]] = {}
 
     def move(self, old: Member | None, new: Member | None) -> None:
-        """Take from a member what it had and give it what it has; None where it was not, or will not be.
+        """Move ownership from the old state of a member to the new one; None where it did not exist, or will not.
 
-        Of two members that claim a partition only the one with the higher epoch may come second: else Kafka throws, and
-        before KAFKA-19862 in any case.
+        A second member may claim a partition only at a higher epoch; before KAFKA-19862 Kafka throws at any epoch.
         """
         if old is not None and not self._newer_owners_win:
             self._refuse_release(old)
@@ -46,7 +45,7 @@ class PartitionOwners:
             self._claim(new)
 
     def _refuse_release(self, member: Member) -> None:
-        """Throw where nobody owns anything of a topic any more: only of one without partitions can that be."""
+        """Throw where no partition of a topic has an owner any more: only without partitions can that be."""
         left = {topic_id: len(self._epochs[topic_id]) for topic_id, _ in _parts(member) if topic_id in self._epochs}
         for topic_id, partitions in _parts(member):
             if topic_id not in left:
@@ -77,7 +76,7 @@ class PartitionOwners:
         return self._epochs.get(topic_id, {}).get(partition)
 
     def _held(self, member: Member) -> Iterator[tuple[UUID, int]]:
-        """What the member owns and no other has taken over at a higher epoch."""
+        """What the member owns and no other member has taken over at a higher epoch."""
         return (claim for claim in _claims(member) if self._since(claim) == member.member_epoch)
 
     def _release(self, member: Member) -> None:
@@ -109,7 +108,7 @@ def _claims(member: Member) -> Iterator[tuple[UUID, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Holder:
-    """A member of a streams group: its process, and its tasks, those that it has to give up last."""
+    """A member of a streams group: its process and its tasks; those to be revoked come last."""
 
     process_id: str | None = None
     tasks: tuple[Tasks, ...] = ()
@@ -121,8 +120,8 @@ _Owners = dict[tuple[str, str], Mapping[int, frozenset[str]]]
 class TaskOwners:
     """Which process has which task of a streams group, where that matters: before KAFKA-19862.
 
-    An active task has one owner, others any number. A member whose process is not told yet takes nothing; Kafka throws
-    when it is told, since it lets go first of what it was never given.
+    An active task has one owner, others any number. A member without a known process takes nothing; Kafka throws when
+    the process becomes known, since it first releases what the member was never given.
     """
 
     def __init__(self) -> None:
@@ -155,17 +154,17 @@ class TaskOwners:
 
 
 def _release_tasks(owners: _Owners, tasks: Tasks, process_id: str | None) -> None:
-    word = "null" if process_id is None else process_id
+    shown_id = "null" if process_id is None else process_id
     for (kind, subtopology_id), partitions in tasks.items():
         release = _release_active if kind == _ACTIVE else _release_other
         if (kind, subtopology_id) not in owners:
             what = "processId" if kind == _ACTIVE else "process ID"
             raise TransitionError(
-                f"Cannot remove the process ID {word} from {subtopology_id} because it does not have any {what}"
+                f"Cannot remove the process ID {shown_id} from {subtopology_id} because it does not have any {what}"
             )
         owned = dict(owners[kind, subtopology_id])
         for partition in sorted(partitions):
-            release(owned, partition, process_id, f"process ID {word} from task {subtopology_id}_{partition}")
+            release(owned, partition, process_id, f"process ID {shown_id} from task {subtopology_id}_{partition}")
         if owned:
             owners[kind, subtopology_id] = owned
         else:
@@ -182,7 +181,7 @@ def _release_active(owned: dict[int, frozenset[str]], partition: int, process_id
 
 
 def _release_other(owned: dict[int, frozenset[str]], partition: int, process_id: str | None, what: str) -> None:
-    """A task that its last owner has let go of is still known, and one that is not known is too much for Kafka."""
+    """A task that its last owner has released stays known; Kafka throws on one that is not known."""
     if partition not in owned:
         raise TransitionError(_NULL_SET)
     if process_id is None or process_id not in owned[partition]:

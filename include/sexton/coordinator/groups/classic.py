@@ -1,4 +1,4 @@
-"""Classic groups: one record of type 2 says all, the last one wins (Kafka: ClassicGroup, GroupMetadataManager.replay).
+"""Classic groups: the last record of type 2 is the whole state (Kafka: ClassicGroup, GroupMetadataManager.replay).
 
 After a load a classic group is Empty or Stable; the rebalance states exist only in a running coordinator.
 """
@@ -40,7 +40,7 @@ class ClassicMember:
 
 
 class ClassicGroup(Group):
-    """A classic group. Made with its id alone it is a simple one, which holds offsets and has no record of its own."""
+    """A classic group. Made from an id alone it is a simple group, which has offsets and no record."""
 
     group_type = "Classic"
 
@@ -54,7 +54,7 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids by instance; of a member that comes twice the first instance stays, as in Kafka."""
+        """Member ids by instance; of a member that comes twice the first instance is kept, as in Kafka."""
         self._subscribed_topics: frozenset[str] | None = None
 
     @classmethod
@@ -80,7 +80,7 @@ class ClassicGroup(Group):
         return group
 
     def become_empty(self, *, protocol_type: str | None, since_ms: int) -> None:
-        """The last member has gone: no members, no protocol, Empty since then (initNextGeneration)."""
+        """The last member leaves: no members, no protocol, Empty since then (initNextGeneration)."""
         self._protocol_type = protocol_type
         self.protocol, self.leader, self.members, self.static_members = None, None, {}, {}
         self.current_state_timestamp_ms = since_ms
@@ -124,7 +124,7 @@ class ClassicGroup(Group):
             return None
         try:
             # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
-            # of a hash map; here a malformed one ends the load wherever it stands.
+            # of a hash map; here a malformed one ends the load at any position.
             return decode_subscription(subscription)
         except MalformedRecord as error:
             if rule is Subscriptions.FAIL or error.reason == "too_many_items":
@@ -153,7 +153,7 @@ class ClassicGroup(Group):
 
     @property
     def is_simple(self) -> bool:
-        """Whether records of a consumer or streams group may take this group over."""
+        """Whether records of a consumer or streams group may replace this group."""
         return self._protocol_type is None and self.is_empty
 
     @property
@@ -204,14 +204,14 @@ class ClassicGroup(Group):
         ]
 
     def _instances_of(self, member: ClassicMember) -> list[str] | None:
-        """The instances that stand for the member; None where that is its own, or none."""
+        """The instances mapped to the member; None where that is its group_instance_id, or it has none."""
         held = sorted(instance for instance, holder in self.static_members.items() if holder == member.member_id)
-        own = [] if member.group_instance_id is None else [member.group_instance_id]
-        return None if held == own else held
+        named = [] if member.group_instance_id is None else [member.group_instance_id]
+        return None if held == named else held
 
 
 def _read_assignment(data: bytes) -> list[str] | None:
-    """The partitions in a ConsumerProtocolAssignment, which the coordinator itself never opens.
+    """The partitions in a ConsumerProtocolAssignment, which the coordinator never reads.
 
     None when it is malformed, or has more partitions than are decoded of one record (records.MOST_ITEMS).
     """

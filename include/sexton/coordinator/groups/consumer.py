@@ -31,7 +31,7 @@ _REGEX_TYPE = 16
 
 
 class ConsumerGroup(ModernGroup):
-    """A KIP-848 group: its members, and who owns which partition since which epoch."""
+    """A KIP-848 group: its members, and the owner of each partition with its epoch."""
 
     group_type = "Consumer"
     kafka_name = "Consumer"
@@ -117,7 +117,7 @@ class ConsumerGroup(ModernGroup):
         )
 
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
-        """Also what the member has yet to give up, from 4.3 on (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
+        """From 4.3 on includes what has yet to be revoked (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
         if not self.profile.describes_revoking:
             return member.assigned
         topic_ids = {*member.assigned, *member.revoking}

@@ -1,8 +1,8 @@
-"""What all groups have in common, and what a failed transition looks like.
+"""What all groups have in common.
 
 The group types follow Kafka 4.3: ClassicGroup (classic.py), and on top of `ModernGroup` here ConsumerGroup (KIP-848,
-consumer.py), ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). Only what a load keeps is kept:
-no timers, no pending joins, no metadata images.
+consumer.py), ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). They hold only what a load
+keeps: no timers, no pending joins, no metadata images.
 """
 
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ class GroupTombstone:
 class Group(ABC):
     """A group as a coordinator holds it after a load.
 
-    `log_offset` is that of the group's last record of its own, None for a group that only offsets have made.
+    `log_offset` is that of the group's last record, None for a group that only offsets have made.
     """
 
     group_type: ClassVar[str]
@@ -78,14 +78,14 @@ class Group(ABC):
         """Whether the coordinator keeps the group's offsets of `topic` for its subscription."""
 
     def loading_failure(self) -> str | None:
-        """Why the load fails for this group when all records have been read; None where it does not."""
+        """Why the load fails for this group after the last record; None where it does not."""
         return None
 
     @property
     def left_targets(self) -> Sequence[str] | None:
-        """Who has a target assignment and is no member; None for classic groups, which have none.
+        """Former members that still have a target assignment; None for classic groups, which have none.
 
-        While one is left, an Empty group cannot be deleted: replaying the tombstone of its target assignment throws.
+        While there is one, an Empty group cannot be deleted: replaying the tombstone of its target assignment throws.
         """
         return None
 
@@ -98,7 +98,7 @@ class Group(ABC):
         """The group's rows of the table `members`, by member id."""
 
     def to_group_row(self) -> dict[str, Any]:
-        """The group's row of the table `groups`, without the columns that are not the group's own to know."""
+        """The group's row of the table `groups`, without the columns that depend on more than the group."""
         topics = self.subscribed_topics
         return {
             "group_id": self.group_id,
@@ -119,7 +119,7 @@ class Group(ABC):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member of a modern group; the defaults are those of a member that no metadata record has described yet."""
+    """A member of a modern group; the defaults are those of a member without a metadata record."""
 
     member_id: str
     member_epoch: int | None = 0
@@ -134,18 +134,18 @@ class Member:
     assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     assignment_epochs: Mapping[tuple[UUID, int], int] | None = None
-    """Since which member epoch it has each partition, those that it has yet to give up too; None where none is kept."""
+    """The member epoch since which it has each partition, including those to be revoked; None where it is not kept."""
 
 
 class ModernGroup(Group):
     """Members, target assignment and epochs as KIP-848, KIP-932 and KIP-1071 share them (Kafka: ModernGroup).
 
-    The methods are the transitions; each checks all that may throw before it changes anything, so a record that a
-    coordinator would throw on leaves no trace.
+    The methods are the transitions. Each checks everything that may throw before it changes anything, so that a record
+    on which a coordinator throws leaves the group unchanged.
     """
 
     kafka_name: ClassVar[str]
-    """What Kafka's messages and record names call the type."""
+    """The name of the type in Kafka's messages and record names."""
     stable_state: ClassVar[int] = _STABLE
     member_tombstone_types: ClassVar[tuple[int, int, int, int]]
     """Record types of a member's assignment and target, of the target's epoch, of a member: the order of deletion."""
@@ -153,15 +153,15 @@ class ModernGroup(Group):
     metadata_type: ClassVar[int]
     """The record type whose tombstone removes the group."""
     creating_types: ClassVar[frozenset[int] | None] = None
-    """The record types whose values make the group; None: those of all types do."""
+    """The record types whose values create the group; None for all types."""
     wrong_type_message: ClassVar[str]
-    """What Kafka throws where a group of another type has the id."""
+    """Kafka's message where a group of another type has the id."""
     missing_message: ClassVar[str | None] = None
-    """What it throws where a record does not make the group that it is about; None where it ignores the record."""
+    """Kafka's message where a record cannot create its group; None where Kafka ignores the record."""
     replaces_simple: ClassVar[bool] = True
-    """Whether its records take over a simple classic group of the same id; else they throw."""
+    """Whether its records replace a simple classic group of the same id; else they throw."""
     targets_hold: ClassVar[bool] = True
-    """Whether a target assignment that is left forbids to delete the group."""
+    """Whether a remaining target assignment prevents the deletion of the group."""
 
     def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id)
@@ -335,17 +335,17 @@ def refuse_bad_topics(topics: Iterable[TopicRacks]) -> None:
 
 
 def partitions_by_topic(parts: Iterable[TopicPartitions | EpochedTopicPartitions]) -> dict[UUID, frozenset[int]]:
-    """Topic partitions of a record by topic id; of a topic that comes twice the last holds."""
+    """Topic partitions of a record by topic id; of a topic that comes twice the last counts."""
     return {part.topic_id: frozenset(part.partitions) for part in parts}
 
 
 def epochs_by_partition(parts: Iterable[EpochedTopicPartitions], member_epoch: int) -> dict[tuple[UUID, int], int]:
-    """Since which epoch a member has each partition; where the record does not tell, since its own (KIP-1251)."""
+    """The epoch since which a member has each partition; the member epoch where the record has none (KIP-1251)."""
     found = {}
     for part in {part.topic_id: part for part in parts}.values():
         numbers, epochs = part.partitions, part.assignment_epochs or ()
-        told = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
-        found.update({(part.topic_id, number): epoch for number, epoch in zip(numbers, told, strict=True)})
+        since = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
+        found.update({(part.topic_id, number): epoch for number, epoch in zip(numbers, since, strict=True)})
     return found
 
 

@@ -1,7 +1,7 @@
 """The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay).
 
-Offsets create groups here too, but live elsewhere: removing a group leaves its offsets where they are, out of reach
-until something makes the group anew.
+Offsets create groups too, but are kept in offsets.py: removing a group leaves its offsets, out of reach until something
+creates the group again.
 """
 
 from collections.abc import Collection
@@ -27,13 +27,13 @@ _EARLY_KINDS: dict[int, type[ModernGroup]] = {
     **dict.fromkeys((9, 10, 11, 12, 13, 14), EarlyShareGroup),
 }
 GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS, *_EARLY_KINDS})
-"""The record types that `Groups.replay` knows; which of them are read is the profile's to say."""
+"""The record types that `Groups.replay` knows; the profile says which of them are read."""
 
 Modern = TypeVar("Modern", bound=ModernGroup)
 
 
 class Groups:
-    """Groups by id. Feed it the records of one log partition in log order."""
+    """Groups by id; takes the records of one log partition in log order."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -41,15 +41,15 @@ class Groups:
         self._kinds = _EARLY_KINDS if profile.early_share_groups else _KINDS
 
     def ensure_simple_group(self, group_id: str) -> None:
-        """An offset value of `group_id` was read, be it committed, pending or later aborted: the group exists now."""
+        """Create the group where it is missing: an offset value of it was read, committed, pending or aborted."""
         if group_id not in self.by_id:
             self.by_id[group_id] = ClassicGroup(group_id, self.profile)
 
     def complete(self, holders: Collection[str]) -> None:
-        """All has been read; `holders` are the groups with a committed or a pending offset."""
+        """End of the load; `holders` are the groups with a committed or a pending offset."""
 
     def loading_failures(self) -> list[str]:
-        """Why the load fails when all records have been read, by group (GroupMetadataManager.onLoaded)."""
+        """Why the load fails after the last record, by group (GroupMetadataManager.onLoaded)."""
         found = (group.loading_failure() for _, group in sorted(self.by_id.items()))
         return [f"after the last record: {reason}" for reason in found if reason is not None]
 
@@ -57,7 +57,7 @@ class Groups:
         """Apply a group record; a `value` of None is a tombstone.
 
         Raises TransitionError, with Kafka's message, where the coordinator's replay throws, and MalformedRecord for a
-        subscription that it cannot parse. The groups are then as they were before.
+        subscription that it cannot parse. The groups are then unchanged.
         """
         group_id = key.group_id
         if record_type == CLASSIC_TYPE:
@@ -90,7 +90,7 @@ class Groups:
             self.by_id[group_id] = group
 
     def _find(self, kind: type[Modern], group_id: str, value_type: int | None) -> Modern | None:
-        """getOrMaybeCreatePersisted...Group: a simple classic group gives way even to a tombstone.
+        """getOrMaybeCreatePersisted...Group: even a tombstone replaces a simple classic group.
 
         `value_type` is the type of a record with a value, which may make the group.
         """
@@ -112,7 +112,7 @@ class Groups:
 
 
 class ScalaGroups(Groups):
-    """Groups that are there when all has been read: those with a record of their own, and those that hold offsets."""
+    """Groups up to 3.9: those with a record, and, once everything has been read, those that hold offsets."""
 
     def ensure_simple_group(self, group_id: str) -> None:
         """Offsets make no group while the log is read."""

@@ -5,7 +5,7 @@ group follows GroupCoordinator.onExpireHeartbeat, removeMemberAndUpdateGroup, on
 A log only ever shows groups that are Empty or Stable; the states between them exist in memory alone. Up to 0.10.0 a
 group has no Empty state: it is Dead, and removed, when its last member goes.
 
-`tick` fires the timers, one at a time and in order, so that whoever calls it decides how fast time goes.
+`tick` fires the timers, one at a time and in order, so that the caller decides how fast time passes.
 """
 
 from collections.abc import Iterable
@@ -57,9 +57,9 @@ class IllegalTransition(ValueError):
 
 def loaded(members: Iterable[LiveMember], *, generation: int, since_ms: int) -> LiveGroup:
     """The group as a load leaves it (onGroupLoaded): Stable with members, else Empty."""
-    own = tuple(members)
-    state = GroupState.STABLE if own else GroupState.EMPTY
-    return LiveGroup(state=state, generation=generation, members=own, since_ms=since_ms)
+    found = tuple(members)
+    state = GroupState.STABLE if found else GroupState.EMPTY
+    return LiveGroup(state=state, generation=generation, members=found, since_ms=since_ms)
 
 
 def join(group: LiveGroup, member: LiveMember, *, at_ms: int) -> LiveGroup:
@@ -100,7 +100,7 @@ def remove_member(group: LiveGroup, member_id: str, *, at_ms: int, profile: Prof
 
 
 def next_timer_ms(group: LiveGroup) -> int | None:
-    """When the next session or the rebalance ends; None where nothing is waited for."""
+    """When the next session or the rebalance ends; None where no timer runs."""
     waits = [own.session_ends_at_ms for own in group.members if not own.has_joined]
     if group.rebalance_ends_at_ms is not None:
         waits.append(group.rebalance_ends_at_ms)
@@ -152,7 +152,7 @@ def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
 
 
 def _maybe_complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
-    """As soon as every member has joined, the rebalance waits for nobody."""
+    """Complete the rebalance as soon as every member has joined."""
     return _complete_join(group, at_ms) if all(own.has_joined for own in group.members) else group
 
 

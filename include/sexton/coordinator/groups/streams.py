@@ -203,7 +203,7 @@ def _revoked_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByK
 
 
 def _by_subtopology(tasks: _TasksByKind) -> Tasks:
-    """Partitions by kind of task and subtopology; of a subtopology that comes twice the last holds."""
+    """Partitions by kind of task and subtopology; of a subtopology that comes twice the last counts."""
     return {
         (kind, task.subtopology_id): frozenset(task.partitions)
         for kind, some in zip(TASK_KINDS, tasks, strict=True)
@@ -212,7 +212,7 @@ def _by_subtopology(tasks: _TasksByKind) -> Tasks:
 
 
 def _named(tasks: Tasks) -> Mapping[Any, frozenset[int]]:
-    """Tasks by subtopology; those that do not process records are told apart by their name."""
+    """Tasks by subtopology; standby and warm-up tasks have their kind in the name."""
     return {
         subtopology_id + ("" if kind == "active_tasks" else f" ({kind.removesuffix('_tasks')})"): partitions
         for (kind, subtopology_id), partitions in tasks.items()

@@ -34,15 +34,10 @@ LONG_WAITING = (
 """The longest files that wait, longest first."""
 LONG_COMPUTING = (
     "ui/test_browser.py",
-    "faults/test_kills.py",
-    "faults/test_hostile_names.py",
     "kernels/test_fold.py",
     "kernels/test_inflate.py",
-    "verdicts/test_expiry.py",
-    "verdicts/test_explained.py",
-    "api/test_views.py",
-    "faults/test_breaks.py",
-    "faults/test_apply_kills.py",
+    "faults/test_kills.py",
+    "faults/test_hostile_names.py",
 )
 """The longest files that compute, longest first."""
 

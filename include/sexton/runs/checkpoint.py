@@ -21,10 +21,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from sexton import __version__
-from sexton.archive.files import child_folders, fsync, make_folder, read_json, safe_name, write_whole
+from sexton.archive.files import child_folders, fsync, make_folder, read_record, safe_name, write_whole
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
 from sexton.errors import DamagedFold, SextonError, UsageError
@@ -133,11 +133,7 @@ def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic
 
 def read_manifest(fs: pafs.FileSystem, folder: str) -> CheckpointManifest:
     """What the checkpoint in a folder is of; UsageError when it is none, as when its writer died."""
-    path = f"{folder}/{MANIFEST}"
-    try:
-        return CheckpointManifest.model_validate(read_json(fs, path))
-    except ValidationError as error:
-        raise UsageError(f"not a checkpoint: {error.errors()[0]['msg']}", where=path) from None
+    return read_record(fs, f"{folder}/{MANIFEST}", CheckpointManifest, what="a checkpoint")
 
 
 def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> str:

@@ -4,7 +4,6 @@ A checkpoint of another release's form of folds is no run's to read: of it only 
 is what the log says is not looked at here (checkpoint_check).
 """
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +13,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders
 from sexton.archive.lineages import clusters_of
-from sexton.archive.verify import CORRUPT, Finding
+from sexton.archive.verify import CORRUPT, Finding, is_in_subset
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.checkpoint import (
@@ -37,14 +36,8 @@ def verify_checkpoints(
 
     `subset` (n, t) reads one part in t, as `archive.verify` does. An OSError of the store is a finding.
     """
-    n, t = subset
-    read, findings = 0, []
-    for place in _folders(fs, root, cluster_id):
-        if int.from_bytes(hashlib.sha256(place.removeprefix(root).encode()).digest()[:8], "big") % t != n - 1:
-            continue
-        read += 1
-        findings += check(fs, place)
-    return read, findings
+    chosen = [folder for folder in _folders(fs, root, cluster_id) if is_in_subset(folder, root, subset)]
+    return len(chosen), [finding for folder in chosen for finding in check(fs, folder)]
 
 
 def check(fs: pafs.FileSystem, where: str) -> list[Finding]:

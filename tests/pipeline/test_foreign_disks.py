@@ -44,9 +44,9 @@ def before(fs, piece):
     os.truncate(log, 5_000)
     return whole(fs, piece)
 
-whole = fold_log.piece_bytes
+whole = fold_log.slice_bytes
 for instead in (shrunk, before):
-    fold_log.piece_bytes = instead
+    fold_log.slice_bytes = instead
     try:
         with Engine("tests", quiet=True) as engine:
             record = replay_groups.run(

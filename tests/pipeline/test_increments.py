@@ -67,7 +67,7 @@ def test_only_what_is_new_is_read(
         read.append(Path(span.path).name)
         return slice_bytes(fs, span)
 
-    monkeypatch.setattr(fold_log, "piece_bytes", note)
+    monkeypatch.setattr(fold_log, "slice_bytes", note)
     run(small, tmp_path / "r3", archive, instant(3))
     assert sorted(read) == [f"{1:020d}.log", f"{4:020d}.log"]
     for file in Path(archive.root).rglob("*.log"):

@@ -124,15 +124,15 @@ def test_a_file_that_cannot_be_read(
 def test_pieces_add_up(tmp_path: Path) -> None:
     folder = fill(tmp_path)
     record = folder.read_run()
-    assert validate_tables.pieces_of(folder, record) == [[0, 1]]
-    assert validate_tables.pieces_of(folder, record, target_bytes=1) == [[0], [1]]
+    assert validate_tables.partition_sets(folder, record) == [[0, 1]]
+    assert validate_tables.partition_sets(folder, record, target_bytes=1) == [[0], [1]]
     undecided = record.model_copy(update={"partition_count": None})
-    assert validate_tables.pieces_of(folder, undecided, target_bytes=1) == [[0, 1]]
+    assert validate_tables.partition_sets(folder, undecided, target_bytes=1) == [[0, 1]]
 
 
 def test_pieces_go_over_spark(iceberg: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = fill(tmp_path, broken=world.change("groups", 2, offset_count=7))
-    monkeypatch.setattr(validate_tables, "pieces_of", lambda *_: [[0], [1]])
+    monkeypatch.setattr(validate_tables, "partition_sets", lambda *_: [[0], [1]])
     validate_tables.run(iceberg, folder, lake=False)
     assert failures(folder) == [("groups", "critical")]
 

@@ -67,7 +67,7 @@ def run_demo(system: System, console: Console) -> int:
             **_variables(config),
         )
         api = system.api()
-        # A demo that was stopped half-way left its run behind, and the DAG unpaused.
+        # An interrupted demo leaves its run unfinished and the DAG unpaused.
         api.set_paused(MAIN_DAG, True)
         api.fail_unfinished_runs(MAIN_DAG)
         with system.step("Waited", f"until what was committed outlived the broker's retention of {RETENTION_S} s"):

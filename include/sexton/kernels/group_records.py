@@ -70,7 +70,7 @@ class GroupRecords:
         self._done = count
 
     def revive(self, state: State, group: int) -> None:
-        """Make the simple group that an offset value after its last group record stands for."""
+        """Make the simple group that an offset value has made after the last group record, if any."""
         self._revive(state, group, last_value=int(state.groups[group, L.LAST_VALUE]))
 
     def complete(self, state: State) -> None:

@@ -34,7 +34,7 @@ class PartialFold:
     batch_counters: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
-    """Each with its place in the order of the log (`slow_path.log_order`); those without a row are counted."""
+    """Each with its `slow_path.log_order`; those without a row are only counted."""
     cut: int | None = None
     is_prefix: bool = False
 

@@ -40,12 +40,12 @@ def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bo
 
 
 def log_order(log_offset: int) -> int:
-    """Where a finding about a record stands in the log."""
+    """The order of a record among what was found in the log."""
     return 2 * log_offset
 
 
 def log_order_before(log_offset: int) -> int:
-    """Where a finding stands that is no record's; UNKNOWN_PLACE, which is before all others, for a negative offset."""
+    """The order of damage before `log_offset`; UNKNOWN_ORDER, which is before all others, for a negative offset."""
     return UNKNOWN_ORDER if log_offset < 0 else 2 * log_offset - 1
 
 

@@ -56,7 +56,7 @@ class BadRecord:
 class Batch:
     """A record batch whose frame is whole; its records may still turn out to be bad.
 
-    `position` and `size_bytes` place it in the bytes that were read, and `data` is all of it, header included.
+    `position` and `size_bytes` locate it in the bytes that were read; `data` is the whole batch with its header.
     Message formats v0 and v1 have fewer fields: `base_offset` is then the entry's own offset (for a wrapper, that of
     its last record), `record_count` is -1 for a wrapper, and epochs, sequence and producer are -1, as is the timestamp
     of v0.

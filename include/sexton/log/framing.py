@@ -1,14 +1,14 @@
 """Where batches begin and end in the bytes of a segment: one compiled scan, for the plain reader and the kernels.
 
-The scan never stops at bad bytes. At each place it decides, in this order:
+The scan never stops at bad bytes. At each position it decides, in this order:
 
 - a batch with a good CRC whose base offset continues the batches before it: GOOD;
 - the same, but out of order (a duplicated, swapped or renumbered batch: the base offset is outside the CRC): DAMAGE.
   Where two neighbours contradict each other, the batch after them says which one is wrong;
-- a batch of believable shape and place with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator
+- a batch of plausible shape and position with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator
   does not check it and reads on);
-- otherwise the next place where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
-- no such place: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
+- else the next byte where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
+- no such byte: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
 So a row depends on all bytes before it and on nothing else, and a batch inside the value of another does not count. A
 good batch is summed once. Every other sum, of what claims to be a batch, is paid from a budget that is linear in the
@@ -106,9 +106,9 @@ def _next_offset(data, at):
 
 @compiled
 def _find_good(data, size_bytes, start, limit, floor, budget):
-    """First place in [start, limit) where a good batch at or above `floor` begins, and the budget left.
+    """First position in [start, limit) where a good batch at or above `floor` begins, and the budget left.
 
-    The place is -1 when there is none, -2 when the budget ran out.
+    The position is -1 when there is none, -2 when the budget ran out.
     """
     for at in range(start, limit):
         size = _whole_size(data, size_bytes, at)
@@ -221,8 +221,8 @@ def _step(data, size_bytes, at, floor, budget):
 def scan(data, start, end, floor, budget, rows):
     """Fill `rows` (int64: KIND, POSITION, SIZE, WHY) with everything that begins in [start, end) of the array `data`.
 
-    Returns (rows filled, where to go on, floor, budget); the scan is complete when that place is at or after `end`.
-    `start` must be a place where a batch or damage begins, with the floor and the budget left there (`first_frame`).
+    Returns (rows filled, where to go on, floor, budget); the scan is complete when that position is at or after `end`.
+    A batch or damage must begin at `start`, with the floor and the budget left there (`first_frame`).
     """
     bytes_at, size_bytes = pointer(data), len(data)
     at, filled = start, 0

@@ -32,7 +32,7 @@ Int64s = npt.NDArray[np.int64]
 class BatchHeaders:
     """The headers of some batches of a segment, one row a batch, in the order of the log.
 
-    A batch with a wrong CRC is one of them: a coordinator reads it. Damage is none.
+    Batches with a wrong CRC are included: a coordinator reads them. Damage is not.
     """
 
     data: U8Array
@@ -58,17 +58,17 @@ class BatchHeaders:
     @property
     def next_offset(self) -> Int64s:
         """The log_offset after each batch."""
-        return self.base_offset + self._modern(LAST_DELTA_AT, ">i4", otherwise=0) + 1
+        return self.base_offset + self._modern(LAST_DELTA_AT, ">i4", legacy=0) + 1
 
     @property
     def leader_epoch(self) -> Int64s:
         """-1 before format v2."""
-        return self._modern(LEADER_EPOCH_AT, ">i4", otherwise=-1)
+        return self._modern(LEADER_EPOCH_AT, ">i4", legacy=-1)
 
     @property
     def max_timestamp_ms(self) -> Int64s:
         """-1 in format v0."""
-        stamps = self._modern(MAX_TIMESTAMP_AT, ">i8", otherwise=-1)
+        stamps = self._modern(MAX_TIMESTAMP_AT, ">i8", legacy=-1)
         is_v1 = self.magic == 1
         stamps[is_v1] = _read(self.data, self.position[is_v1] + LEGACY_TIMESTAMP_AT, ">i8")
         return stamps
@@ -82,12 +82,12 @@ class BatchHeaders:
     @property
     def record_count(self) -> Int64s:
         """-1 for a compressed entry of format v0 or v1: its header does not say."""
-        return self._modern(COUNT_AT, ">i4", otherwise=np.where(self.codec == NONE, 1, -1))
+        return self._modern(COUNT_AT, ">i4", legacy=np.where(self.codec == NONE, 1, -1))
 
-    def _modern(self, at: int, dtype: str, *, otherwise: int | Int64s) -> Int64s:
-        """A field of format v2, or `otherwise` for a batch of an older one."""
+    def _modern(self, at: int, dtype: str, *, legacy: int | Int64s) -> Int64s:
+        """A field of format v2; `legacy` for batches of older formats."""
         values = np.empty(len(self.rows), np.int64)
-        values[:] = otherwise
+        values[:] = legacy
         is_v2 = self.magic == 2
         values[is_v2] = _read(self.data, self.position[is_v2] + at, dtype)
         return values

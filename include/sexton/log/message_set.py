@@ -101,7 +101,7 @@ def _inner_base_offset(batch: Batch, inner: memoryview) -> int:
         for message in _inner_messages(inner):
             (last_inner,) = struct.unpack_from(">q", message)
     except LogError:
-        pass  # told when the messages are read; the offsets before it are still the best there are
+        pass  # reported when the messages are read; the offsets before it are the best there are
     if last_inner is None:
         raise LogError("malformed_record", "a compressed wrapper with no message inside")
     if batch.magic == 0 or batch.base_offset == 0:  # as a producer sent it, never renumbered by a broker

@@ -120,9 +120,9 @@ def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
 
 
 def plan_fold_tasks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[FoldTask]:
-    """Cut one log partition's segments into chunks of about `target_bytes`, in log order, counted from `first_index`.
+    """Cut one log partition's segments into tasks of about `target_bytes`, in log order, counted from `first_index`.
 
-    Large segments are split evenly, small neighbours are joined. An empty log is one chunk without bytes, so that it
+    Large segments are split evenly, small neighbours are joined. An empty log is one task without bytes, so that it
     still has a fold. `segments` are those of one log partition, by base offset.
     """
     if target_bytes < 1:

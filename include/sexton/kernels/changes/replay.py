@@ -100,7 +100,7 @@ class _Changer(Folder):
     """Rows of `keys` that disappeared."""
 
     def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
-        """Fold the batches of the interval that begin in the piece; False when its end was reached."""
+        """Fold the batches of the interval that begin in the slice; False when its end was reached."""
         for frames in frames_of(data, span, self._frames):
             row, end = self._span(data, frames)
             while row < end:

@@ -40,7 +40,7 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
         return pa.array(values, pa.int64(), mask=~was_there)
 
     names = key_columns(end, found)
-    told = cols.numbers(
+    columns = cols.numbers(
         keys, {"committed_offset": L.COMMITTED, "log_offset": L.LOG_OFFSET, "timestamp_ms": L.COMMIT_MS}
     )
     rows_of = {name: column.cast(SCHEMA.field(name).type) for name, column in names.items()}
@@ -48,12 +48,12 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
         {
             **rows_of,
             "old_committed_offset": of_start(L.COMMITTED),
-            "new_committed_offset": told["committed_offset"],
+            "new_committed_offset": columns["committed_offset"],
             "kind": pa.repeat(pa.scalar(ChangeKind.SET.value), len(found)),
             "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
             "by_plan_id": pa.nulls(len(found), pa.string()),
-            "log_offset": told["log_offset"],
-            "timestamp_ms": told["timestamp_ms"],
+            "log_offset": columns["log_offset"],
+            "timestamp_ms": columns["timestamp_ms"],
             "old_log_offset": of_start(L.LOG_OFFSET),
             "old_commit_timestamp_ms": of_start(L.COMMIT_MS),
             "due_at_ms": pa.nulls(len(found), pa.int64()),

@@ -44,7 +44,7 @@ _NEVER_NULL: Mapping[str, frozenset[str]] = {
     "counters": frozenset({"name"}),
     "profile": frozenset({"profile"}),
 }
-"""A number is NULL where it is the one that stands for "none", which some fields of a record may carry as well."""
+"""Other numbers are NULL for "none"; some fields of a record may hold that number as well."""
 _INDEXES = {("pending", "key"): "keys", ("group_records", "group"): "groups"}
 _LOG_OFFSETS: Mapping[str, tuple[str, ...]] = {
     "keys": ("log_offset", "last_tombstone_log_offset"),

@@ -128,7 +128,7 @@ def _profile_in(table: pa.Table) -> Profile:
 
 
 def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
-    """The batch counters, numbers by their place in `counts`, the count of each unknown type, and the other marks."""
+    """The batch counters, numbers by their index in `counts`, the count of each unknown type, and the other marks."""
     counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
     try:
         batch_counters = np.array([counters.pop(f"batch_counter_{at}") for at in range(L.READ_COUNTERS)], np.int64)
@@ -163,8 +163,8 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 def _ints(table: pa.Table, name: str) -> Int64s:
     """A column of numbers, NONE where it is NULL, read-only."""
     column = _column(table, name)
-    told = pc.fill_null(column, L.NONE) if column.null_count else column
-    numbers: Int64s = np.asarray(told).astype(np.int64, copy=False)
+    filled = pc.fill_null(column, L.NONE) if column.null_count else column
+    numbers: Int64s = np.asarray(filled).astype(np.int64, copy=False)
     return _read_only(numbers)
 
 

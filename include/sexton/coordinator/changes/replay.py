@@ -1,4 +1,4 @@
-"""The changes of a log partition by plain replay: readable and slow, the oracle of kernels/changes/replay.py.
+"""The changes of a log partition by plain replay: readable and slow, the oracle of kernels.changes.replay.
 
 Continues record by record from a coordinator that has loaded everything before the interval (loading.py), and judges
 each write of tombstones before it replays it.

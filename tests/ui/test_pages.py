@@ -198,7 +198,7 @@ def test_an_older_page_of_a_story_ends_where_it_says(client: TestClient, monkeyp
     assert (found["since_ms"], found["before_ms"]) == (PUBLISHED, PUBLISHED - 1)
     older = data(client, "/group/story", id=LIVING, before=found["before_ms"])
     assert (older["since_ms"], older["before_ms"]) == (FIRST_MS, None)
-    assert "Show older ones" in text(client, "/group", id=LIVING)
+    assert "Show older runs" in text(client, "/group", id=LIVING)
 
 
 def thin(lake: WrittenLake, run: RunKey) -> None:

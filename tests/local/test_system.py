@@ -138,9 +138,9 @@ def test_a_run_that_fails_says_where(tmp_path, capsys) -> None:
     (folder / "outcome").mkdir(parents=True)
     (folder / "outcome" / "find_expired.json").write_text('{"exit_code": 6, "error": "the guard [says] no"}')
     config = Settings(home=tmp_path)
-    code = demo._tell_failure(config, folder, "manual__1", "find_expired", "failed", Console(width=80))
+    code = demo._print_failure(config, folder, "manual__1", "find_expired", "failed", Console(width=80))
     assert code == 6
     told = capsys.readouterr().out
     assert "find_expired failed: the guard [says] no" in told
     assert f"{tmp_path}/var/log/airflow/dag_id=offset_retention/run_id=manual__1/task_id=find_expired" in told
-    assert demo._tell_failure(config, folder, "manual__1", "replay_groups", "failed", Console(quiet=True)) == 1
+    assert demo._print_failure(config, folder, "manual__1", "replay_groups", "failed", Console(quiet=True)) == 1

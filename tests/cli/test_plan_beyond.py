@@ -122,7 +122,7 @@ def test_without_a_record_of_it_the_broker_is_asked(
     found = made(run, archive, tmp_path / "out", "--retention-minutes", 1)
     assert (found["broker_retention_ms"], found["beyond"]) == (None, None)
     doing = ("apply", found["plan_id"], "--archive", archive.root, "--sink=coordinator", "--approved-by=ann")
-    for retention_ms, said in ((None, "nobody knows the broker's retention"), (604_800_000, "as the broker says now")):
+    for retention_ms, said in ((None, "the broker's retention is unknown"), (604_800_000, "as the broker says now")):
         broker.retention_ms = retention_ms
         code, _, err = run(*doing)
         assert (code, said in err) == (6, True), err

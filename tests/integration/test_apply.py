@@ -319,7 +319,7 @@ def test_it_dies_in_the_middle_and_goes_on(world: World) -> None:
     assert counts["changed_since"] == len(planned(world, "changed"))
     assert counts["refused"] == 1
     assert counts["done"] == world.plan.tombstones.num_rows - counts["changed_since"] - 1
-    assert [each["error"] for each in told["told"] if each["outcome"] == "refused"] == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert [each["error"] for each in told["notable"] if each["outcome"] == "refused"] == ["UNKNOWN_TOPIC_OR_PARTITION"]
     assert told["attempt"] == 2
     assert told["windows"]["max_ms"] > 0
 

@@ -294,7 +294,7 @@ def test_what_an_apply_removed_comes_back_from_its_ledger(
         f"4 commits of 4 partitions of clicks, orders; by restore {done['restore_id'][:12]}"
     )
     undone = restore("--from-ledger", done["restore_id"])
-    assert undone["warnings"] == ["4 offsets were not there before: only a plan can take them away"]
+    assert undone["warnings"] == ["4 offsets were not there before: only a plan can remove them"]
 
 
 def test_a_plan_is_applied_and_undone(

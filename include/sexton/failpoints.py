@@ -19,7 +19,7 @@ FAILPOINTS = MappingProxyType(
         "snapshot.planned": "every new lineage has its origin, no segment is fetched",
         "snapshot.between": "a log partition is fetched, another is not",
         "snapshot.fetched": "every segment is archived, the cluster metadata is not",
-        "snapshot.done": "everything is archived, nobody was told",
+        "snapshot.done": "everything is archived, no one was notified",
         "origin.before": "a lineage is about to be begun",
         "origin.half": "an origin is written and has no name",
         "origin.after": "a lineage has its origin and nothing else",
@@ -36,7 +36,7 @@ FAILPOINTS = MappingProxyType(
         "import.copied": "every segment is archived, the cluster metadata is not",
         "replay.settled": "the cuts of an instant are stored, nothing is folded",
         "replay.folded": "every log partition has its fold, no table is written",
-        "replay.done": "every table is written, nobody was told",
+        "replay.done": "every table is written, no one was notified",
         "cuts.half": "the cuts of an instant are written under another name",
         "cuts.after": "the cuts of an instant are stored",
         "plan.files": "every file of a run's plan is written, its plan.json is not",
@@ -61,7 +61,7 @@ FAILPOINTS = MappingProxyType(
         "expire_runs.unmade": "a checkpoint has lost its manifest and nothing else",
         "ledger.ticket": "who wants the next attempt at a plan has said so, on a store without exclusive files",
         "ledger.half": "an entry of a ledger is written under another name",
-        "ledger.after": "an entry of a ledger is written, nobody was told",
+        "ledger.after": "an entry of a ledger is written, no one was notified",
         "ledger.claimed": "an attempt at a plan has begun, nothing was looked at",
         "apply.checked": "a plan may be applied, nobody has claimed it",
         "apply.settled": "what earlier attempts left open is settled",
@@ -79,7 +79,7 @@ FAILPOINTS = MappingProxyType(
         "apply.ended": "every item has an outcome, the attempt is not closed",
         "apply.closed": "an attempt is closed, the table does not have it",
         "ledger.replaced": "a plan's rows in the table are replaced, which is not committed",
-        "ledger.published": "the table says what the ledger says, nobody was told",
+        "ledger.published": "the table says what the ledger says, no one was notified",
     }
 )
 """Name -> what is true there."""

@@ -320,8 +320,8 @@ def test_coordinator(run, asked, tmp_path):
     assert table(out)[0] == ["GROUP", "LOG-PARTITION", "COORDINATOR (ID)", "ERROR"]
     assert [row[:2] for row in table(out)[1:]] == [["my-group", "2"], ["classic-1", "2"]]
     assert asked("groups", "coordinator", "my-group", *SEGMENTS)["partition_count"] == 4
-    strays = write_log(tmp_path, {0: log_of(commit("d")), 1: log_of(commit("d"))})
-    code, out, _ = run("groups", "coordinator", "d", "x", "--segments", strays)
+    misplaced = write_log(tmp_path, {0: log_of(commit("d")), 1: log_of(commit("d"))})
+    code, out, _ = run("groups", "coordinator", "d", "x", "--segments", misplaced)
     assert (code, [row[:2] for row in table(out)[1:]]) == (0, [["d", "0"], ["x", "-"]])
 
 

@@ -162,7 +162,7 @@ def test_without_topics_no_orphan_can_be_told(archive: Archive, small: Engine, t
     record = replay_groups.run(small, folder, request(archive, tmp_path))
     folder.write_run(record.model_copy(update={"has_topics": False}))
     record = find_expired.run(small, folder, policy=policy_of())
-    assert "no orphan can be told, so rule orphans finds nothing: the cluster's topics were not recorded" in (
+    assert "no orphan can be recognized, so rule orphans finds nothing: the cluster's topics were not recorded" in (
         record.warnings
     )
 

@@ -55,7 +55,7 @@ LEGACY = (offset_key("g", record_type=0), V0)
 
 
 @pytest.mark.parametrize(
-    "log, profile, told_by",
+    "log, profile, expected",
     [
         pytest.param(batch(commit("g"), NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of KIP-848"),
         pytest.param(batch(UNKNOWN_NEW_TYPE), "group_coordinator:4.3.1", "proof", id="a type of tomorrow"),
@@ -79,12 +79,12 @@ LEGACY = (offset_key("g", record_type=0), V0)
         ),
     ],
 )
-def test_auto_decides_on_proof_only(log: bytes, profile: str, told_by: str) -> None:
+def test_auto_decides_on_proof_only(log: bytes, profile: str, expected: str) -> None:
     choice = of_evidence([evidence(), evidence(log)])
     assert choice.profile.name == profile.partition(":")[0]
     assert choice.profile.release[:2] == profile_of(profile).release[:2]
-    assert choice.told_by.startswith(told_by)
-    is_open = told_by == AMBIGUOUS or profile == "group_metadata_manager:3.9"
+    assert choice.source.startswith(expected)
+    is_open = expected == AMBIGUOUS or profile == "group_metadata_manager:3.9"
     assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
 
 
@@ -95,7 +95,7 @@ def test_auto_decides_on_proof_only(log: bytes, profile: str, told_by: str) -> N
 def test_a_recorded_broker_s_version_decides(version: str, name: str) -> None:
     choice = of_version(version)
     assert choice.profile.text == f"{name}:{version}"
-    assert version in choice.told_by
+    assert version in choice.source
 
 
 def test_a_broker_that_shows_its_minor_release_alone_has_the_default_of_that_line() -> None:
@@ -169,7 +169,7 @@ def test_the_default_retention_follows_the_release(engine: Engine, tmp_path: Pat
 def test_an_unproven_release_is_told() -> None:
     assert choose("group_metadata_manager:2.8").warnings == []
     assert "unproven" in choose("group_metadata_manager:1.0").warnings[0]
-    assert choose(AUTO).told_by == AMBIGUOUS
+    assert choose(AUTO).source == AMBIGUOUS
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -
 
 def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
     """One cache serves a stray copy, and its tombstone goes to the group's own log partition; a copy there wins."""
-    strays = [name for name in (f"g{number}" for number in range(40)) if partition_of(name, 2) == 1][:2]
-    there, both = strays
+    misplaced = [name for name in (f"g{number}" for number in range(40)) if partition_of(name, 2) == 1][:2]
+    there, both = misplaced
     homely = next(f"h{number}" for number in range(40) if partition_of(f"h{number}", 2) == 0)
     logs = {
         0: batch(commit(there, 7), commit(both, 8), commit(homely, 9)),
@@ -215,10 +215,10 @@ def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> N
     assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")]
     assert sorted(planned) == sorted([(1, there), (1, both), (0, homely)])
-    assert old.stray_sources == {1: [0]}
+    assert old.misplaced_sources == {1: [0]}
 
     new = audit(engine, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
-    assert new.stray_sources == {}
+    assert new.misplaced_sources == {}
     served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "new", "committed_offsets")}
     assert served == {(both, 80), (homely, 9)}
     planned = {(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "new", "tombstones")}

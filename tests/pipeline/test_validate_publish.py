@@ -126,8 +126,8 @@ def test_pieces_add_up(tmp_path: Path) -> None:
     record = folder.read_run()
     assert validate_tables.partition_sets(folder, record) == [[0, 1]]
     assert validate_tables.partition_sets(folder, record, target_bytes=1) == [[0], [1]]
-    undecided = record.model_copy(update={"partition_count": None})
-    assert validate_tables.partition_sets(folder, undecided, target_bytes=1) == [[0, 1]]
+    unknown = record.model_copy(update={"partition_count": None})
+    assert validate_tables.partition_sets(folder, unknown, target_bytes=1) == [[0, 1]]
 
 
 def test_pieces_go_over_spark(iceberg: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

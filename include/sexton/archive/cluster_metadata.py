@@ -79,7 +79,7 @@ def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[st
     """A warning for each setting in which brokers differ: the one of the broker with the lowest id is taken."""
     found = []
     for name, values in brokers_differ.items():
-        each = ", ".join(f"{value or 'not told'} on broker {broker}" for broker, value in values.items())
+        each = ", ".join(f"{value or 'not reported'} on broker {broker}" for broker, value in values.items())
         found.append(f"brokers differ in {name}: {each}; that of broker {min(values, key=int)} is taken for all")
     return found
 

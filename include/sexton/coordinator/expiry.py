@@ -195,7 +195,7 @@ def sweep_all(
     From 4.0 on a group's tombstones go to the log partition that holds it. Before, one cache holds the groups of all of
     them (Profile.one_cache), and the tombstones go to the log partition that the id hashes to; to none where the broker
     does not lead that (GroupMetadataManager.cleanupGroupMetadata). Of several copies of a group the cache has the one
-    that was loaded first, in no order that the log tells; taken as first is that of its own log partition, then that of
+    that was loaded first, in no order that the log records; taken as first is that of its own log partition, then that of
     the lowest.
     """
     planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}

@@ -45,7 +45,7 @@ def load_profile(
     if endless is not None and failure is not None and failure[0] < log_order_before(endless.log_offset):
         endless = None
     counters: Mapping[str, int] = fold.counters
-    stray = found.group_is_stray
+    misplaced = found.group_is_misplaced
     row = {
         "log_partition": log_partition,
         "bytes": counters["bytes"],
@@ -60,7 +60,7 @@ def load_profile(
         "largest_batch_bytes": counters["largest_batch_bytes"],
         "first_log_offset": fold.first_log_offset,
         "next_log_offset": fold.next_log_offset,
-        "stray_groups": None if stray is None else int((stray & found.group_exists).sum()),
+        "stray_groups": None if misplaced is None else int((misplaced & found.group_exists).sum()),
         "load_would_fail": endless is not None or failure is not None,
         "load_failure": failure[1] if failure else None,
         "load_outcome": fold.profile.after_failure.value if failure else LOADED,

@@ -166,7 +166,7 @@ def _unlink_slot(state: View, row: int) -> None:
 
 @compiled
 def _free(state: View, row: int) -> None:
-    """Reuse an unlinked row for the next value."""
+    """Reuse a free row for the next value."""
     state.pending[row, L.PENDING_VALUES] = 0
     state.pending[row, L.NEXT_OF_PRODUCER] = state.counts[L.FREE_PENDING]
     state.counts[L.FREE_PENDING] = row

@@ -61,7 +61,7 @@ def finish(
 ) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
-    Without `partition_count` no group is known to be stray. Where stray groups are served (Profile.one_cache), those
+    Without `partition_count` no group is known to be misplaced. Where misplaced groups are served (Profile.one_cache), those
     `held_elsewhere` are not: another log partition's copy is. `endless` is where an older coordinator's load stays
     (kernels.endless.endless_of). Besides the published tables there is `group_tombstones`:
     for every group that is not classic the records that delete it, in their order, and `unexpected_unloads`: the groups

@@ -32,11 +32,11 @@ class SortedRows:
     is_removed: Mask
     """For each row of `unreachable`: whether its group is gone."""
     is_shared: Mask
-    """For each row of `unreachable`: whether its group is a share group; what is neither is stray."""
+    """For each row of `unreachable`: whether its group is a share group; what is neither is misplaced."""
     pending: Int64s
     """Rows of `pending`."""
     group_exists: Mask
-    group_is_stray: Mask | None
+    group_is_misplaced: Mask | None
     group_has_transaction: Mask
     """Whether the coordinator takes a transaction with the group's offsets for open."""
     offset_counts: Int64s
@@ -71,14 +71,14 @@ def sort_rows(
         replay.groups.complete({name for name, row in replay.rows_of.items() if exists[row]})
     for group_id, row in replay.rows_of.items():
         exists[row] = group_id in replay.groups.by_id
-    is_stray: Mask | None = None
+    is_misplaced: Mask | None = None
     is_share_group = _share_groups(replay, len(groups))
     lost = ~exists[of_group] | is_share_group[of_group]
     if partition_count is not None:
         homes = np.empty(len(groups), np.int64)
         _place(state.key_bytes, groups, partition_count, homes)
-        is_stray = homes != log_partition
-        lost |= _is_away(state, is_stray, replay.profile, held_elsewhere)[of_group]
+        is_misplaced = homes != log_partition
+        lost |= _is_away(state, is_misplaced, replay.profile, held_elsewhere)[of_group]
     unreachable = _by_key(state, stored[lost])
     return SortedRows(
         committed=_by_key(state, stored[~lost]),
@@ -87,7 +87,7 @@ def sort_rows(
         is_shared=is_share_group[keys[unreachable, L.KEY_GROUP]],
         pending=pending_rows[_pending_order(state, pending_rows)],
         group_exists=exists,
-        group_is_stray=is_stray,
+        group_is_misplaced=is_misplaced,
         group_has_transaction=has_transaction,
         offset_counts=np.bincount(of_group[~lost], minlength=len(groups)),
         pending_counts=np.bincount(of_pending, minlength=len(groups)),
@@ -102,13 +102,13 @@ def _share_groups(replay: GroupRecords, count: int) -> Mask:
     return found
 
 
-def _is_away(state: State, is_stray: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
+def _is_away(state: State, is_misplaced: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
     """Groups that clients look up in another log partition."""
     if not profile.one_cache:
-        return is_stray
-    away = is_stray.copy()
-    strays = np.flatnonzero(is_stray)
-    away[strays] = [cols.group_name(state, row) in held_elsewhere for row in strays.tolist()]
+        return is_misplaced
+    away = is_misplaced.copy()
+    misplaced = np.flatnonzero(is_misplaced)
+    away[misplaced] = [cols.group_name(state, row) in held_elsewhere for row in misplaced.tolist()]
     return away
 
 

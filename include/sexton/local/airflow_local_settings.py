@@ -1,7 +1,7 @@
 """What the embedded Airflow loads as its `airflow_local_settings`: its database is SQLite, and pysqlite opens a
 transaction at a savepoint as a reader's.
 
-Such a transaction that writes after somebody else has written fails at once, however long SQLite was told to wait.
+Such a transaction that writes after somebody else has written fails at once, whatever the busy timeout of SQLite.
 Creating a backfill does just that (`Database is locked`); what Airflow then takes back can end the scheduler. One that
 begins as a writer's waits for its turn instead. AirflowHome copies this file to AIRFLOW_HOME/config; nobody imports it.
 """

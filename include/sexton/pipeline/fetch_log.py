@@ -213,7 +213,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
 
 
 def _next_segment(reader: LogReader, position: int, end: int) -> tuple[list[bytes], int]:
-    """Chunks of raw batches from `position` on, and the log_offset up to which they answer."""
+    """Blocks of raw batches from `position` on, and the log_offset up to which they answer."""
     chunks: list[bytes] = []
     size_bytes = 0
     for batches in reader.read(start=position, end=end):

@@ -103,7 +103,7 @@ def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
     names = [rule.name for rule in policy.rules if rule.match.orphan]
     gone = [rule.name for rule in policy.rules if "topic_gone" in (rule.match.orphan or ())]
     if names and not record.has_topics:
-        yield f"no orphan can be told, so {_rules(names)} nothing: the cluster's topics were not recorded"
+        yield f"no orphan can be recognized, so {_rules(names)} nothing: the cluster's topics were not recorded"
     elif gone and not record.sees_all_topics:
         yield (
             f"no topic can be called gone, so {_rules(gone)} no such orphan: nothing says that whoever recorded the "

@@ -101,9 +101,9 @@ def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table
 
     Where one cache holds the groups of all log partitions (Profile.one_cache), those of the groups that hash to it.
     """
-    if not (profile_of(record.profile).one_cache and record.stray_sources and record.partition_count is not None):
+    if not (profile_of(record.profile).one_cache and record.misplaced_sources and record.partition_count is not None):
         return _plan_of(folder, record, log_partition)
-    holders = (log_partition, *sorted(record.stray_sources.get(log_partition, [])))
+    holders = (log_partition, *sorted(record.misplaced_sources.get(log_partition, [])))
     swept = (
         (_plan_of(folder, record, part), folder.read_table("groups", part, ["group_id"])["group_id"])
         for part in holders

@@ -115,7 +115,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     for part in finished:
         counts.update(part.counts)
     counts["topic_partitions"] = _write_topic_partitions(folder, record, source)
-    changes, untold = checkpoint.without_damaged(
+    changes, passed_over = checkpoint.without_damaged(
         lambda damaged: _changes(engine, folder, record, source, request, damaged)
     )
     if changes is not None:
@@ -124,7 +124,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         update={
             "counts": dict(counts),
             "changes_since_ms": None if changes is None else request.since_ms,
-            "stray_sources": sources,
+            "misplaced_sources": sources,
             "endless": [part.log_partition for part in finished if part.load_outcome == NEVER_ENDS],
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
@@ -132,7 +132,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
                 *findings_of(finished, choice.profile),
                 *homeless(finished, record.log_partitions),
                 *oversized(merged, source, choice.profile),
-                *untold,
+                *passed_over,
             ],
         }
     )
@@ -200,7 +200,7 @@ def _changes(
     `damaged` as of `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
-    interval, untold = open_interval(
+    interval, passed_over = open_interval(
         engine,
         folder,
         source,
@@ -212,9 +212,9 @@ def _changes(
         damaged=damaged,
     )
     if interval is None:
-        return None, untold
+        return None, passed_over
     asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
-    return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), untold
+    return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), passed_over
 
 
 def _with_empty(

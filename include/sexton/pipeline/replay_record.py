@@ -91,7 +91,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
             fix="is the topics file of this cluster?",
         )
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
-    minutes, told_by = _retention(source, request, choice.profile)
+    minutes, retention_source = _retention(source, request, choice.profile)
     coverage = _coverage(source, merged, missing)
     return RunRecord(
         run_id=request.run_id,
@@ -100,10 +100,10 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         as_of_ms=as_of_ms,
         taken_at_ms=source.taken_at_ms or request.taken_at_ms,
         profile=choice.profile.text,
-        profile_source=choice.told_by,
+        profile_source=choice.source,
         profile_doubts=choice.doubts,
         retention_ms=minutes * 60_000,
-        retention_source=told_by,
+        retention_source=retention_source,
         broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
         source=uri_without_login(source.uri),
         partition_count=count,
@@ -146,7 +146,7 @@ def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_a
     snapshot = "the snapshot that brought them" if is_archive else "the snapshot"
     found = []
     if count is None:
-        found.append("the number of log partitions could not be told from the group ids: no stray verdicts")
+        found.append("the number of log partitions could not be inferred from the group ids: no stray verdicts")
     if missing:
         found.append(f"log partitions not here: {', '.join(map(str, missing))}")
     for part in merged:
@@ -236,7 +236,7 @@ def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
         if part.unknown_types:
             found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
         if part.stray_groups:
-            found.append(f"log partition {part.log_partition}: {part.stray_groups} stray groups")
+            found.append(f"log partition {part.log_partition}: {part.stray_groups} misplaced groups")
         if part.undescribable:
             first, *more = part.undescribable
             found.append(

@@ -106,9 +106,9 @@ def partition_sets(folder: RunFolder, record: RunRecord, *, target_bytes: int = 
     """The run's log partitions in pieces of some size, each measured by one task.
 
     While nobody knows how many log partitions there are, a group may lie in several, so all of them are one piece; that
-    is so only for logs with next to no groups. So are they where stray groups are served from one cache.
+    is so only for logs with next to no groups. So are they where misplaced groups are served from one cache.
     """
-    is_split = record.partition_count is not None and not record.stray_sources
+    is_split = record.partition_count is not None and not record.misplaced_sources
     parts_of_run: list[list[int]] = []
     room = 0
     for part in record.log_partitions:

@@ -181,8 +181,8 @@ def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.T
         by_broker.append(_broker_verdicts(folder, record, part).take(at).cast(_BY_BROKER))
         order.append(mine)
     back = pa.array(np.argsort(np.concatenate(order)))
-    found, told, own = (pa.concat_tables(tables).take(back) for tables in (values, verdicts, by_broker))
-    return found, told, own
+    found, judged, own = (pa.concat_tables(tables).take(back) for tables in (values, verdicts, by_broker))
+    return found, judged, own
 
 
 _VERDICTS = pa.schema([TABLES["offset_verdicts"].column(name).field for name in VERDICT])

@@ -24,14 +24,14 @@ CHANGE_EXPECTATIONS: tuple[Expectation, ...] = (
     _expect("no_change", "an offset that was set has another committed_offset than before"),
     _expect("not_gone", "an offset that disappeared had a value and has none"),
     _expect("not_due", "nothing expired before it was due"),
-    _expect("undecided", "candidates are told where a change is ambiguous, and only there"),
+    _expect("candidates", "candidates are recorded where a change is ambiguous, and only there"),
     _expect("other_end", "the changes end in what committed_offsets and unreachable_offsets hold"),
     _expect("set_twice", "no offset is set twice in an interval"),
 )
 
 
 def measure_changes(found: Measures, tables: Tables) -> None:
-    """Count what breaks CHANGE_LAWS, over whole log partitions of the tables in NEEDS."""
+    """Count what breaks CHANGE_EXPECTATIONS, over whole log partitions of the tables in NEEDS."""
     changes = tables[TABLE]
     is_set = pc.is_in(changes["kind"], value_set=_SET)
     were_set, gone = changes.filter(is_set), changes.filter(pc.invert(is_set))
@@ -46,7 +46,7 @@ def measure_changes(found: Measures, tables: Tables) -> None:
     found.put(TABLE, "not_due", count_true(pc.greater(expired["due_at_ms"], expired["timestamp_ms"])))
     is_ambiguous = pc.equal(changes["kind"], "ambiguous")
     has_candidates = pc.fill_null(pc.greater(pc.list_value_length(changes["candidates"]), 1), False)
-    found.put(TABLE, "undecided", count_true(pc.not_equal(is_ambiguous, has_candidates)))
+    found.put(TABLE, "candidates", count_true(pc.not_equal(is_ambiguous, has_candidates)))
     _measure_end(found, tables, were_set, gone)
 
 

@@ -28,7 +28,7 @@ class Choice:
     """A profile and what proves it. `doubts` speak against it, `open_points` say what is not proven."""
 
     profile: Profile
-    told_by: str
+    source: str
     doubts: list[str] = field(default_factory=list)
     open_points: list[str] = field(default_factory=list)
 
@@ -87,12 +87,12 @@ def choose(profile: str) -> Choice:
     """The profile asked for; for AUTO the newest, until something proves another."""
     if profile == AUTO:
         return ambiguous()
-    return Choice(profile=profiles.profile_of(profile), told_by="asked for")
+    return Choice(profile=profiles.profile_of(profile), source="asked for")
 
 
 def of_version(broker_version: str) -> Choice:
     """The coordinator of the recorded broker."""
-    return Choice(profile=profiles.of_broker(broker_version), told_by=f"recorded broker version {broker_version}")
+    return Choice(profile=profiles.of_broker(broker_version), source=f"recorded broker version {broker_version}")
 
 
 def of_evidence(parts: Iterable[Evidence]) -> Choice:
@@ -129,11 +129,11 @@ def contradiction(profile: Profile, parts: Iterable[Evidence]) -> str | None:
     proof = _newer(profile, parts)
     if proof is None:
         proven = of_evidence(parts)
-        if proven.told_by == AMBIGUOUS or proven.profile.name == profile.name:
+        if proven.source == AMBIGUOUS or proven.profile.name == profile.name:
             return None
         if _newest_format(parts) == profile.record_format:  # 0.10.0 writes format 1, too
             return None
-        proof = f"{proven.told_by.removeprefix('proof: ')} shows {proven.profile.name}"
+        proof = f"{proven.source.removeprefix('proof: ')} shows {proven.profile.name}"
     return f"the log contradicts the profile {profile.text}: {proof} (--profile auto takes what the log proves)"
 
 
@@ -169,10 +169,10 @@ def _other_broker(profile: Profile, broker_version: str | None) -> str | None:
 
 
 def _proven(profile: str, proof: str) -> Choice:
-    return Choice(profile=profiles.profile_of(profile), told_by=f"proof: {proof}")
+    return Choice(profile=profiles.profile_of(profile), source=f"proof: {proof}")
 
 
 def ambiguous() -> Choice:
     """The newest profile, which nothing proves."""
     unknown = "nothing in the log proves whose coordinator wrote it: taken for the newest; --profile says otherwise"
-    return Choice(profile=profiles.NEWEST, told_by=AMBIGUOUS, open_points=[unknown])
+    return Choice(profile=profiles.NEWEST, source=AMBIGUOUS, open_points=[unknown])

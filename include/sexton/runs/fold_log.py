@@ -138,7 +138,7 @@ def fold_log(
 
 
 def _tasks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[FoldTask]:
-    """Chunks of every log partition; one that follows a checkpoint does not begin the log partition."""
+    """The fold tasks of every log partition; one that follows a checkpoint does not begin the log partition."""
     return [
         task
         for part, some in segments.items()

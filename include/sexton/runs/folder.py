@@ -60,7 +60,7 @@ class RunRecord(BaseModel):
     has_topics: bool = False
     topics_at_ms: int | None = Field(default=None, description="when the topics were recorded; None for a file's")
     sees_all_topics: bool | None = Field(default=None, description="whether one that is not there is gone")
-    stray_sources: dict[int, list[int]] = Field(
+    misplaced_sources: dict[int, list[int]] = Field(
         default_factory=dict,
         description="log partition -> others that hold groups which hash to it and are served from there",
     )

@@ -43,7 +43,7 @@ TOMBSTONES = Table(
         replace(
             LOG_PARTITION,
             name="target_log_partition",
-            doc="where what goes was read; another than log_partition for a stray group that a cache of old serves",
+            doc="where what goes was read; another than log_partition for a misplaced group that an old one-cache coordinator serves",
         ),
     ),
     doc=(

@@ -44,7 +44,7 @@ def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice
     for head in _heads(source, parts):
         seen.append(head)
         choice = of_evidence([head])
-        if choice.told_by != AMBIGUOUS and not is_of_old_formats([head]):
+        if choice.source != AMBIGUOUS and not is_of_old_formats([head]):
             return choice
     if source.segments and (is_of_old_formats(seen) or not any(head.batches for head in seen)):
         return of_evidence(Evidence.of(parts.fold(log_partition)) for log_partition in source.segments)

@@ -163,7 +163,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
 def _dueness(removal: GroupRemoval, context: WriteContext) -> str:
     at_ms, retentions, group = context.write.timestamp_ms, context.known.retentions_ms, removal.group
     if at_ms is None:
-        return "without a timestamp nobody can tell what was due"
+        return "without a timestamp what was due cannot be known"
     if group is None or not retentions or not context.write.is_whole:
         return ""
     if any(since_unknown(offset, group, context.profile) for offset in removal.removed.values()):

@@ -47,7 +47,7 @@ def wait_for_late_calls(context: DeleteContext) -> None:
     if begun_ms and (left_ms := max(begun_ms) + DOUBT_MS - context.clocks.now_ms()) > 0:
         context.clocks.sleep(left_ms / 1000)
     for group in context.groups:
-        recheck(context, group)
+        settle_late_calls(context, group)
 
 
 def compare_rows(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
@@ -55,14 +55,14 @@ def compare_rows(context: DeleteContext, group: PlannedGroup, rows: Sequence[Pla
     results."""
     found = compare(context, group, rows)
     if found.ours:
-        recheck(context, group)
+        settle_late_calls(context, group)
     if found.results:
         decided = {result.item_id for result in found.results}
         context.conclude(found.results, beyond=[row.item for row in rows if row.item_id in decided])
     return found
 
 
-def recheck(context: DeleteContext, group: PlannedGroup) -> None:
+def settle_late_calls(context: DeleteContext, group: PlannedGroup) -> None:
     """Read what our calls may have done to a group since they were given up, and put back what they removed by a race.
 
     Also those that were made again and are done: the first call may be carried out after the second. What is stamped

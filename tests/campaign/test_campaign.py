@@ -13,8 +13,7 @@ from sexton.coordinator.groups.groups import Groups, ScalaGroups
 from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import LeakingOffsets, Offsets, ScalaOffsets
 from sexton.coordinator.profile import PendingRule, Profile
-from sexton.kernels import fold
-from sexton.kernels import partial as partial_fold
+from sexton.kernels import fold, partial_fold
 from sexton.kernels.merge import absorb_state
 from sexton.kernels.profile_flags import new_state_of
 from sexton.verdicts.expiry import judge, plan

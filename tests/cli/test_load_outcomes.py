@@ -9,7 +9,7 @@ import pytest
 
 from sexton.cli import main
 from tests.archived import Archive
-from tests.coordinator.test_endless import BUFFER, LOG, sizes
+from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 from tests.views.worlds import write_log
 

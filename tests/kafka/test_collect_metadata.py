@@ -32,8 +32,8 @@ def test_brokers_that_differ_are_said() -> None:
     assert told.broker == {CODEC: "3"}
     assert told.brokers_differ == {CODEC: {"1": "3", "2": "0"}, "offset.metadata.max.bytes": {"1": "", "2": "9"}}
     assert warnings == [
-        "brokers differ in offset.metadata.max.bytes: not reported on broker 1, 9 on broker 2; that of broker 1 is taken "
-        "for all",
+        "brokers differ in offset.metadata.max.bytes: not reported on broker 1, 9 on broker 2; that of broker 1 is "
+        "taken for all",
         f"brokers differ in {CODEC}: 3 on broker 1, 0 on broker 2; that of broker 1 is taken for all",
     ]
 

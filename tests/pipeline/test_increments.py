@@ -12,7 +12,7 @@ import pytest
 
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonError, UsageError
-from sexton.kernels.partial import PartialFold
+from sexton.kernels.partial_fold import PartialFold
 from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import SegmentSlice, slice_bytes
 from sexton.maintenance.checkpoint_comparison import compare_checkpoint

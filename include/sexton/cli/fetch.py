@@ -92,7 +92,7 @@ def fetch(
         raise UsageError("an id belongs to one topic", where="--topic-id", fix="give one --topic at a time")
 
     from sexton.coordinator.api import fetch as api
-    from sexton.coordinator.in_flight import Outcome
+    from sexton.coordinator.commits_in_flight import Outcome
 
     view = log.view()
     with working("Reading the log", is_quiet=json):

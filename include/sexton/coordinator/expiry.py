@@ -195,8 +195,8 @@ def sweep_all(
     From 4.0 on a group's tombstones go to the log partition that holds it. Before, one cache holds the groups of all of
     them (Profile.one_cache), and the tombstones go to the log partition that the id hashes to; to none where the broker
     does not lead that (GroupMetadataManager.cleanupGroupMetadata). Of several copies of a group the cache has the one
-    that was loaded first, in no order that the log records; taken as first is that of its own log partition, then that of
-    the lowest.
+    that was loaded first. The log does not record the order of loads: the copy in the group's log partition is taken as
+    the first, then that of the lowest log partition.
     """
     planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}
     cached_from: dict[str, int] = {}

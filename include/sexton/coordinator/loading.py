@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import DecodedGroup, DecodedOffset, Undecodable, UnknownType
-from sexton.coordinator.endless import NEVER_ENDS, Endless, is_too_large
+from sexton.coordinator.endless_load import NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.load_model import MODEL

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 
-from sexton.coordinator.changes.causes import possible_removals, removal_after, removal_causes
+from sexton.coordinator.changes.group_removal_causes import possible_removals, removal_after, removal_causes
 from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES

@@ -14,7 +14,7 @@ from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.kernels.changes.replay import changes_between
-from sexton.kernels.partial import PartialFold
+from sexton.kernels.partial_fold import PartialFold
 from sexton.log.segment import Segment, plan_fold_tasks, slice_bytes
 from sexton.settings import settings
 from sexton.tables import TABLES

@@ -24,7 +24,7 @@ from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
 from sexton.kernels.layout import Bytes, Int64s, State
 from sexton.kernels.loading import fold_batches, new_queue
 from sexton.kernels.merge import absorb_state, prune_dead
-from sexton.kernels.partial import PartialFold
+from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.profile_flags import group_types_of
 from sexton.kernels.slow_path import UNKNOWN_ORDER, UndecodableRows, keep_undecodable, log_order_before, read_slowly
 from sexton.kernels.text import GROWTH

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.decoding import Undecodable
-from sexton.coordinator.endless import NEVER_ENDS, Endless
+from sexton.coordinator.endless_load import NEVER_ENDS, Endless
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS, LOADED
 from sexton.coordinator.offsets import FATES
@@ -17,7 +17,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.layout import State
-from sexton.kernels.partial import PartialFold
+from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
 from sexton.tables import TABLES

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.unloading import unexpected_unloads
-from sexton.coordinator.endless import Endless
+from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP
@@ -24,7 +24,7 @@ from sexton.kernels.columns import key_columns
 from sexton.kernels.group_records import GroupRecords, replay_group_records
 from sexton.kernels.layout import Int64s, State
 from sexton.kernels.load_stats import load_profile
-from sexton.kernels.partial import PartialFold
+from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
 from sexton.tables import TABLES
@@ -61,11 +61,12 @@ def finish(
 ) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
-    Without `partition_count` no group is known to be misplaced. Where misplaced groups are served (Profile.one_cache), those
-    `held_elsewhere` are not: another log partition's copy is. `endless` is where an older coordinator's load stays
-    (kernels.endless.endless_of). Besides the published tables there is `group_tombstones`:
-    for every group that is not classic the records that delete it, in their order, and `unexpected_unloads`: the groups
-    over which an older coordinator's load logs an error.
+    Without `partition_count` no group is known to be misplaced. A coordinator with one cache (Profile.one_cache) serves
+    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition. `endless` is where
+    an older coordinator's load stays (kernels.endless_load.endless_of).
+
+    Besides the published tables there is `group_tombstones`, the records that delete each group that is not
+    classic, in their order, and `unexpected_unloads`, the groups over which an older coordinator's load logs an error.
     """
     state = fold.state
     replay = replay_group_records(state, fold.profile)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.endless import NEVER_ENDS, Endless
+from sexton.coordinator.endless_load import NEVER_ENDS, Endless
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
@@ -35,7 +35,7 @@ from sexton.pipeline.replay_record import (
 from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base
 from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
-from sexton.runs.endless import endless_load
+from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log
 from sexton.runs.folder import RunFolder, RunRecord, tree_sha256

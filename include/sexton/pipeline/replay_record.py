@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.api.unloading import unexpected_unload_text
-from sexton.coordinator.endless import BUFFER, NEVER_ENDS
+from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError

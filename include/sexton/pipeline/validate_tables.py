@@ -103,10 +103,10 @@ def files_of(folder: RunFolder, table: Table, log_partitions: Iterable[int]) -> 
 
 
 def partition_sets(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL_WORK_BYTES) -> list[list[int]]:
-    """The run's log partitions in pieces of some size, each measured by one task.
+    """The run's log partitions in sets of about `target_bytes`, each measured by one task.
 
-    While nobody knows how many log partitions there are, a group may lie in several, so all of them are one piece; that
-    is so only for logs with next to no groups. So are they where misplaced groups are served from one cache.
+    All of them are one set if a group may be in several: where the number of log partitions is unknown (only for logs
+    with next to no groups), or a coordinator with one cache serves misplaced groups.
     """
     is_split = record.partition_count is not None and not record.misplaced_sources
     parts_of_run: list[list[int]] = []

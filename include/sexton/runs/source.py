@@ -21,7 +21,7 @@ from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_c
 from sexton.archive.lineages import ArchivedLineage
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded import Recorded
-from sexton.coordinator.endless import BUFFER, DEFAULT_BUFFER_BYTES
+from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
 from sexton.settings import settings

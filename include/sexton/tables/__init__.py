@@ -1,21 +1,16 @@
 """Every table, declared once. `TABLES` is the contract with whoever reads the Parquet files or the Iceberg tables."""
 
-from sexton.tables.group_state import (
-    COMMITTED_OFFSETS,
-    GROUPS,
-    MEMBERS,
-    OPEN_TRANSACTIONS,
-    PENDING_OFFSETS,
-    TOPIC_PARTITIONS,
-    UNDECODABLE_RECORDS,
-    UNREACHABLE_OFFSETS,
-)
+from sexton.tables.committed_offsets import COMMITTED_OFFSETS, PENDING_OFFSETS, UNREACHABLE_OFFSETS
+from sexton.tables.groups import GROUPS, MEMBERS
 from sexton.tables.load_stats import FATES, LOAD_PROFILE
 from sexton.tables.offset_changes import COMMIT_COUNTS, EXPIRY_SWEEPS, OFFSET_CHANGES
 from sexton.tables.offset_verdicts import EXPIRY_FORECAST, HORIZON_DAYS, OFFSET_VERDICTS, ORPHANS
+from sexton.tables.open_transactions import OPEN_TRANSACTIONS
 from sexton.tables.runs import DQ_RESULTS, RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
 from sexton.tables.tombstones import APPLY_LEDGER, TOMBSTONES
+from sexton.tables.topic_partitions import TOPIC_PARTITIONS
+from sexton.tables.undecodable_records import UNDECODABLE_RECORDS
 
 TABLES: dict[str, Table] = {
     table.name: table

@@ -43,7 +43,8 @@ TOMBSTONES = Table(
         replace(
             LOG_PARTITION,
             name="target_log_partition",
-            doc="where what goes was read; another than log_partition for a misplaced group that an old one-cache coordinator serves",
+            doc="where the removed value was read; differs from log_partition for a misplaced group, which a "
+            "coordinator with one cache serves",
         ),
     ),
     doc=(

@@ -14,7 +14,7 @@ from sexton.coordinator.api.coordinator import Shard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.view import EmptyView
-from sexton.coordinator.endless import NEVER_ENDS
+from sexton.coordinator.endless_load import NEVER_ENDS
 from sexton.coordinator.expiry import sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
@@ -133,7 +133,7 @@ class LogParts:
 
     def _compiled_part(self, log_partition: int) -> LoadedPartition:
         from sexton.kernels.results import finish
-        from sexton.runs.endless import endless_load
+        from sexton.runs.endless_load import endless_load
         from sexton.verdicts.expiry import held_offsets
         from sexton.verdicts.expiry import sweep_block as block_of
 

@@ -9,7 +9,7 @@ from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_l
 from sexton.coordinator.api.tables_view import TABLES, TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import EmptyView
-from sexton.coordinator.endless import NEVER_ENDS
+from sexton.coordinator.endless_load import NEVER_ENDS
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError

@@ -5,7 +5,7 @@ import pytest
 from sexton.cli.fetch_in_flight import in_flight_offsets
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
-from sexton.coordinator.in_flight import Outcome
+from sexton.coordinator.commits_in_flight import Outcome
 from sexton.coordinator.profiles import profile_of
 from tests.coordinator.api.broker import one_log
 from tests.strategies import BatchSpec, commit

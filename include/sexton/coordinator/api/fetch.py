@@ -11,7 +11,7 @@ from types import MappingProxyType
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import LoadedMember, PartitionView, TopicPartition
-from sexton.coordinator.in_flight import Outcome, commits_after
+from sexton.coordinator.commits_in_flight import Outcome, commits_after
 from sexton.coordinator.offsets import StoredOffset
 
 NO_OFFSET = -1
@@ -70,9 +70,9 @@ def fetch(
 
     A missing group has no offsets, which is no error. With `require_stable` a partition that an open
     transaction holds is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch`
-    matter to groups of the new types only. `in_flight` are plain commits that are not in the log, and `outcome` is what
-    became of them (in_flight.py): while they wait, they are unstable up to 3.9, and a 4.x coordinator delays the whole
-    answer.
+    matter to groups of the new types only. `in_flight` are plain commits that are not in the log, `outcome` is their
+    outcome (commits_in_flight.py). Until they have one they are unstable up to 3.9, and a 4.x coordinator delays the
+    whole answer.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:

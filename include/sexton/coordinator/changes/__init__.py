@@ -4,7 +4,7 @@ model.py     what goes in (writes, the state before them, evidence) and what com
 replay.py    the plain replay that finds the writes of an interval (kernels: changes.py)
 rules.py     which operations could have written what a write took from a group
 explain.py   which of them explain the whole write, as rows with their evidence in words
-causes.py    why a group itself was removed
+group_removal_causes.py  why a group itself was removed
 
 The kinds and causes of a change are listed in sexton.tables.change_kinds; what a release can do, in its Profile.
 """

@@ -1,4 +1,4 @@
-"""A fold in the middle of its making, as the rules of `coordinator.changes.causes` look at it: `changes.StateBefore`.
+"""A fold in progress as `coordinator.changes.group_removal_causes` reads it: a `changes.StateBefore`.
 
 Only the offsets of groups that a write of tombstones touches become Python objects. Keys never move while a fold grows
 (nothing is pruned here), so a row of `keys` is the same offset from the start of the interval to its end.

@@ -10,11 +10,11 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.coordinator.api.plain_view import PlainView
-from sexton.coordinator.endless import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless
+from sexton.coordinator.endless_load import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless
 from sexton.coordinator.loading import LOADED, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.kernels.endless import endless_of, has_too_large_batch
+from sexton.kernels.endless_load import endless_of, has_too_large_batch
 from sexton.kernels.results import finish
 from sexton.log.batch import Batch, read_batches
 from sexton.log.codec import GZIP

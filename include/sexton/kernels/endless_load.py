@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sexton.coordinator.endless import Endless, is_too_large
-from sexton.kernels.partial import PartialFold
+from sexton.coordinator.endless_load import Endless, is_too_large
+from sexton.kernels.partial_fold import PartialFold
 from sexton.log.crc import U8Array
 from sexton.log.framing import first_frame
 from sexton.log.headers import headers_of

@@ -1,22 +1,14 @@
-"""Tables of group state at as_of: what a coordinator knows after it has loaded the log."""
+"""Groups and their members at as_of, as a coordinator knows them after it has loaded the log."""
 
 from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.tables.columns import (
-    COMMITTED,
-    GROUP_ID,
-    LOG_OFFSET,
-    LOG_PARTITION,
-    PARTITION,
-    TEXTS,
-    TOPIC,
-    TOPIC_ID,
-)
+from sexton.tables.columns import GROUP_ID, LOG_OFFSET, LOG_PARTITION, TEXTS
 from sexton.tables.table import Column, Table
 
 GROUP_TYPES = ("Classic", "Consumer", "Share", "Streams")
+
 GROUP_STATES = (
     "Empty",
     "Stable",
@@ -26,60 +18,6 @@ GROUP_STATES = (
     "Reconciling",
     "NotReady",
     "Dead",
-)
-REASON_CODES = (
-    "bad_crc",
-    "torn_segment",
-    "zeros",
-    "out_of_order",
-    "skipped_bytes",
-    "unread_record",
-    "malformed_batch",
-    "bad_codec",
-    "inflated_too_large",
-    "malformed_record",
-    "malformed_control",
-    "null_key",
-    "short_key",
-    "malformed_key",
-    "malformed_value",
-    "unknown_value_version",
-    "malformed_subscription",
-    "unknown_record_type",
-    "unknown_magic",
-    "empty_control_batch",
-    "too_many_items",
-)
-
-COMMITTED_OFFSETS = Table(
-    name="committed_offsets",
-    grain="a committed offset that a client can fetch at as_of",
-    key=("group_id", "topic", "partition"),
-    columns=COMMITTED,
-    doc="What OffsetFetch by name answers.",
-)
-
-UNREACHABLE_OFFSETS = Table(
-    name="unreachable_offsets",
-    grain="an offset in the log that no client can fetch",
-    key=("log_partition", "group_id", "topic", "partition"),
-    columns=(
-        *COMMITTED,
-        Column(
-            name="reason",
-            type=pa.string(),
-            doc="group_removed: its group was deleted after it; share_group: its group is a share group, which answers "
-            "no OffsetFetch; stray: its group hashes to another log partition",
-            allowed=("group_removed", "share_group", "stray"),
-        ),
-    ),
-)
-
-PENDING_OFFSETS = Table(
-    name="pending_offsets",
-    grain="a transactional offset still pending at as_of",
-    key=("log_partition", "producer_id", "group_id", "topic", "partition"),
-    columns=COMMITTED,
 )
 
 GROUPS = Table(
@@ -189,52 +127,4 @@ MEMBERS = Table(
         ),
         LOG_PARTITION,
     ),
-)
-
-OPEN_TRANSACTIONS = Table(
-    name="open_transactions",
-    grain="a producer with pending records",
-    key=("log_partition", "producer_id"),
-    columns=(
-        Column(name="producer_id", type=pa.int64(), doc="the transactional producer"),
-        Column(name="producer_epoch", type=pa.int32(), doc="its epoch"),
-        LOG_PARTITION,
-        replace(LOG_OFFSET, name="first_log_offset", doc="its first pending record"),
-        replace(LOG_OFFSET, name="last_log_offset", doc="its last pending record"),
-        Column(name="first_timestamp_ms", type=pa.int64(), doc="when the first was written", nullable=True, unit="ms"),
-        Column(name="group_ids", type=TEXTS, doc="groups that it holds offsets of, sorted"),
-    ),
-)
-
-UNDECODABLE_RECORDS = Table(
-    name="undecodable_records",
-    grain="a record, batch or stretch of bytes that could not be decoded",
-    key=(),
-    doc="The first 10,000 of a log partition, and the first that would fail a load; `load_profile` counts all. After "
-    "100 bad records the rest of a batch is skipped, and a row says so. Up to 4 KiB of a key and of a value are kept, "
-    "1 MiB in the first 16 rows.",
-    columns=(
-        LOG_PARTITION,
-        Column(name="base_offset", type=pa.int64(), doc="of the batch that holds it", nullable=True),
-        Column(name="log_offset", type=pa.int64(), doc="of the record; NULL for a whole batch", nullable=True),
-        Column(name="record_type", type=pa.int32(), doc="of the key, where that could be read", nullable=True),
-        Column(name="reason", type=pa.string(), doc="what is wrong with it", allowed=REASON_CODES),
-        Column(name="detail", type=pa.string(), doc="what was expected and what was there", nullable=True),
-        Column(name="key", type=pa.binary(), doc="the key's bytes", nullable=True),
-        Column(name="value", type=pa.binary(), doc="the value's bytes", nullable=True),
-    ),
-)
-
-TOPIC_PARTITIONS = Table(
-    name="topic_partitions",
-    grain="a partition of a user topic, as recorded with the snapshot",
-    key=("topic", "partition"),
-    columns=(
-        TOPIC,
-        TOPIC_ID,
-        PARTITION,
-        Column(name="log_start_offset", type=pa.int64(), doc="first log_offset of the topic's log"),
-        Column(name="log_end_offset", type=pa.int64(), doc="log_offset of its next record"),
-    ),
-    per_log_partition=False,
 )

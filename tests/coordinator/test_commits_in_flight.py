@@ -1,6 +1,6 @@
 """Commits between their request and the log's answer."""
 
-from sexton.coordinator.in_flight import JavaCommits, ScalaCommits
+from sexton.coordinator.commits_in_flight import JavaCommits, ScalaCommits
 from sexton.coordinator.offsets import StoredOffset
 
 KEY, OTHER = ("t", 0), ("t", 1)

@@ -62,8 +62,8 @@ def finish(
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
     Without `partition_count` no group is known to be misplaced. A coordinator with one cache (Profile.one_cache) serves
-    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition. `endless` is where
-    an older coordinator's load stays (kernels.endless_load.endless_of).
+    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition. `endless` is
+    where an older coordinator's load stays (kernels.endless_load.endless_of).
 
     Besides the published tables there is `group_tombstones`, the records that delete each group that is not
     classic, in their order, and `unexpected_unloads`, the groups over which an older coordinator's load logs an error.

@@ -8,9 +8,9 @@ import sys
 
 from sexton.pipeline import job, validate_tables
 from sexton.report import write_report
-from sexton.runs.checker import Checker
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.validation_process import Checker
 
 
 def options() -> argparse.ArgumentParser:

@@ -52,7 +52,9 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
 
         monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
         monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet: nullcontext())
-        monkeypatch.setattr("sexton.runs.checker.Checker", lambda: nullcontext(SimpleNamespace(validate=None)))
+        monkeypatch.setattr(
+            "sexton.runs.validation_process.Checker", lambda: nullcontext(SimpleNamespace(validate=None))
+        )
         return requests
 
     return install

@@ -69,7 +69,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         world.point_at(folder, patch)
         checker = Checked()
         patch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet=False: world.Here(name, quiet=True))
-        patch.setattr("sexton.runs.checker.Checker", lambda: nullcontext(checker))
+        patch.setattr("sexton.runs.validation_process.Checker", lambda: nullcontext(checker))
         patch.setattr("typer.completion._get_shell_name", lambda: "bash")
         patch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
         runs = {}

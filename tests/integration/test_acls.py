@@ -39,8 +39,8 @@ from sexton.kafka.admin import (
     delete_offsets,
     group_now,
 )
-from sexton.kafka.bounds import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.broker import run_tool
+from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.failures import NotAllowed

@@ -11,7 +11,7 @@ import pytest
 from sexton.errors import DataQualityFailure
 from sexton.pipeline import job, validate_tables
 from sexton.quality import Result
-from sexton.runs import checker
+from sexton.runs import validation_process as checker
 from sexton.runs.engine import Engine
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world

@@ -59,8 +59,8 @@ def audit(
     claim(out, apart_from=replay.folder)
 
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
-    from sexton.runs.checker import Checker
     from sexton.runs.processes import engine_here
+    from sexton.runs.validation_process import Checker
 
     with Checker() as checker, engine_here("sexton audit", quiet=json) as engine:
         from sexton.pipeline.audit import AuditRequest, run_audit

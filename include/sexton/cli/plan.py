@@ -60,8 +60,8 @@ def plan(
     rules = read_policy_file(replay.policy)
     claim(out, apart_from=replay.folder)
 
-    from sexton.runs.checker import Checker
     from sexton.runs.processes import engine_here
+    from sexton.runs.validation_process import Checker
 
     with Checker() as checker, engine_here("sexton plan", quiet=json) as engine:
         from sexton.pipeline.standalone_plan import PlanRequest, make_plan

@@ -13,7 +13,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from sexton.policy import Decision, Policy, RuleTrace
     from sexton.views.coordinator_view import CoordinatorView
-    from sexton.views.judged import JudgedGroup, JudgedOffset
+    from sexton.views.judged_group import JudgedGroup, JudgedOffset
 
     # An offset (None for a group without offsets), the decision, and the outcome of each hold and rule.
     Decided = tuple[JudgedOffset | None, Decision, list[RuleTrace]]
@@ -28,7 +28,7 @@ def judged_group(
     view: "CoordinatorView", group: str, log: LogInput, *, retention_minutes: int | None, now_ms: int
 ) -> "JudgedGroup | None":
     """A group with the broker's verdict on each offset; None if it does not exist."""
-    from sexton.views.judged import judged_in_log, judged_in_run
+    from sexton.views.judged_group import judged_in_log, judged_in_run
 
     if log.run is None:
         source = log.source(view.as_of_ms)

@@ -16,7 +16,7 @@ from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.bounds import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
+from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import CommittedOffset, committed_offsets

@@ -22,7 +22,7 @@ from sexton.history.interval import open_interval, write_changes
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
 from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
-from sexton.pipeline.replay_record import (
+from sexton.pipeline.run_record import (
     Finished,
     ReplayRequest,
     blocked,

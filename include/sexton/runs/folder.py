@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
 from sexton.archive.log_position import LogPosition
-from sexton.coordinator.api.recorded import Recorded
+from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.errors import UsageError
 from sexton.kernels.parquet import cast, write_table
 from sexton.tables import TABLES

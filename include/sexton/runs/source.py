@@ -20,7 +20,7 @@ from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_cuts, store_cuts
 from sexton.archive.lineages import ArchivedLineage
 from sexton.archive.log_position import LogPosition
-from sexton.coordinator.api.recorded import Recorded
+from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sexton.coordinator.api.coordinator import Coordinator, Shard
-from sexton.coordinator.api.recorded import Recorded
+from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import PartitionView
 from sexton.errors import NoCoverage, UsageError

@@ -3,7 +3,7 @@
 import pytest
 
 from sexton.coordinator.api.broker_settings import BrokerSettings, broker_settings
-from sexton.coordinator.api.recorded import CODEC, Recorded
+from sexton.coordinator.api.recorded_settings import CODEC, Recorded
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.log.batch import Batch, Record, read_batches, read_records

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sexton.coordinator.api.batches import BATCH_FORMAT, TopicSettings
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
-from sexton.coordinator.api.recorded import CODEC, TOPIC_CODEC, Recorded
+from sexton.coordinator.api.recorded_settings import CODEC, TOPIC_CODEC, Recorded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.log import codec as codecs

@@ -2,7 +2,7 @@
 
 The fold goes on from the one at the start of the interval. Before each write of offset tombstones it stops and looks at
 the state (state_view): only batches with such tombstones are read record by record. What was set comes at the end, from
-the rows of both folds (set_rows). The cost is that of folding the interval, plus the keys, plus the tombstones.
+the rows of both folds (value_changes). The cost is that of folding the interval, plus the keys, plus the tombstones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels import scan
 from sexton.kernels.changes.marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
-from sexton.kernels.changes.set_rows import SCHEMA, set_rows
 from sexton.kernels.changes.state_view import StateView
+from sexton.kernels.changes.value_changes import SCHEMA, set_rows
 from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, add_undecodable, frames_of, read_only
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.kernels.profile_flags import new_state_of

@@ -15,12 +15,15 @@ from sexton.settings import PROJECT_ROOT
 ORDER = ("offset_retention", "maintenance", "apply_tombstones", "restore_offsets")
 _HEAD = """# DAGs
 
-What each DAG does, its schedule and the fields of its trigger form. Made from `dags/` by
-`python -m tests.docs.dags_page docs/dags.md`. Airflow shows more about each DAG (*Docs*).
+Use this page to trigger a DAG: it lists what each DAG does, its schedule, its tasks and the fields of its trigger
+form. It is generated from `dags/` by `python -m tests.docs.dags_page docs/dags.md`; Airflow shows more about each DAG
+(*Docs*).
 
-All DAGs are safe to run again: finished work is skipped. Only exit code 1 of a job is retried. No coverage is a skipped
-task, undecodable input a success with an alert, any other failure is final ([exit codes](cli.md#exit-codes)). What no
-form has is a [setting](settings.md). The fields as JSON are the configuration of a run:
+All DAGs are safe to run again: finished work is skipped. Only exit code 1 of a job is retried. Without coverage a task
+is skipped; undecodable input is a success with an alert; any other failure is final
+([exit codes](cli.md#exit-codes)). Anything that is not in a form is a [setting](settings.md).
+
+To trigger a DAG from the command line, pass the fields as JSON:
 
     airflow dags trigger offset_retention --conf '{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}'
 """

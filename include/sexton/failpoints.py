@@ -1,8 +1,8 @@
-"""Places in the code where a process may die, by name, so that tests can kill one there: whatever dies at any of them
-and runs again must end in the same bytes as one that was never killed.
+"""Named places where tests kill the process, to prove that a repeated run ends in the same bytes as one that was not
+killed.
 
-A point does nothing unless the setting `failpoint` (SEXTON_FAILPOINT) names it: `<name>`, or `<name>:<n>` for the n-th
-time that a process reaches it. Then the process ends at once, as SIGKILL ends it. `sexton doctor --failpoints` lists
+A failpoint does nothing unless the setting `failpoint` (SEXTON_FAILPOINT) names it: `<name>`, or `<name>:<n>` for the
+n-th time that a process reaches it. Then the process ends at once, as by SIGKILL. `sexton doctor --failpoints` lists
 them.
 """
 

@@ -5,8 +5,10 @@ numba or Kafka client. The work itself is in spark_jobs/ and in the command line
 
     spark_tasks.py    tasks that run a Spark job          change_tasks.py  tasks that change a cluster
     forms.py          trigger forms                       approval.py      the task that asks a person
-    defaults.py       what DAGs share                     consent.py       whether an answer allows a change
-    alerts.py         alerts, sent by notifiers.py        commands.py      `sexton` as a child process
-    openlineage.py    datasets of each task               brokers.py       Kafka connections
-    listener.py       how a run was triggered             body_limit.py    limit of request bodies
+    formats.py        formats of form fields              consent.py       whether an answer allows a change
+    defaults.py       what DAGs share                     commands.py      `sexton` as a child process
+    runs.py           run folders, outcomes of jobs       pools.py         Airflow pools, one slot each
+    alerts.py         alerts, sent by notifiers.py        brokers.py       Kafka connections
+    openlineage.py    datasets of each task               listener.py      how a run was triggered
+    plugin.py         the Airflow plugin                  body_limit.py    limit of request bodies
 """

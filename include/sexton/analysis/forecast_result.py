@@ -1,4 +1,4 @@
-"""The forecast of a run, read from its folder or from the published tables (forecast.py makes it)."""
+"""Reads the forecast of a run from its folder or from the published tables; forecast.py computes its rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What the log does not hold, recorded by each snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`.
+"""What each snapshot records of the cluster besides the log: topics, settings, leaders, log positions, broker version.
 
-A run reads the record that is valid for its instant, so that today's cluster never leaks into yesterday's answer. Where
-no broker is at hand, a file (`--topics`) gives the same lines about topics.
+One file a snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`. A run reads the record that is valid
+for its instant, never a later state of the cluster. Without a broker, a file (`--topics`) gives the topics.
 """
 
 import json

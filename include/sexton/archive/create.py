@@ -1,4 +1,4 @@
-"""Files that are created once: of several processes at the same time one creates it, and the others get False.
+"""Creates files of the archive that several processes may create at once: one creates the file, the others get False.
 
     disks           the bytes get their name by a hard link, which the kernel makes or refuses
     S3              a PUT under the condition that nothing is there (If-None-Match: *)
@@ -7,6 +7,9 @@
                     time there; `sexton archive verify` finds what two have left
 
 No reader sees half of a file, and a process that dies leaves no file on a disk of Linux.
+
+sexton.ledger.create_once does the same job for the ledger, which must not have that gap: it raises Refused instead of
+returning False, settles contended names by tickets on every object store, and needs hard links on a disk.
 """
 
 import errno

@@ -1,7 +1,8 @@
-"""The command line: one module a command, its exit codes in `exit_codes`.
+"""The command line: the commands, each in the module of its name, and how errors become exit codes (exit_codes.py).
 
-A command imports what it needs when it runs, so that --help is fast. An error is one line on stderr,
-`error: <where>: <what> (<fix>)`; --debug adds the traceback.
+The commands below `groups` are in groups.py, groups_coordinator.py and groups_dry_run.py. A command imports what it
+needs when it runs, so that --help is fast. An error is one line on stderr, `error: <where>: <what> (<fix>)`; --debug
+adds the traceback.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""What `apply` and `restore` share: options, ending after the current step, and the ledger's table."""
+"""What the commands `apply` and `restore` share: the option --approved-by, progress that SIGTERM ends after the current
+step, and the update of the table apply_ledger.
+"""
 
 import signal
 from collections.abc import Callable, Iterator

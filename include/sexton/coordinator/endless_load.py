@@ -4,7 +4,7 @@ GroupMetadataManager.doLoadGroupsAndOffsets (0.8.2: OffsetManager.loadOffsets) r
 offsets.load.buffer.size bytes and continues after the last whole batch in it. A larger batch never fits: it reads the
 same position again for ever, and the log partition stays in loading.
 
-Over whole segments: kernels.endless.
+Over whole segments: sexton.kernels.endless_load.
 """
 
 from dataclasses import dataclass

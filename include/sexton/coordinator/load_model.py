@@ -1,10 +1,9 @@
 """How long a coordinator takes to load a log partition: a model fitted to measured loads of a real broker.
 
 The loads are those of Kafka 4.3.1 right after its start that `make bench` measures, of logs without compression
-(docs/bench/figures.json). It is most wrong at millions of keys, which take a just started JVM longer than in
-proportion. Another machine is faster or slower by a factor; what takes twice as long here takes twice as long there.
-Compressed logs take longer, the smaller their batches are: with three records a batch 4 to 8 times as long in lz4,
-18 times in zstd.
+(docs/bench/figures.json). It is most wrong at millions of keys, for which a JVM that has just started takes longer than
+in proportion. On another machine all times differ by a factor; their ratios stay about the same. Compressed logs take
+longer, the smaller their batches are: with three records a batch 4 to 8 times as long in lz4, 18 times in zstd.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""The only place where releases of Kafka are compared.
+"""Compares releases of Kafka: which dated rules a release has, and whether it is later than a coordinator's last one.
 
 A release without a patch number, such as 0.10, means its newest patch, at most the last that the coordinator had.
+`profiles.of_broker` compares releases without this rule, to find the coordinator that a broker's release runs.
 """
 
 from sexton.coordinator.profile import Release

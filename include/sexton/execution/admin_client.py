@@ -1,8 +1,9 @@
-"""What changing a cluster needs of it, as a Protocol. kafka_admin.py has the real one, the tests simulated ones.
+"""`AdminClient`: the protocol of the calls by which `execution` reads and changes a cluster.
 
-Errors are those of `sexton.kafka`: GroupError for a request that was refused as a whole, Unsettled for one that may
-have been carried out, TransientError for one that certainly was not, LogChangedError for a log that is not the one read
-before, BrokerError for the rest. No method repeats a call that changes something.
+kafka_admin.py implements it for real clusters; the tests have simulated ones. Errors are those of `sexton.kafka`:
+GroupError for a request that was refused as a whole, Unsettled for one that may have been carried out, TransientError
+for one that certainly was not, LogChangedError for a log that is not the one read before, BrokerError for the rest. No
+method repeats a call that changes something.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

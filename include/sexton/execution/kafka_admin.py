@@ -1,7 +1,7 @@
-"""AdminClient over a real cluster.
+"""`KafkaAdmin`: the AdminClient of a real cluster.
 
-What changes something goes over a session of its own that tries once: repeated later, such a call would come long after
-the last look. What only reads is repeated.
+It has two sessions. The one for reads retries. The one for changes tries once: a call that is repeated later would
+arrive long after the last look.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

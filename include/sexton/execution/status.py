@@ -1,4 +1,4 @@
-"""The status of a plan or a restore: what its ledger says of each item, over all attempts."""
+"""The status of a plan or a restore: the result of each item, computed from all entries of the ledger."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How long the windows of an attempt's calls were, between the last look and the answer."""
+"""Statistics of the windows of an attempt's calls: the time from the last look at the cluster to the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

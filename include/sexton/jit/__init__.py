@@ -1,1 +1,1 @@
-"""Compiles and caches kernels: the decorators (compiled) and their access to memory (memory)."""
+"""How kernels are compiled: `compiled` has the decorators and the cache, `memory` the access to raw memory."""

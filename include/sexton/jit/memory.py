@@ -1,4 +1,4 @@
-"""Bare memory for compiled code: pointers, machine words from any byte, rows, hashes and comparison of spans.
+"""Raw memory access for compiled code: pointers, unaligned machine words, rows, hashes and comparison of spans.
 
 Numba counts references to every array that a function touches, which costs more than the work on one record. So entry
 functions take arrays and turn them into pointers (`pointer`, `rows`), and all other functions pass those: `t[i, j]` and

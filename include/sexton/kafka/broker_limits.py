@@ -1,8 +1,7 @@
-"""What must be known of the brokers before a verdict or a write: their time, the largest batch that the offsets topic
-takes, and how long they keep offsets.
+"""Asks the brokers for their clock, for max.message.bytes of a topic and for offsets.retention.minutes.
 
-Only one broker's clock can be read: the leader of the controllers reports its time with the quorum (KIP-836). The
-clocks of the others show in the timestamps that they wrote.
+Verdicts and writes need them. Only one broker reports its clock: the leader of the controllers, with the quorum
+(KIP-836). The clocks of the others show in the timestamps that they wrote.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """One connection to a cluster for requests in Kafka's own protocol, and what its errors mean to a user.
 
 Built on kafka-python 3's connection manager (`kafka.net`), whose interface may change: it is pinned, and only this
-module uses it. Every call has a deadline. Failures that may pass (a broker restarting, a leader moving) are retried
-with growing, jittered waits and fresh metadata; others are reported in one line.
+module and oauth.py use it. Every call has a deadline. Failures that may pass (a broker restarting, a leader moving) are
+retried with growing, jittered waits and fresh metadata; others are reported in one line.
 """
 
 import logging

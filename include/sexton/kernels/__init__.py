@@ -1,13 +1,15 @@
 """The rules of `coordinator`, compiled with numba over whole segments: from bytes to Arrow tables.
 
-A rule has the same module and function name in both: decoding, loading, offsets, endless, changes.replay.
+A rule is in the module of the same name in both: decoding, loading, offsets, endless_load, changes.replay. Function
+names are the same where both have the function.
 
-    scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold)
+    scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold, partial_fold)
     merge                                                 joins folds of neighbouring parts
-    group_records, sorted_rows -> results                 the state to tables
+    group_records, sorted_rows, columns -> results        the state to tables
     slow_path                                             records that compiled code is not sure of
     layout, growth, index, pending_rows                   columns, memory, hash tables
-    checkpoint                                            a fold as tables and files
+    canonical, checkpoint                                 a fold as tables and files
+    changes                                               what changed between two cuts
 
 Expiry is not here: `verdicts.expiry` judges the tables. `warm_up` compiles everything ahead of time.
 """

@@ -1,8 +1,8 @@
-"""The canonical form of a fold that begins where its log partition does: what a checkpoint holds.
+"""Brings a fold that begins at the start of its log partition into the canonical form that a checkpoint stores.
 
-How a log was cut leaves traces in a fold: the order of keys, dead keys, first end markers that only matter to something
-further left. The canonical form has none of them: the same log gives the same tables and the same bytes, read in one
-pass, in parts or from a checkpoint on.
+How a log was split leaves traces in a fold: the order of keys, dead keys, first end markers that only matter to a part
+before this one. The canonical form has none of them: the same log gives the same tables and the same bytes, whether it
+is read in one pass, in parts or from a checkpoint on.
 """
 
 import numpy as np

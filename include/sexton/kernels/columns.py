@@ -1,4 +1,4 @@
-"""Rows and arenas as Arrow columns, without a Python object per row."""
+"""Converts the rows and byte arenas of a fold to Arrow columns, without a Python object for each row."""
 
 from collections.abc import Mapping
 from typing import Any

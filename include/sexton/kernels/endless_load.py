@@ -1,4 +1,4 @@
-"""Finds the batch at which an older coordinator's load never ends: `coordinator.endless`, over whole segments."""
+"""Finds the batch at which an older coordinator's load never ends: `coordinator.endless_load` over whole segments."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The columns of everything that compiled code reads and writes: one row layout a concept, and the arrays of a fold.
+"""The memory layout of a fold: column numbers of every kind of row, and the arrays that compiled code reads and writes.
 
 `State` is the state of a fold: int64 rows with one row for each key, pending value, group, producer and group record,
 and byte arenas for their strings. `key_bytes` only grows; `text_bytes` (metadata) is compacted when most of it is

@@ -1,4 +1,4 @@
-"""How tables of a run and folds are made and written as Parquet; needs no compiler."""
+"""Writes tables of a run or of a fold as Parquet, and casts columns; needs no compiler."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The fold of neighbouring parts of a log partition, as a value."""
+"""`PartialFold`: the result of folding neighbouring parts of a log partition, a value that is never changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

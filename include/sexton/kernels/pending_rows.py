@@ -1,6 +1,6 @@
-"""Rows of pending values and their links, and the metadata of rows: how `offsets` keeps what its rules say.
+"""Adds, moves and removes the rows of pending values, and stores the metadata text of rows. `offsets` has the rules.
 
-A pending row is linked three ways: with the other rows of its producer, of its key, and of its hash slot.
+A pending row is in three linked lists: with the other rows of its producer, of its key, and of its hash slot.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.

@@ -1,9 +1,12 @@
-"""Writes files that only one process may write, and that are never changed.
+"""Creates files of the ledger that only one process may write and nobody changes: any other process gets Refused.
 
-On a local filesystem a hard link decides, which the kernel makes or refuses. pyarrow offers no such call for object
+On a local filesystem a hard link decides, which the kernel makes or refuses. pyarrow has no such call for object
 stores: there the last writer wins silently. So a process that wants a name there first writes a ticket and then lists
 the tickets. Of two processes at least one sees the other's, and steps back. This needs listings that show what was
 written before, as S3, GCS and ABFS promise.
+
+sexton.archive.create does the same job for the archive: it returns False instead, uses S3's conditional PUT, and on
+other object stores has no tickets, so that two snapshots at once can collide there.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""What the embedded Airflow loads as its `airflow_local_settings`: its database is SQLite, and pysqlite opens a
-transaction at a savepoint as a reader's.
+"""Makes SQLite transactions of the embedded Airflow that begin at a savepoint begin as write transactions.
 
-Such a transaction that writes after somebody else has written fails at once, whatever the busy timeout of SQLite.
-Creating a backfill does just that (`Database is locked`); what Airflow then takes back can end the scheduler. One that
-begins as a writer's waits for its turn instead. AirflowHome copies this file to AIRFLOW_HOME/config; nobody imports it.
+By default pysqlite begins them as read transactions. Such a transaction that writes after somebody else has written
+fails at once (`Database is locked`), whatever SQLite's busy timeout, as when a backfill is created; the rollback that
+follows can end the scheduler. A write transaction waits for its turn instead. AirflowHome copies this file to
+AIRFLOW_HOME/config, where Airflow loads it as `airflow_local_settings`; nobody imports it.
 """
 
 from typing import Any

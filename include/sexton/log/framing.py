@@ -10,9 +10,11 @@ The scan never stops at bad bytes. At each position it decides, in this order:
 - else the next byte where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such byte: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
-So a row depends on all bytes before it and on nothing else, and a batch inside the value of another does not count. A
-good batch is summed once. Every other sum, of what claims to be a batch, is paid from a budget that is linear in the
-size of the segment. Once the budget is spent, nothing after the next bytes that are no good batch is searched.
+So a row depends on all bytes before it and on nothing else, and a batch inside the value of another does not count.
+
+The work is linear in the size of the segment. The CRC of a good batch is computed once. All other CRCs, of bytes that
+only look like a batch, read a limited number of bytes in total (_RESYNC_EFFORT); after that, the rest of
+the segment is DAMAGE from the next bytes on that are no good batch.
 
 Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). In compiled functions `data` is a
 pointer to the segment and `size_bytes` its size, unless the docstring calls it an array.

@@ -1,6 +1,7 @@
-"""Compares a published checkpoint with a full replay of its instant, which proves the increments.
+"""Compares a published checkpoint with a full replay of its instant.
 
-Most checkpoints are made from an earlier one, so a mistake in one would be in all later ones.
+Most checkpoints are made from an earlier one, so a mistake in one would be in all later ones. An equal full replay
+proves that there is none.
 """
 
 from dataclasses import dataclass

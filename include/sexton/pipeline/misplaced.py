@@ -1,4 +1,7 @@
-"""Groups in a log partition that they do not hash to, where one cache serves them all the same (before Kafka 4.0)."""
+"""Finds the misplaced groups that brokers before Kafka 4.0 serve: their id hashes to another log partition.
+
+Those brokers keep the groups of all their log partitions in one cache.
+"""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,6 @@
-"""What is asked of a replay, and what it says of itself: its record, its coverage, and what readers should know."""
+"""The request of a replay (`ReplayRequest`) and the record that describes its result (`describe`): profile, coverage,
+counts, findings and warnings.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass

@@ -1,6 +1,7 @@
-"""What a plan may remove at most, by its policy or by the settings, and what the policy's holds cannot keep.
+"""Compares a plan with the limits of its policy or of the settings, and warns of offsets that the policy keeps or holds
+but the broker will expire.
 
-A policy never keeps the broker from expiring an offset. A held offset that the broker expires anyway becomes a warning.
+A policy never keeps the broker from expiring an offset.
 """
 
 from collections.abc import Mapping

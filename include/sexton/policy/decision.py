@@ -2,8 +2,8 @@
 
 Holds come first. Then the first rule that matches decides; without one the offset is kept. A rule can only expire an
 offset earlier than the broker would: what the broker keeps for another reason than time, a rule keeps, too, and a
-policy cannot save an offset whose retention at the broker has passed. compiled.py is the same for many
-offsets of a group at once, and tests hold one against the other.
+policy cannot save an offset whose retention at the broker has passed. compiled_rules.py does the same for many offsets
+of a group at once; the tests compare the two.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The limits of a plan, and the sentences about those that it exceeds."""
+"""The limits on what one plan may delete, and the sentences about those that a plan exceeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Measures the parts of a run and sums them. validation.py validates the sums."""
+"""Measures the tables of a run part by part, sums the measures, and makes the rows of dq_results from the results.
+
+validation.py validates the sums.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

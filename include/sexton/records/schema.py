@@ -1,9 +1,9 @@
-"""Declare a record once, as a dataclass whose fields say how they lie on the wire; readers and writers are derived.
+"""Derives the reader and the writer of a record from its declaration, a dataclass whose fields give their wire format.
 
 A decoded record has every declared field, whatever the version: a field that the version does not have, and a tagged
-field that was not written, has its default. Wire values stay as they are (-1, "", the zero UUID). Kafka 4.x gave values
-fields without a new version, most of them tagged: with a release, records are read and written as its coordinator does,
-to which the tag of a later field is an unknown one.
+field that was not written, has its default. Wire values stay as they are (-1, "", the zero UUID). Kafka 4.x added
+fields to values without a new version, most of them tagged. Given a release, a record is read and written as that
+release's coordinator does: the tag of a later field is unknown to it.
 
 Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is not looked
 at, because Kafka does not look either; a tag that comes twice counts once, the last; bytes after the message are

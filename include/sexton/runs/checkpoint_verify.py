@@ -1,7 +1,7 @@
-"""Whether runs can go on from the checkpoints of an archive: manifests, SHA-256, and every fold as a run reads it.
+"""Checks that runs can start from an archive's checkpoints: manifests, SHA-256, and every fold as a run reads it.
 
-A checkpoint of another release's form of folds is no run's to read: of it only the files are compared. Whether a fold
-is what the log says is not looked at here (checkpoint_check).
+Of a checkpoint whose folds have another release's form only the files are compared: no run of this release reads it.
+Whether a fold agrees with the log is checked elsewhere (sexton.maintenance.checkpoint_comparison).
 """
 
 from collections.abc import Iterator

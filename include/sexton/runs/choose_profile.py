@@ -1,9 +1,9 @@
-"""Whose rules a run follows: those asked for, or with `auto` those that something proves.
+"""Chooses the profile whose rules a run follows: the one asked for, or with `auto` the one that is proven.
 
 Proof is the recorded broker's version, a record that only a newer coordinator writes, or a log without a batch of the
-newest record format. Anything else leaves it open: a log looks the same under 2.x and under 4.0. Then the newest rules
-count, with the longer of Kafka's default retentions: a warning says so, and no plan is kept that somebody could apply.
-What was asked for is taken as it is; where the log or the recorded broker contradicts it, every command says so.
+newest record format. Otherwise it is open, because 2.x and 4.0 can write the same log. Then the newest rules apply,
+with the longer of Kafka's default retentions: a warning says so, and no plan is kept that could be applied. A profile
+that was asked for is used as it is; where the log or the recorded broker contradicts it, every command says so.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The log partitions of a source whose load never ends in a coordinator before 2.0.1, and where each one stays."""
+"""Finds, in the segments of a run, the batch at which a load never ends (coordinators before 2.0.1)."""
 
 from collections.abc import Iterator, Sequence
 

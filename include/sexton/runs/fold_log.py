@@ -1,8 +1,7 @@
-"""From segments to one fold per log partition: fold every chunk of log, then merge what neighbours have left.
+"""Reads the segments of a run into one fold for each log partition: folds parts of the log, then merges their folds.
 
-Two maps over Spark where the log is large; else one here, which folds each chunk onto what came before. With a
-checkpoint only what follows its cuts is read, and joined to it. The folds are written to `fold/<log_partition>` of the
-run's folder.
+A large log is folded and merged by Spark; a small one here, each part folded onto what came before. With a checkpoint
+only what follows its cuts is read, and joined to it. The folds are written to `fold/<log_partition>` of the run folder.
 """
 
 import shutil

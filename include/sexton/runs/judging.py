@@ -1,4 +1,8 @@
-"""The verdicts of one log partition of a run: the broker's, what is odd about an offset, and the policy's."""
+"""Computes offset_verdicts of one log partition of a run.
+
+It joins the broker's verdict on each offset, its orphan kind, the open transaction that holds it, and the policy's
+verdict.
+"""
 
 import pyarrow as pa
 

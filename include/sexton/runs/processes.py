@@ -1,7 +1,8 @@
-"""An engine for one machine: its processes do what tasks of a local Spark would, without the start of a JVM.
+"""`ProcessEngine`: the interface of `Engine` on one machine, with forked processes instead of Spark's tasks.
 
-A local Spark gives each core a Python process too, and needs some ten seconds until these run; a fork of one that has
-imported the stages already needs none. Where a cluster is configured (SEXTON_SPARK_MASTER), Spark is the engine.
+A local Spark gives each core a Python process too, and needs some ten seconds until these run. A fork of a process that
+has imported the stages runs at once, without the start of a JVM. Where a cluster is configured (SEXTON_SPARK_MASTER),
+`engine_here` returns Spark.
 """
 
 import multiprocessing

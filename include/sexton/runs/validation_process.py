@@ -1,4 +1,4 @@
-"""Great Expectations in a process of its own: its import takes seconds, and would hold up who shares its process."""
+"""Runs Great Expectations in a process of its own, because its import takes seconds: meanwhile the run goes on."""
 
 import atexit
 import multiprocessing

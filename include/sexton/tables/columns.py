@@ -1,4 +1,4 @@
-"""Columns that several tables share, in Kafka's words."""
+"""Columns that several tables share, declared once under Kafka's field names."""
 
 import pyarrow as pa
 

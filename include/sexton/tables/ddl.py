@@ -1,4 +1,4 @@
-"""The declarations in Spark's words: read schemas and Iceberg's CREATE TABLE."""
+"""Spark SQL for the declared tables: schemas for reading, and Iceberg's CREATE TABLE and ALTER TABLE."""
 
 from collections.abc import Mapping
 

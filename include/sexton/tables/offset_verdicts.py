@@ -1,4 +1,4 @@
-"""Tables of what becomes of offsets, and when: by the broker's rules, and by the owner's."""
+"""Declares the tables of expiry, by the broker's rules and by a policy: offset_verdicts and expiry_forecast."""
 
 from dataclasses import replace
 

@@ -1,8 +1,8 @@
 """What a table and a column are, and the Arrow schema that follows from their declaration.
 
 A declaration is the only place where a table's grain, key, columns and rules are written down. What else a table needs
-is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in docs.py, the checks in sexton.quality.
-Record formats and what fills a table are not here.
+is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in scripts/docs.py, the checks in
+sexton.quality. Record formats and what fills a table are not here.
 """
 
 from dataclasses import dataclass

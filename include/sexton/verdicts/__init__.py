@@ -1,1 +1,4 @@
-"""What the broker would do with each offset and why, over whole tables: expiry, orphans, pins. Arrow, no numba."""
+"""What the broker and a policy do with each offset and why, over whole tables: expiry, orphans, pins, policy.
+
+Arrow, no numba.
+"""

@@ -1,7 +1,8 @@
-"""Offsets against the cluster's topics, as Arrow columns: orphans of three kinds, and offsets before the log's start.
+"""Compares offsets with the cluster's topics, as Arrow columns.
 
-The rules are those of `coordinator.orphans`, over columns instead of a Python object per offset; the tests compare the
-two.
+Finds orphans (offsets of a deleted topic, a recreated topic, a partition that is gone) and offsets before the start of
+the partition's log. The rules are those of `coordinator.orphans`, without a Python object for each offset; the tests
+compare the two.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Offsets against open transactions, as Arrow columns: which one holds a value of the same key, and since when.
+"""Finds, for each offset, the oldest open transaction that holds a value of the same key, as Arrow columns.
 
-The rule is `coordinator.pins.pin_of`, over columns instead of a Python object per offset.
+The rule is `coordinator.pins.pin_of`, without a Python object for each offset.
 """
 
 import numpy as np

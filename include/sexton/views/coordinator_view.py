@@ -1,4 +1,7 @@
-"""What answers about coordinators are computed from: a log, an archive or a run, opened, with its log partitions."""
+"""Opens a log, an archive or a run folder as a `CoordinatorView`, which answers as a coordinator would.
+
+Log partitions are read when they are needed.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

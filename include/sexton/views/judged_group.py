@@ -1,4 +1,4 @@
-"""A group with its offsets for a policy: the broker's verdict on each, and whether its topic is gone.
+"""Loads one group for a policy: its offsets, the broker's verdict on each, and whether its topic is gone.
 
 A run has verdicts already. For a log, the plain rules evaluate the one group here; a view of a log has no
 subscriptions, so the group is built from its records.

@@ -1,9 +1,9 @@
 """What happens to a loaded group whose members never return: sessions end, the group becomes Empty, offsets expire.
 
 A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
-groups then follow lifecycle.py; members of the new types are fenced one by one (KIP-848: ConsumerGroup has no rebalance
-that could end earlier). From Empty on expiry.py decides, also whether the sweep works at all: where another group makes
-it fail, or this one does once it is to be deleted, nothing expires.
+groups then follow coordinator.groups.lifecycle; members of the new types are fenced one by one (KIP-848: ConsumerGroup
+has no rebalance that could end earlier). From Empty on coordinator.expiry decides, also whether the sweep works at all:
+where another group makes it fail, or this one does once it is to be deleted, nothing expires.
 """
 
 from collections.abc import Mapping

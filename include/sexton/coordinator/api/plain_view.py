@@ -1,4 +1,7 @@
-"""`PartitionView` from the plain replay, and the groups that a log removes last."""
+"""`PlainView`: a log partition that the plain replay has loaded, as a `PartitionView` (view.py).
+
+`removed_groups` are the classic groups whose last metadata record in the log is a tombstone.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

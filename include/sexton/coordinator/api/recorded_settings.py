@@ -1,4 +1,7 @@
-"""What a snapshot recorded of the brokers: apart from what it means (`broker_settings`), which takes long to import."""
+"""The settings of the brokers and of the offsets topic that a snapshot recorded, as values.
+
+broker_settings.py says what they mean to a coordinator; it is a module of its own because its import takes long.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

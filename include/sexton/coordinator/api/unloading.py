@@ -1,4 +1,5 @@
-"""A broker stops leading a log partition; and the check of a Scala coordinator that one was unloaded in time.
+"""What a coordinator drops from memory when its broker stops leading a log partition, and whether a later load of that
+log partition would report an "unexpected unload" (Scala coordinators).
 
 Follows CoordinatorRuntime.scheduleUnloadOperation of Kafka 4.3, GroupMetadataManager.removeGroupsForPartition (0.9 to
 3.9) with the end of doLoadGroupsAndOffsets, and OffsetManager.clearOffsetsInPartition (0.8.2).

@@ -1,7 +1,7 @@
-"""What changes between two instants of a log partition, in the words of the table offset_changes.
+"""The types of change detection. Input: writes of tombstones, the state before them, evidence from outside the log.
+Output: rows of the table offset_changes.
 
-Input: writes of tombstones, the state before them, and evidence from outside the log. Output: rows. explain.py decides
-why an offset disappeared; replay.py and kernels/changes/ find the writes.
+replay.py and sexton.kernels.changes find the writes; explain.py decides why an offset disappeared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

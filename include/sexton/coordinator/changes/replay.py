@@ -1,7 +1,7 @@
-"""The changes of a log partition by plain replay: readable and slow, the oracle of kernels.changes.replay.
+"""The changes of a log partition by plain replay: readable and slow; the tests compare kernels.changes.replay with it.
 
-Continues record by record from a coordinator that has loaded everything before the interval (loading.py), and judges
-each write of tombstones before it replays it.
+Continues record by record from a coordinator that has loaded everything before the interval (coordinator.loading), and
+explains each write of tombstones before it replays it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
-"""What all groups have in common.
+"""Base classes of the group kinds: `Group` for all of them, `ModernGroup` and `Member` for those since KIP-848.
 
-The group types follow Kafka 4.3: ClassicGroup (classic.py), and on top of `ModernGroup` here ConsumerGroup (KIP-848,
-consumer.py), ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). They hold only what a load
-keeps: no timers, no pending joins, no metadata images.
+The kinds follow Kafka 4.3: ClassicGroup (classic.py), and as ModernGroup ConsumerGroup (KIP-848, consumer.py),
+ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). They hold only what a load keeps: no timers, no
+pending joins, no metadata images.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,7 @@
 """The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay).
 
-Offsets create groups too, but are kept in offsets.py: removing a group leaves its offsets, out of reach until something
-creates the group again.
+Offsets create groups too, but are kept in coordinator.offsets: removing a group leaves its offsets, out of reach until
+something creates the group again.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,7 @@
-"""Deleting what a plan names: the only code that deletes.
+"""Deletes what a plan names. Nothing else in the commands and DAGs deletes offsets or groups of a cluster.
 
     apply_plan      apply a plan, group by group
+    context         the state of one attempt
     preconditions   what must hold before anything is deleted: approval, age, limits, retention, cluster, clocks
     group_calls     a plan's rows by group, and the calls that remove them
     last_look       whether a group is still as the plan saw it
@@ -11,5 +12,5 @@
     log_sink        tombstones written into the log itself
     dry_run, summary  what would be done, and what was done
 
-Not here: how a plan is made (pipeline) and read (plans), and who may approve it.
+Not here: how a plan is made (pipeline) and read (plans), and who may approve it (airflow, dags).
 """

@@ -1,4 +1,4 @@
-"""What the parts of one attempt at a plan share."""
+"""`DeleteContext`: the state of one attempt to apply a plan, which all modules of this package share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

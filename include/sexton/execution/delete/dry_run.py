@@ -1,4 +1,7 @@
-"""A dry run: every group is compared as before a call, no call is made, and nothing is written anywhere."""
+"""The sink `dry_run`: reports what `apply` would do with each item now.
+
+Every group is compared with the plan as before a call. No call is made, and nothing is written.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""What must hold before an attempt at a plan deletes anything, checked once per attempt against what is there now.
+"""The checks of a whole plan before an attempt deletes anything; if one fails, the plan is refused.
 
-A plan is refused unless it is, byte for byte, the approved one, and young enough; made by this version of the code and
-by the policy in force; within its limits; made by the broker's own, known retention; of this cluster, this offsets
-topic and this number of log partitions; and unless this machine's clock and the plan's instant agree with the brokers'
-clock.
+- The plan is byte for byte the approved one, not too old, and within its limits.
+- It was made by this version of the code, by the policy in force, and by the broker's own retention, which is known.
+- It is of this cluster, this offsets topic and this number of log partitions.
+- This machine's clock agrees with the brokers' clock, which has reached the plan's instant.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
-"""Puts back what a race took along: a newer commit that came in between the last look and the tombstone.
+"""Puts back commits that a deletion removed by a race: they came in between the last look and the tombstone.
 
-Only while nothing newer is there, and only what was committed outside of a transaction: a deletion cancels what a
-transaction has pending, and nobody knows whether that would ever have been committed. A commit that comes in while an
-older one is put back is put back in turn. What cannot be put back is reported with the reason.
+A value is put back only while nothing newer is there, and only if it was committed outside of a transaction: a deletion
+cancels what a transaction has pending, and nobody knows whether that would have been committed. A commit that arrives
+while an older one is put back is put back after it. What cannot be put back is reported with the reason.
 
-Unlike other steps this one repeats its call when there is no answer: to commit the same value again is harmless.
+Unlike other steps this one repeats its call when there is no answer: committing the same value again is harmless.
 """
 
 from collections.abc import Collection, Sequence

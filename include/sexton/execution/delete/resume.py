@@ -1,7 +1,8 @@
-"""Settles what earlier calls left open: intents without an outcome, and calls without an answer.
+"""Finds out what earlier deletion calls did whose outcome is unknown, and records it: intents without an outcome, and
+calls without an answer.
 
-What was not done when it was looked for is tried again. The first call may still be carried out, if it was only late:
-so the log is read for its effect before it is tried again, and once more when the attempt ends.
+What was not done is tried again. The first call may only have been late and still be carried out: so the log is read
+for its effect before the second try, and again when the attempt ends.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A fold in progress as `coordinator.changes.group_removal_causes` reads it: a `changes.StateBefore`.
+"""Shows a fold in progress as a `StateBefore`, which `coordinator.changes` (rules, explain) reads.
 
 Only the offsets of groups that a write of tombstones touches become Python objects. Keys never move while a fold grows
 (nothing is pruned here), so a row of `keys` is the same offset from the start of the interval to its end.

@@ -1,4 +1,7 @@
-"""From the tables of a fold to its state, checked: compiled code never sees an index or a length that is not."""
+"""Rebuilds the state of a fold from the tables of a checkpoint, and checks them.
+
+Damaged tables raise DamagedFold. Compiled code never uses an index or a length that was not checked.
+"""
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"

@@ -348,7 +348,7 @@ const restore = async () => {
 const incident = async () => {
   const page = await enter("admin", { width: 1100, height: 760 });
   const isListed = async (frame) => (await frame.locator("main tbody a", { hasText: config.group }).count()) > 0;
-  await step("Open *Browse, Consumer groups*, then *Groups*. Press ‹ beside *As of* until the group is listed: it existed at that instant.", async () => {
+  await step("Open *Browse, Consumer groups*, then *Groups*. Press ‹ next to *As of* until the group is listed: it existed at that instant.", async () => {
     const frame = await dashboard(page);
     await menu(frame, "Groups");
     await frame.locator("main h1", { hasText: "Groups" }).waitFor();

@@ -106,7 +106,7 @@ def test_a_driver_that_is_not_installed_is_named(tmp_path: Path) -> None:
 def test_no_password_is_shown() -> None:
     lake = Lake(properties={"type": "jdbc", "uri": "jdbc:postgresql://u:canary@db/x", "jdbc.password": "canary"})
     assert "canary" not in repr(lake)
-    assert "canary" not in lake.place
+    assert "canary" not in lake.where
     assert lake.storage_properties() == {}
 
 

@@ -64,5 +64,5 @@ def published(log: LogInput) -> "tuple[Lake, PublishedRun]":
         return lake, published_at(lake, parse_instant(log.as_of, "--as-of"), cluster_id=log.cluster_id)
     runs = published_runs(lake, log.cluster_id)
     if not runs:
-        raise NoCoverage("no run is published", where=lake.place, fix="publish one, or give --archive or --segments")
+        raise NoCoverage("no run is published", where=lake.where, fix="publish one, or give --archive or --segments")
     return lake, runs[-1]

@@ -51,7 +51,7 @@ def published_story(
     """
     runs = [run for run in published_runs(lake) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
     if not runs:
-        raise NoCoverage("no run is published at or before that instant", where=lake.place)
+        raise NoCoverage("no run is published at or before that instant", where=lake.where)
     newest = runs[-1]
     runs = [run for run in runs if run.key.cluster_id == newest.key.cluster_id]
 

@@ -83,7 +83,7 @@ class Lake:
         return catalog
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Where the tables are, for people; never a catalog's URI, which may hold a password."""
         return f"{self.name}.{self.namespace} in {self.properties.get('warehouse', 'the warehouse of its catalog')}"
 

@@ -36,6 +36,7 @@ bench: install ## Measure the kernels and the audit on this machine
 lint: install ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) -m mypy spark_jobs
 
 docs: install ## Write the generated pages of docs/: cli.md, settings.md, tables.md
 	$(PY) scripts/docs.py

@@ -57,8 +57,8 @@ def test_what_exceeds_no_limit_is_within_all(limits, offset_count, group_count, 
     within = (
         offset_count <= limits.max_offsets
         and group_count <= limits.max_groups
-        and (not group_count or group_count <= limits.max_share_of_groups * groups_total * (1 + 1e-12))
-        and all(not a or a <= limits.max_share_of_owner * b * (1 + 1e-12) for a, b in owners)
+        and (not group_count or (groups_total > 0 and group_count / groups_total <= limits.max_share_of_groups))
+        and all(not a or (b > 0 and a / b <= limits.max_share_of_owner) for a, b in owners)
     )
     assert (limits.exceeded(counts) == []) == within
 

@@ -97,6 +97,9 @@ def test_the_stubborn_are_killed(make, tmp_path) -> None:
 def test_runaways_are_found_by_their_mark(make, tmp_path) -> None:
     processes = make()
     start(processes, "a", RUNAWAY, tmp_path)
+    deadline = time.monotonic() + 10
+    while len(processes.descendants()) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)  # its parent may end after it has begun
     (runaway,) = processes.descendants()
     assert processes.running() == {}
     assert processes.stop(Patience(polite_s=0.2, firm_s=3))

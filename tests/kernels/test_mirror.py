@@ -19,7 +19,7 @@ MIRRORS = {
         "ScalaOffsets.remove": "remove_stored",
         "Offsets.end_transaction": "end_transaction",
     },
-    ("coordinator.endless", "kernels.endless"): {"Endless": "endless_of"},
+    ("coordinator.endless_load", "kernels.endless_load"): {"Endless": "endless_of"},
     ("coordinator.partitioner", "kernels.text"): {"partition_of": "partition_of"},
     ("coordinator.changes.replay", "kernels.changes.replay"): {"changes": "changes_between"},
     ("coordinator.expiry", "verdicts.expiry"): {

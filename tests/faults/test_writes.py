@@ -60,7 +60,8 @@ def test_a_fault_at_every_write(
 ) -> None:
     fault = Fault()
     faulty = pafs.PyFileSystem(FaultyHandler(fault))
-    monkeypatch.setattr(snapshot_log, "filesystem", lambda uri: (faulty, uri))
+    for module in (snapshot_log, fetch_log):
+        monkeypatch.setattr(module, "filesystem", lambda uri: (faulty, uri))
     whole, places = undisturbed(seed, tmp_path / "whole", fault)
     assert len(places) > 60
     rng = Random(seed)
@@ -117,7 +118,8 @@ def test_an_object_store_that_has_no_time(
         store, _ = pafs.FileSystem.from_uri(f"s3://key:secret@archive/?{query}")
         store.create_dir("archive")
         trouble.calls = 0
-        monkeypatch.setattr(snapshot_log, "filesystem", lambda uri: (store, f"archive{uri}"))
+        for module in (snapshot_log, fetch_log):
+            monkeypatch.setattr(module, "filesystem", lambda uri: (store, f"archive{uri}"))
         _, places = undisturbed(seed, tmp_path / "counted", trouble)
         tried = places if full else Random(seed).sample(places, 1)  # nine seconds each: the client asks again
         for disturbed, at in tried:

@@ -64,16 +64,7 @@ def write_archive(
         )
     known: dict[str, Any] = {
         "settings": {},
-        "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
-        **told,
-    }
-    facts = ClusterMetadata(
-        taken_at_ms=TAKEN_AT_MS,
-        cluster_id="cluster",
-        broker_version=version,
-        topic_id="topic",
-        partition_count=partition_count,
-        log_partitions={
+        "log_partitions": {
             part: LogPartitionMetadata(
                 lineage=Lineage(ordinal=0, start_log_offset=0).name,
                 log_start_offset=0,
@@ -84,6 +75,15 @@ def write_archive(
             )
             for part in logs
         },
+        "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
+        **told,
+    }
+    facts = ClusterMetadata(
+        taken_at_ms=TAKEN_AT_MS,
+        cluster_id="cluster",
+        broker_version=version,
+        topic_id="topic",
+        partition_count=partition_count,
         **known,
     )
     write_metadata(fs, str(root), facts)

@@ -1,16 +1,24 @@
 """Every table, declared once. `TABLES` is the contract with whoever reads the Parquet files or the Iceberg tables."""
 
-from sexton.tables.committed_offsets import COMMITTED_OFFSETS, PENDING_OFFSETS, UNREACHABLE_OFFSETS
-from sexton.tables.groups import GROUPS, MEMBERS
-from sexton.tables.load_stats import FATES, LOAD_PROFILE
-from sexton.tables.offset_changes import COMMIT_COUNTS, EXPIRY_SWEEPS, OFFSET_CHANGES
-from sexton.tables.offset_verdicts import EXPIRY_FORECAST, HORIZON_DAYS, OFFSET_VERDICTS, ORPHANS
+from sexton.tables.apply_ledger import APPLY_LEDGER
+from sexton.tables.commit_counts import COMMIT_COUNTS
+from sexton.tables.committed_offsets import COMMITTED_OFFSETS
+from sexton.tables.dq_results import DQ_RESULTS
+from sexton.tables.expiry_forecast import EXPIRY_FORECAST, HORIZON_DAYS
+from sexton.tables.expiry_sweeps import EXPIRY_SWEEPS
+from sexton.tables.groups import GROUPS
+from sexton.tables.load_profile import FATES, LOAD_PROFILE
+from sexton.tables.members import MEMBERS
+from sexton.tables.offset_changes import OFFSET_CHANGES
+from sexton.tables.offset_verdicts import OFFSET_VERDICTS, ORPHANS
 from sexton.tables.open_transactions import OPEN_TRANSACTIONS
-from sexton.tables.runs import DQ_RESULTS, RUNS
+from sexton.tables.pending_offsets import PENDING_OFFSETS
+from sexton.tables.runs import RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
-from sexton.tables.tombstones import APPLY_LEDGER, TOMBSTONES
+from sexton.tables.tombstones import TOMBSTONES
 from sexton.tables.topic_partitions import TOPIC_PARTITIONS
 from sexton.tables.undecodable_records import UNDECODABLE_RECORDS
+from sexton.tables.unreachable_offsets import UNREACHABLE_OFFSETS
 
 TABLES: dict[str, Table] = {
     table.name: table

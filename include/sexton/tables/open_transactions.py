@@ -12,12 +12,12 @@ OPEN_TRANSACTIONS = Table(
     grain="a producer with pending records",
     key=("log_partition", "producer_id"),
     columns=(
-        Column(name="producer_id", type=pa.int64(), doc="the transactional producer"),
-        Column(name="producer_epoch", type=pa.int32(), doc="its epoch"),
+        Column("producer_id", pa.int64(), "the transactional producer"),
+        Column("producer_epoch", pa.int32(), "its epoch"),
         LOG_PARTITION,
         replace(LOG_OFFSET, name="first_log_offset", doc="its first pending record"),
         replace(LOG_OFFSET, name="last_log_offset", doc="its last pending record"),
-        Column(name="first_timestamp_ms", type=pa.int64(), doc="when the first was written", nullable=True, unit="ms"),
-        Column(name="group_ids", type=TEXTS, doc="groups that it holds offsets of, sorted"),
+        Column("first_timestamp_ms", pa.int64(), "when the first was written", nullable=True),
+        Column("group_ids", TEXTS, "groups that it holds offsets of, sorted"),
     ),
 )

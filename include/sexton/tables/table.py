@@ -5,7 +5,7 @@ is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in 
 sexton.quality. Record formats and what fills a table are not here.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Literal
 
@@ -19,7 +19,7 @@ Kind = Literal["snapshot", "interval", "append", "index"]
 names the published runs and is replaced like a snapshot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column and the rules its values keep.
 
@@ -31,8 +31,8 @@ class Column:
     name: str
     type: pa.DataType
     doc: str
+    _: KW_ONLY
     nullable: bool = False
-    unit: str | None = None
     absent: int | str | None = None
     minimum: int | None = None
     allowed: tuple[str, ...] = ()
@@ -83,9 +83,9 @@ def _arrow_schema(table: Table, with_run: bool) -> pa.Schema:
 
 
 RUN_COLUMNS = (
-    Column(name="cluster_id", type=pa.string(), doc="Kafka's cluster id, `unknown` where nothing recorded it"),
-    Column(name="as_of_ms", type=pa.int64(), doc="the instant that the run describes", unit="ms"),
-    Column(name="run_id", type=pa.string(), doc="the attempt that wrote the row; new per attempt"),
+    Column("cluster_id", pa.string(), "Kafka's cluster id, `unknown` where nothing recorded it"),
+    Column("as_of_ms", pa.int64(), "the instant that the run describes"),
+    Column("run_id", pa.string(), "the attempt that wrote the row; new per attempt"),
 )
 PARTITION_COLUMNS = ("cluster_id", "as_of_ms")
 """What every Iceberg table is partitioned by, and what a run replaces."""

@@ -13,8 +13,8 @@ TOPIC_PARTITIONS = Table(
         TOPIC,
         TOPIC_ID,
         PARTITION,
-        Column(name="log_start_offset", type=pa.int64(), doc="first log_offset of the topic's log"),
-        Column(name="log_end_offset", type=pa.int64(), doc="log_offset of its next record"),
+        Column("log_start_offset", pa.int64(), "first log_offset of the topic's log"),
+        Column("log_end_offset", pa.int64(), "log_offset of its next record"),
     ),
     per_log_partition=False,
 )

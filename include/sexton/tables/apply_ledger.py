@@ -1,0 +1,82 @@
+"""The table apply_ledger: what became of each planned deletion."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sexton.tables.columns import (
+    GROUP_ID,
+    LOG_OFFSET,
+    LOG_PARTITION,
+    PARTITION,
+    PLAN_ID,
+    POSITION,
+    TOPIC,
+)
+from sexton.tables.table import Column, Table
+
+APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
+"""What may come of an item of a plan: raced is done, and a newer commit fell into the window before it."""
+
+RETRYABLE_OUTCOMES = ("refused", "not_done")
+"""Outcomes of items that may be tried again."""
+
+APPLY_LEDGER = Table(
+    name="apply_ledger",
+    grain="an attempt at one item of a plan: a tombstone, or an offset to be restored",
+    key=("plan_id", "log_partition", "position", "attempt"),
+    columns=(
+        replace(PLAN_ID, doc="the plan, or of a restore its id"),
+        Column("action", pa.string(), "what was to be done", allowed=("tombstone", "restore")),
+        LOG_PARTITION,
+        POSITION,
+        GROUP_ID,
+        replace(TOPIC, nullable=True, doc="NULL for a group record"),
+        replace(PARTITION, nullable=True, doc="NULL for a group record"),
+        Column("attempt", pa.int32(), "from 1", minimum=1),
+        Column("intent_at_ms", pa.int64(), "written before the call", minimum=0),
+        Column("outcome_at_ms", pa.int64(), "written after it", nullable=True, minimum=0),
+        Column(
+            "outcome",
+            pa.string(),
+            "the result; NULL while it is unknown. changed_since, refused and not_done changed nothing, gone found "
+            "nothing, raced was done while a newer commit came",
+            nullable=True,
+            allowed=APPLY_OUTCOMES,
+        ),
+        Column("error", pa.string(), "what the cluster answered", nullable=True),
+        Column(
+            "before",
+            pa.struct(
+                [
+                    ("committed_offset", pa.int64()),
+                    ("leader_epoch", pa.int32()),
+                    ("metadata", pa.string()),
+                    ("commit_timestamp_ms", pa.int64()),
+                ]
+            ),
+            "the value that was there before, enough to put it back",
+            nullable=True,
+        ),
+        replace(
+            LOG_OFFSET,
+            name="written_log_offset",
+            nullable=True,
+            below_cut=False,
+            doc="place of the record that the call wrote, as read back; NULL where nothing was written or found",
+        ),
+        Column(
+            "window_ms",
+            pa.int64(),
+            "from the last look at the offset to the answer of the call: a commit in between is not seen before it",
+            nullable=True,
+            minimum=0,
+        ),
+        Column("approved_by", pa.string(), "who approved the plan"),
+    ),
+    kind="append",
+    doc=(
+        "The plan's ledger of the archive, copied here when an attempt ends. Restores are rows like removals: their "
+        "`before` is the value that the restore replaced, NULL where there was none."
+    ),
+)

@@ -1,0 +1,31 @@
+"""The table expiry_forecast: the offsets of a group that expire within each horizon."""
+
+import pyarrow as pa
+
+from sexton.tables.columns import GROUP_ID, LOG_PARTITION
+from sexton.tables.table import Column, Table
+
+HORIZON_DAYS = (1, 7, 30)
+"""How far a forecast looks."""
+
+EXPIRY_FORECAST = Table(
+    name="expiry_forecast",
+    grain="what a group loses within a horizon to the broker, or to one rule",
+    key=("log_partition", "group_id", "horizon_days", "by"),
+    columns=(
+        GROUP_ID,
+        Column("horizon_days", pa.int32(), f"days from as_of: {HORIZON_DAYS}", minimum=1),
+        Column("by", pa.string(), "broker, or rule:<name>"),
+        Column(
+            "offset_count",
+            pa.int64(),
+            "offsets that expire until then; those of a longer horizon hold those of a shorter one",
+            minimum=1,
+        ),
+        Column("is_whole_group", pa.bool_(), "whether nothing of the group is left then, all causes taken together"),
+        Column("first_expires_at_ms", pa.int64(), "when the first of them goes"),
+        Column("last_expires_at_ms", pa.int64(), "when the last of them goes"),
+        LOG_PARTITION,
+    ),
+    doc="If nobody commits and no group changes. What is due at as_of already is in every horizon.",
+)

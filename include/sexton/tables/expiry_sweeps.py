@@ -1,0 +1,30 @@
+"""The table expiry_sweeps: the sweeps of brokers within an interval."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sexton.tables.columns import (
+    LOG_OFFSET,
+    LOG_PARTITION,
+    count_column,
+)
+from sexton.tables.table import Column, Table
+
+EXPIRY_SWEEPS = Table(
+    name="expiry_sweeps",
+    grain="a sweep of one log partition in an interval, recognised in offset_changes",
+    key=("log_partition", "first_log_offset"),
+    columns=(
+        LOG_PARTITION,
+        replace(LOG_OFFSET, name="first_log_offset", doc="place of its first offset's tombstone"),
+        replace(LOG_OFFSET, name="last_log_offset", doc="place of its last offset's tombstone"),
+        Column(
+            "started_at_ms", pa.int64(), "when the first was written; NULL in logs of record format 0", nullable=True
+        ),
+        count_column("offsets", "offsets that it removed, or may have removed"),
+        count_column("certain_offsets", "of them those that nothing but a sweep can have removed"),
+        count_column("groups", "groups that lost them"),
+    ),
+    kind="interval",
+)

@@ -1,0 +1,22 @@
+"""The table unreachable_offsets: stored offsets that no client can fetch."""
+
+import pyarrow as pa
+
+from sexton.tables.columns import COMMITTED
+from sexton.tables.table import Column, Table
+
+UNREACHABLE_OFFSETS = Table(
+    name="unreachable_offsets",
+    grain="an offset in the log that no client can fetch",
+    key=("log_partition", "group_id", "topic", "partition"),
+    columns=(
+        *COMMITTED,
+        Column(
+            "reason",
+            pa.string(),
+            "group_removed: its group was deleted after it; share_group: its group is a share group, which answers "
+            "no OffsetFetch; stray: its group hashes to another log partition",
+            allowed=("group_removed", "share_group", "stray"),
+        ),
+    ),
+)

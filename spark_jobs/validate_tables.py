@@ -5,26 +5,35 @@ A critical failure ends with exit code 3: nothing is published, the branch is ke
 
 import argparse
 import sys
+import threading
 
 from sexton.pipeline import job, validate_tables
+from sexton.quality.spark_checks import load_library
 from sexton.report import write_report
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.runs.validation_process import Checker
 
 
 def options() -> argparse.ArgumentParser:
     example = "spark-submit spark_jobs/validate_tables.py --run-dir var/runs/manual"
     found = job.parser("validate_tables", __doc__ or "", example)
-    found.add_argument("--no-lake", action="store_true", help="check the run folder itself, without Iceberg")
+    found.add_argument(
+        "--no-lake",
+        action="store_true",
+        help="check the run folder itself, with DuckDB: neither Iceberg nor Great Expectations",
+    )
     return found
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     folder = RunFolder(arguments.run_dir)
     try:
-        with Checker() as checker, Engine("validate_tables", iceberg=not arguments.no_lake) as engine:
-            record = validate_tables.run(engine, folder, lake=not arguments.no_lake, validate=checker.validate)
+        if arguments.no_lake:
+            record = validate_tables.check_folder(folder)
+        else:
+            threading.Thread(target=load_library, daemon=True).start()  # while Spark starts
+            with Engine("validate_tables", iceberg=True) as engine:
+                record = validate_tables.run(engine, folder)
     finally:  # also for a run that failed
         if folder.table_file(validate_tables.TABLE).exists():
             write_report(folder.root)

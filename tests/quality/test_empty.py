@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.quality import CHECKED_TABLES, measure_part, total_of, validate
-from sexton.quality import declared_expectations as names
-from sexton.quality.validation import EXPECTATIONS, INTERVAL_EXPECTATIONS
+from sexton.quality.declared_expectations import CHECKED_TABLES, declared_expectations
+from sexton.quality.suites import suites_of
 from sexton.tables import INTERVAL_TABLES, TABLES
 from tests.quality import world
 
@@ -19,14 +18,14 @@ NOBODY_COUNTS = {
 """Of these the sound run has no row, or no other table says how many there should be."""
 DUE = [table.name for table in CHECKED_TABLES if table.name not in NOBODY_COUNTS]
 CHANGES = "offset_changes"
-CRITICAL = [each for found in EXPECTATIONS.values() for each in found if each.severity == "critical"]
-IN_RUN = replace(world.RUN, tells_changes=True)
+CRITICAL = [each for suite in suites_of(world.RUN).values() for each in suite if each.severity == "critical"]
+IN_RUN = replace(world.RUN, has_changes=True)
 
 
 def stops(rows: world.Rows) -> set[str]:
     """Tables whose critical expectations fail: what they count is there and zero, or they do not hold."""
-    counts = world.measured(world.tables_of(rows)).counts
-    return {each.table for each in CRITICAL if counts.get((each.table, each.measure)) != 0}
+    counts = world.counts(world.tables_of(rows))
+    return {each.table for each in CRITICAL if counts.get((each.table, each.name)) != 0}
 
 
 @pytest.mark.parametrize("table", DUE)
@@ -53,50 +52,48 @@ def changed(**values: object) -> dict[str, object]:
 
 
 def counts(rows: list[dict[str, object]]) -> dict[str, int]:
-    """What breaks the declaration of offset_changes in a run that tells them."""
+    """What breaks the declaration of offset_changes in a run that has them."""
     tables = world.tables_of({**world.sound(), CHANGES: rows})
-    found = measure_part(
-        {name: [table] for name, table in tables.items()}, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1)
-    )
-    return {measure: count for (table, measure), count in found.counts.items() if table == CHANGES}
+    return {name: count for (_, name), count in world.counts(tables, IN_RUN, table=CHANGES).items()}
 
 
-DERIVED = [each.measure for each in names.expectations_of(TABLES[CHANGES])]
+DERIVED = [each.name for each in declared_expectations(TABLES[CHANGES], IN_RUN)]
 
 
-def breaking(measure: str) -> list[list[dict[str, object]]]:
+def breaking(name: str) -> list[list[dict[str, object]]]:
     """Rows that break what the declaration promises, column by column."""
     columns = TABLES[CHANGES].columns
     found = {
-        names.FOREIGN: [[changed(cluster_id="another")], [changed(log_partition=7)]],
-        names.NULLS: [[changed(**{column.name: None})] for column in columns if not column.nullable],
-        names.KEYS: [[changed(), changed()]],
-        names.ABSENCE: [[changed(**{c.name: c.absent})] for c in columns if c.absent is not None],
-        names.BEYOND_CUT: [[changed(**{column.name: 100})] for column in columns if column.below_cut],
+        "of_the_run": [[changed(cluster_id="another")], [changed(log_partition=7)]],
+        "not_null": [[changed(**{column.name: None})] for column in columns if not column.nullable],
+        "unique": [[changed(), changed()]],
+        "absent": [[changed(**{c.name: c.absent})] for c in columns if c.absent is not None],
+        "below_cut": [[changed(**{column.name: 100})] for column in columns if column.below_cut],
     }
-    for minimum, severity, low in names.minimums(TABLES[CHANGES]):
-        found[names.minimum_measure(minimum, severity)] = [[changed(**{c.name: minimum - 1})] for c in low]
     for column in columns:
+        if column.minimum is not None:
+            low = [changed(**{column.name: column.minimum - 1})]
+            found.setdefault(f"minimum_{column.minimum}_{column.severity}", []).append(low)
         if column.allowed:
-            found[names.allowed_measure(column)] = [[changed(**{column.name: "strange"})]]
-    return found[measure]
+            found[f"allowed_{column.name}"] = [[changed(**{column.name: "strange"})]]
+    return found[name]
 
 
-@pytest.mark.parametrize("measure", [name for name in DERIVED if name not in (names.MISSING, names.TYPES)])
-def test_what_offset_changes_promises_can_be_broken(measure: str) -> None:
-    assert counts([changed()])[measure] == 0
-    for rows in breaking(measure):
-        assert counts(rows)[measure] > 0, rows
+@pytest.mark.parametrize("name", [name for name in DERIVED if name not in ("written", "columns")])
+def test_what_offset_changes_promises_can_be_broken(name: str) -> None:
+    assert counts([changed()])[name] == 0
+    for rows in breaking(name):
+        assert counts(rows)[name] > 0, rows
 
 
 def test_offset_changes_that_is_not_there_or_not_as_declared_stops_a_run() -> None:
-    """In a run that tells changes; another has no such table, and nothing is expected of it."""
+    """In a run that has changes; another has no such table, and nothing is expected of it."""
     others = {table.name: [] for table in INTERVAL_TABLES if table.name != CHANGES}
     tables = world.tables_of({**world.sound(), CHANGES: [changed()], **others})
-    for missing, damaged in ((True, {}), (False, {CHANGES: tables[CHANGES].drop_columns(["kind"])})):
-        pieces = {name: [table] for name, table in {**tables, **damaged}.items() if not (missing and name == CHANGES)}
-        found = measure_part(pieces, IN_RUN, IN_RUN.cuts, files=dict.fromkeys(tables, 1))
-        failed = [each for each in validate(total_of([found], IN_RUN), docs=None) if each.stops_publication]
+    suite = suites_of(IN_RUN)[CHANGES]
+    for damaged in ({}, {CHANGES: tables[CHANGES].drop_columns(["kind"])}):
+        rest = {name: rows for name, rows in tables.items() if name != CHANGES}
+        failed = [each for each in world.judged({**rest, **damaged}, IN_RUN) if each.stops_publication]
         assert {each.table for each in failed} == {CHANGES}
-        critical = [each for each in INTERVAL_EXPECTATIONS[CHANGES] if each.severity == "critical"]
-        assert len(failed) == len(critical) - (0 if missing else 1)  # the table is there, at least
+        critical = [each for each in suite if each.severity == "critical"]
+        assert len(failed) == len(critical) - len(damaged)  # the table is there, at least

@@ -1,15 +1,17 @@
 """Every expectation holds for a sound run and fails for a run that breaks it."""
 
 from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
 import pytest
 
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import parse_policy
-from sexton.quality import CHECKED_TABLES, EXPECTATIONS
-from sexton.quality import declared_expectations as names
-from sexton.quality.cross_table_expectations import CROSS_TABLE_EXPECTATIONS
+from sexton.quality.declared_expectations import CHECKED_TABLES, declared_expectations
+from sexton.quality.expectation import Expectation
+from sexton.quality.laws import LAWS
+from sexton.quality.suites import needs, suites_of
 from sexton.tables import TABLES, Column, Table
 from tests.quality import world
 from tests.quality.world import (
@@ -46,7 +48,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("offset_verdicts", "against_the_broker"): change(
         "offset_verdicts", 2, policy_verdict="expire", broker_reason="subscribed"
     ),
-    ("expiry_forecast", "due_untold"): change("expiry_forecast", 0, group_id=LIVING),
+    ("expiry_forecast", "not_in_forecast"): change("expiry_forecast", 0, group_id=LIVING),
     ("load_profile", "missing_log_partitions"): remove("load_profile", 1),
     ("load_profile", "behind_the_cut"): change("load_profile", 0, next_log_offset=101),
     ("load_profile", "conservation"): change("load_profile", 0, superseded=2),
@@ -64,7 +66,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("tombstones", "positions"): remove("tombstones", 0),
     ("tombstones", "other_plan"): change("tombstones", 0, plan_id="another"),
     ("undecodable_records", "found"): append("undecodable_records", row("undecodable_records")),
-    ("unreachable_offsets", "removed"): append(
+    ("unreachable_offsets", "group_removed"): append(
         "unreachable_offsets", world.offset("unreachable_offsets", "gone", 0, 9, reason="group_removed")
     ),
     ("unreachable_offsets", "stray"): append(
@@ -101,16 +103,21 @@ def one_row(table: str) -> world.Rows:
     return rows
 
 
+@cache
+def sound_counts(table: str) -> dict[tuple[str, str], int]:
+    return world.counts(tables_of(one_row(table)), table=table)
+
+
 def declared(table: str, column: str) -> tuple[Table, Column]:
     return TABLES[table], TABLES[table].column(column)
 
 
-def count_after(table: str, measure: str, **values: object) -> int:
-    """The measure after the first row of `table` got other values; it was zero before."""
+def count_after(table: str, name: str, **values: object) -> int:
+    """What breaks an expectation after the first row of `table` got other values; it was zero before."""
     rows = one_row(table)
-    assert world.measured(tables_of(rows)).counts[table, measure] == 0
+    assert sound_counts(table)[table, name] == 0
     rows[table][0].update(values)
-    return world.measured(tables_of(rows)).counts[table, measure]
+    return world.counts(tables_of(rows), table=table)[table, name]
 
 
 def test_a_sound_run_keeps_every_expectation() -> None:
@@ -120,49 +127,33 @@ def test_a_sound_run_keeps_every_expectation() -> None:
     assert {result.table for result in results} == {*(table.name for table in CHECKED_TABLES), "runs"}
 
 
-def test_a_run_is_measured_in_any_pieces() -> None:
-    tables = tables_of(sound())
-    files = dict.fromkeys(tables, 1)
-    parts = []
-    for part in RUN.cuts:
-        own = {
-            name: [table.filter(pa.compute.equal(table["log_partition"], part))]
-            for name, table in tables.items()
-            if TABLES[name].per_log_partition
-        }
-        if part == 0:
-            own["topic_partitions"] = [tables["topic_partitions"]]
-        parts.append(world.measure_part(own, RUN, [part], files={name: 1 for name in files if name in own}))
-    assert world.Measures().add(parts).counts == world.measured(tables).counts
-
-
 BY_THE_RUN = {("runs", "coverage"), ("tombstones", "held_groups")}
 """What is broken by what the run says, not by rows."""
 
 
 @pytest.mark.parametrize(
     "law",
-    [law for law in CROSS_TABLE_EXPECTATIONS if (law.table, law.measure) not in BY_THE_RUN],
-    ids=lambda law: law.measure,
+    [law for law in LAWS if (law.table, law.name) not in BY_THE_RUN],
+    ids=lambda law: law.name,
 )
-def test_laws_see_what_breaks_them(law: names.Expectation) -> None:
+def test_laws_see_what_breaks_them(law: Expectation) -> None:
     rows = sound()
-    assert world.measured(tables_of(rows)).counts[law.table, law.measure] == 0
-    BY_ROWS[law.table, law.measure](rows)
-    assert world.measured(tables_of(rows)).counts[law.table, law.measure] > 0
+    assert world.counts(tables_of(rows), table=law.table)[law.table, law.name] == 0
+    BY_ROWS[law.table, law.name](rows)
+    assert world.counts(tables_of(rows), table=law.table)[law.table, law.name] > 0
 
 
 def test_undecodable_records_block_the_plan() -> None:
     rows = sound()
     rows["undecodable_records"].append(row("undecodable_records", log_partition=0))
-    assert world.measured(tables_of(rows)).counts["tombstones", "blocked"] == 3
+    assert world.counts(tables_of(rows))["tombstones", "blocked"] == 3
 
 
 def test_what_is_blocked_is_not_missed_in_the_plan() -> None:
     rows = sound()
     rows["load_profile"][0]["load_would_fail"] = True
     rows["tombstones"] = []
-    counts = world.measured(tables_of(rows)).counts
+    counts = world.counts(tables_of(rows))
     assert counts["tombstones", "left_out"] == counts["tombstones", "blocked"] == 0
 
 
@@ -170,23 +161,23 @@ def test_a_policy_decides_before_the_broker() -> None:
     rows = sound()
     for verdict in rows["offset_verdicts"]:
         verdict["broker_verdict"], verdict["policy_verdict"] = "keep", verdict["broker_verdict"]
-    counts = world.measured(tables_of(rows)).counts
+    counts = world.counts(tables_of(rows))
     assert counts["tombstones", "without_expire"] == counts["tombstones", "left_out"] == 0
 
 
 def test_with_a_policy_every_verdict_has_its_own() -> None:
     rows = sound()
-    counts = world.measured(tables_of(rows), HOLDING).counts
+    counts = world.counts(tables_of(rows), HOLDING)
     assert counts["offset_verdicts", "policy_verdicts"] == len(rows["offset_verdicts"])
     for verdict in rows["offset_verdicts"]:
         verdict["policy_verdict"] = verdict["broker_verdict"]
-    assert world.measured(tables_of(rows), HOLDING).counts["offset_verdicts", "policy_verdicts"] == 0
+    assert world.counts(tables_of(rows), HOLDING)["offset_verdicts", "policy_verdicts"] == 0
 
 
 def test_a_pending_value_protects_from_rules() -> None:
     rows = sound()
     rows["offset_verdicts"][0].update(policy_verdict="expire", pinned_by_producer_id=7)
-    assert world.measured(tables_of(rows)).counts["offset_verdicts", "against_the_broker"] == 1
+    assert world.counts(tables_of(rows))["offset_verdicts", "against_the_broker"] == 1
 
 
 @pytest.mark.parametrize(("planned", "count"), [((), 0), ((SHARING,), 0), ((DYING, LIVING), 1)])
@@ -194,8 +185,8 @@ def test_nothing_is_planned_of_a_held_group(planned: tuple[str, ...], count: int
     """A bare group has no verdict that could tell that it is held."""
     rows = sound()
     rows["tombstones"] = [tombstone(number, None, group_id=group_id) for number, group_id in enumerate(planned)]
-    assert world.measured(tables_of(rows), HOLDING).counts["tombstones", "held_groups"] == count
-    assert world.measured(tables_of(rows)).counts["tombstones", "held_groups"] == 0
+    assert world.counts(tables_of(rows), HOLDING)["tombstones", "held_groups"] == count
+    assert world.counts(tables_of(rows))["tombstones", "held_groups"] == 0
 
 
 def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
@@ -203,18 +194,18 @@ def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
     rows["groups"].append(world.group(DYING, 1))
     rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
     rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
-    counts = world.measured(tables_of(rows)).counts
+    counts = world.counts(tables_of(rows))
     assert counts["groups", "offset_counts"] == counts["committed_offsets", "without_group"] == 0
     rows["tombstones"].append(tombstone(0, None, log_partition=1))
-    assert world.measured(tables_of(rows)).counts["tombstones", "group_with_offsets"] == 1
+    assert world.counts(tables_of(rows))["tombstones", "group_with_offsets"] == 1
 
 
 def test_a_stray_copy_is_told_and_has_a_verdict_of_its_own() -> None:
     rows = sound()
     rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
-    assert world.measured(tables_of(rows)).counts["offset_verdicts", "missing_verdicts"] == 1
+    assert world.counts(tables_of(rows))["offset_verdicts", "missing_verdicts"] == 1
     rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
-    assert world.measured(tables_of(rows)).counts["offset_verdicts", "missing_verdicts"] == 0
+    assert world.counts(tables_of(rows))["offset_verdicts", "missing_verdicts"] == 0
 
 
 def test_coverage_is_told() -> None:
@@ -225,91 +216,85 @@ def test_coverage_is_told() -> None:
 
 @pytest.mark.parametrize(("table", "column"), columns_with("nulls"))
 def test_null_where_none_may_be(table: str, column: str) -> None:
-    assert count_after(table, names.NULLS, **{column: None}) == 1
+    assert count_after(table, "not_null", **{column: None}) == 1
 
 
 @pytest.mark.parametrize(("table", "column"), columns_with("minimum"))
 def test_below_the_minimum(table: str, column: str) -> None:
     _, it = declared(table, column)
     assert it.minimum is not None
-    assert count_after(table, names.minimum_measure(it.minimum, it.severity), **{column: it.minimum - 1}) == 1
+    assert count_after(table, f"minimum_{it.minimum}_{it.severity}", **{column: it.minimum - 1}) == 1
 
 
 @pytest.mark.parametrize(("table", "column"), columns_with("allowed"))
 def test_a_value_that_is_not_allowed(table: str, column: str) -> None:
-    _, it = declared(table, column)
-    assert count_after(table, names.allowed_measure(it), **{column: "unheard of"}) == 1
+    assert count_after(table, f"allowed_{column}", **{column: "unheard of"}) == 1
 
 
 @pytest.mark.parametrize(("table", "column"), columns_with("absence"))
 def test_the_wires_sign_of_absence(table: str, column: str) -> None:
     _, it = declared(table, column)
-    assert count_after(table, names.ABSENCE, **{column: it.absent}) == 1
+    assert count_after(table, "absent", **{column: it.absent}) == 1
 
 
 def test_an_expire_timestamp_of_minus_1_is_one_to_some_brokers() -> None:
     rows = sound()
     rows["committed_offsets"][0]["expire_timestamp_ms"] = -1
     old = replace(RUN, profile=profile_of("group_metadata_manager:2.1.0"))
-    assert world.measured(tables_of(rows), old).counts["committed_offsets", names.ABSENCE] == 0
+    assert world.counts(tables_of(rows), old)["committed_offsets", "absent"] == 0
     rows["committed_offsets"][0]["leader_epoch"] = -1
-    assert world.measured(tables_of(rows), old).counts["committed_offsets", names.ABSENCE] == 1
+    assert world.counts(tables_of(rows), old)["committed_offsets", "absent"] == 1
 
 
 @pytest.mark.parametrize(("table", "column"), columns_with("cut"))
 def test_a_record_from_beyond_the_cut(table: str, column: str) -> None:
-    assert count_after(table, names.BEYOND_CUT, **{column: 100}) == 1
+    assert count_after(table, "below_cut", **{column: 100}) == 1
 
 
 @pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.per_log_partition], ids=lambda t: t.name)
 def test_a_row_of_a_log_partition_that_was_not_read(table: Table) -> None:
-    assert count_after(table.name, names.FOREIGN, log_partition=7) == 1
+    assert count_after(table.name, "of_the_run", log_partition=7) == 1
 
 
 @pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.key], ids=lambda table: table.name)
 def test_a_key_that_comes_twice(table: Table) -> None:
     rows = one_row(table.name)
     rows[table.name].append(rows[table.name][0])
-    assert world.measured(tables_of(rows)).counts[table.name, names.KEYS] == 1
+    assert world.counts(tables_of(rows))[table.name, "unique"] == 1
 
 
 @pytest.mark.parametrize("table", CHECKED_TABLES, ids=lambda table: table.name)
 def test_rows_of_another_run(table: Table) -> None:
-    for values in ({"cluster_id": "c2"}, {"as_of_ms": 1}, {"run_id": None}):
-        assert count_after(table.name, names.FOREIGN, **values) == 1
+    for values in ({"cluster_id": "c2"}, {"as_of_ms": 1}, {"run_id": "r2"}):
+        assert count_after(table.name, "of_the_run", **values) == 1
+    assert count_after(table.name, "not_null", run_id=None) == 1
 
 
 @pytest.mark.parametrize("table", CHECKED_TABLES, ids=lambda table: table.name)
 def test_what_is_not_there_is_not_a_pass(table: Table) -> None:
-    """A missing table, column or a column of another type: told, and nothing else of the table is measured."""
+    """A missing table, column or a column of another type is reported, and nothing that reads the table is measured."""
     tables = tables_of(one_row(table.name))
     column = table.columns[-1].name
     at = tables[table.name].schema.get_field_index(column)
+    rows = tables[table.name]
     damaged = {
-        names.MISSING: {name: rows for name, rows in tables.items() if name != table.name},
-        names.TYPES: {**tables, table.name: tables[table.name].drop_columns([column])},
-        "other type": {
-            **tables,
-            table.name: tables[table.name].set_column(at, column, pa.nulls(tables[table.name].num_rows, pa.float64())),
-        },
+        "missing": {name: rows for name, rows in tables.items() if name != table.name},
+        "column": {**tables, table.name: rows.drop_columns([column])},
+        "other type": {**tables, table.name: rows.set_column(at, column, pa.nulls(rows.num_rows, pa.float64()))},
     }
+    readers = [law for law in LAWS if table.name in needs(law.sql)]
     for what, found in damaged.items():
-        counts = world.measured(found).counts
-        measure = what if what == names.MISSING else names.TYPES
-        assert counts[table.name, measure] == 1
-        assert (table.name, names.NULLS) not in counts
-        lost = {
-            law.measure
-            for law in CROSS_TABLE_EXPECTATIONS
-            if law.table == table.name and law.table != "topic_partitions"
-        }
-        assert not any((table.name, measure) in counts for measure in lost)
+        counts = world.counts(found)
+        assert counts[table.name, "written"] == (what == "missing")
+        assert counts.get((table.name, "columns")) == (None if what == "missing" else 1)
+        assert (table.name, "not_null") not in counts
+        assert not any((law.table, law.name) in counts for law in readers)
 
 
 def test_every_expectation_is_one_that_a_test_breaks() -> None:
     """So that nobody adds an expectation without a run that fails it."""
     derived = {
-        (table.name, e.measure) for table in CHECKED_TABLES for e in names.expectations_of(table)
+        (table.name, each.name) for table in CHECKED_TABLES for each in declared_expectations(table, RUN)
     }  # broken above, table by table and column by column
-    told = {(e.table, e.measure) for expectations in EXPECTATIONS.values() for e in expectations}
-    assert told == derived | set(BY_ROWS) | BY_THE_RUN
+    found = {(each.table, each.name) for suite in suites_of(RUN).values() for each in suite}
+    assert found == derived | set(BY_ROWS) | BY_THE_RUN

@@ -13,7 +13,9 @@ from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
-from sexton.quality import CHECKED_TABLES, EXPECTATIONS, CheckedRun
+from sexton.quality.declared_expectations import CHECKED_TABLES
+from sexton.quality.relations import CheckedRun
+from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, plan
 from tests.kernels.compare import CAP_BYTES, PROFILES
@@ -22,7 +24,6 @@ from tests.quality import world
 from tests.strategies import BASE_MS, BatchSpec, encode_log, histories
 
 PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}
-CRITICAL = [e for found in EXPECTATIONS.values() for e in found if e.severity == "critical"]
 
 
 def run_of(
@@ -37,7 +38,6 @@ def run_of(
         run_id="r1",
         cuts={0: loaded.cut},
         plan_id="plan",
-        partition_count=partition_count,
         profile=profile,
     )
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in CHECKED_TABLES}
@@ -98,6 +98,6 @@ def test_a_correct_replay_breaks_no_critical_expectation(
     history: list[BatchSpec], partition_count: int | None, profile: Profile
 ) -> None:
     tables, run = run_of(history, partition_count, profile)
-    counts = world.measured(tables, run).counts
-    broken = [e for e in CRITICAL if e.table != "runs" and counts[e.table, e.measure]]
-    assert broken == []
+    counts = world.counts(tables, run)
+    critical = [e for suite in suites_of(run).values() for e in suite if e.severity == "critical"]
+    assert [(e.table, e.name) for e in critical if counts[e.table, e.name]] == []

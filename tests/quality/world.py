@@ -4,13 +4,17 @@ Two log partitions of two. In 0: the group `dying` has two expired offsets, both
 share group stays. In 1: `living` has a kept offset, one member and one pending offset.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.quality import CHECKED_TABLES, CheckedRun, Measures, Result, measure_part, total_of, validate
+from sexton.quality.declared_expectations import checked_tables
+from sexton.quality.duckdb_checks import check
+from sexton.quality.expectation import NOT_MEASURED, Expectation, Result
+from sexton.quality.relations import CheckedRun
+from sexton.quality.suites import Shapes, shape, suites_of
 from sexton.tables import FATES, TABLES
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -22,7 +26,7 @@ def group_at(log_partition: int, name: str) -> str:
 
 
 DYING, SHARING, LIVING = group_at(0, "dying"), group_at(0, "sharing"), group_at(1, "living")
-RUN = CheckedRun(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan", partition_count=2)
+RUN = CheckedRun(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan")
 DEFAULTS: dict[pa.DataType, Any] = {
     pa.string(): "x",
     pa.int32(): 1,
@@ -55,7 +59,10 @@ def verdict(group: str, log_partition: int, partition: int, verdict: str) -> dic
 
 def group(group_id: str, log_partition: int, **values: Any) -> dict[str, Any]:
     counts = {"offset_count": 0, "pending_count": 0, "member_count": 0}
-    return row("groups", group_id=group_id, log_partition=log_partition, **{**counts, **values})
+    home = partition_of(group_id, 2)
+    return row(
+        "groups", group_id=group_id, log_partition=log_partition, home_log_partition=home, **{**counts, **values}
+    )
 
 
 def profile(log_partition: int, **fates: int) -> dict[str, Any]:
@@ -117,14 +124,45 @@ def tables_of(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()) for name, found in rows.items()}
 
 
-def measured(tables: Mapping[str, pa.Table], run: CheckedRun = RUN) -> Measures:
-    """Measures of tables that came in one piece, one file a table."""
-    files = dict.fromkeys((table.name for table in CHECKED_TABLES), 1)
-    return measure_part({name: [table] for name, table in tables.items()}, run, run.cuts, files=files)
+def shapes_of(tables: Mapping[str, pa.Table]) -> Shapes:
+    """The shapes of tables of which each should be in one file."""
+    names = [table.name for table in checked_tables(has_changes=True)]
+    return shape({name: (1, [tables[name].schema] if name in tables else []) for name in names})
 
 
-def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN) -> list[Result]:
-    return validate(total_of([measured(tables, run)], run), docs=None)
+def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None) -> list[Result]:
+    """The results of all expectations, or of those about one table."""
+    suites = {name: suite for name, suite in suites_of(run).items() if table in (None, name)}
+    return check(tables, shapes_of(tables), suites, run)
+
+
+def counts(
+    tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None
+) -> dict[tuple[str, str], int]:
+    """How many rows or values break each expectation, by table and name. What could not be measured is left out."""
+    expectations = [each for name, suite in suites_of(run).items() for each in suite if table in (None, name)]
+    return {
+        (expectation.table, expectation.name): _count(result)
+        for expectation, result in zip(expectations, judged(tables, run, table=table), strict=True)
+        if result.observed != NOT_MEASURED
+    }
+
+
+def broken_laws(tables: Mapping[str, pa.Table], laws: Sequence[Expectation]) -> dict[str, int]:
+    """How many rows break each of some laws, by name; `tables` are those that the laws read."""
+    suites = {law.table: [each for each in laws if each.table == law.table] for law in laws}
+    shapes = Shapes(missing=dict.fromkeys(tables, 0), wrong=dict.fromkeys(tables, ""))
+    results = check(tables, shapes, suites, RUN)
+    assert not [result for result in results if result.observed == NOT_MEASURED]
+    names = [each.name for suite in suites.values() for each in suite]
+    return {name: _count(result) for name, result in zip(names, results, strict=True)}
+
+
+def _count(result: Result) -> int:
+    if result.success:
+        return 0
+    first = result.observed.split(":")[0].replace(",", "")
+    return int(first) if first.isdecimal() else 1
 
 
 Break = Callable[[Rows], object]

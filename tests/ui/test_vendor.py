@@ -8,20 +8,19 @@ import pytest
 
 from sexton.ui.rendering import assets
 
-STATIC = Path(__file__).resolve().parents[2] / "include" / "sexton" / "ui" / "static"
-PACKAGES = json.loads((STATIC / "vendor" / "vendor.json").read_text("utf-8"))
+SEXTON = Path(__file__).resolve().parents[2] / "include" / "sexton"
+VENDORED = (SEXTON / "ui" / "static" / "vendor", SEXTON / "quality" / "vendor")
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package["name"])
-def test_vendored_files_are_those_of_the_pin(package: dict[str, dict[str, dict[str, str]]]) -> None:
-    for name, told in package["files"].items():
-        assert hashlib.sha256((STATIC / "vendor" / name).read_bytes()).hexdigest() == told["sha256"]
-    assert any(name.endswith("LICENSE") for name in package["files"])
-
-
-def test_nothing_else_is_vendored() -> None:
-    named = {name for package in PACKAGES for name in package["files"]}
-    assert {path.name for path in (STATIC / "vendor").iterdir()} == named | {"vendor.json"}
+@pytest.mark.parametrize("folder", VENDORED, ids=["dashboard", "Data Docs"])
+def test_vendored_files_are_those_of_the_pin(folder: Path) -> None:
+    packages = json.loads((folder / "vendor.json").read_text("utf-8"))
+    for package in packages:
+        for name, told in package["files"].items():
+            assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == told["sha256"]
+        assert any(name.endswith("LICENSE") for name in package["files"])
+    named = {name for package in packages for name in package["files"]}
+    assert {path.name for path in folder.iterdir()} == named | {"vendor.json"}
 
 
 def test_scripts_ask_nobody_else() -> None:

@@ -4,7 +4,7 @@ In the pipeline the tables first go to a branch of the lake, which is then check
 main stays as it was and the branch is kept for inspection. `sexton audit` checks the run folder itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,46 +13,81 @@ import pyarrow.parquet as pq
 
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure
-from sexton.lake.branch import RunKey, ensure_tables, write_branch
-from sexton.lake.catalog import Lake, open_lake
-from sexton.lake.read import load, read_branch
-from sexton.quality import (
-    CheckedRun,
-    Measures,
-    Result,
-    Validate,
-    checked_tables,
-    measure_part,
-    results_table,
-    total_of,
-    validate,
-)
-from sexton.quality.measure import read_whole
-from sexton.runs.engine import SMALL_WORK_BYTES, Engine
+from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
+from sexton.lake.catalog import open_lake
+from sexton.quality import duckdb_checks, spark_checks
+from sexton.quality.declared_expectations import checked_tables
+from sexton.quality.expectation import Expectation, Result
+from sexton.quality.relations import CheckedRun
+from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
+from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.tables import TABLES, Table
+from sexton.settings import settings
+from sexton.tables import TABLES
 
 TABLE = "dq_results"
+FEW_ROWS = 100_000
+CONF_FOR_FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""The checks are some hundred queries: over few rows the time goes to planning and compiling them."""
 _SHOWN_FAILURES = 10
 
 
-def run(engine: Engine, folder: RunFolder, *, lake: bool = True, validate: Validate = validate) -> RunRecord:
-    """Write dq_results and the Data Docs of `folder`.
+def run(engine: Engine, folder: RunFolder) -> RunRecord:
+    """Write the run's tables to its branch, check them there, and write dq_results and the Data Docs.
 
-    With `lake` the tables go to the run's branch first and are read back from it, and DataQualityFailure is raised when
-    a critical expectation fails; without it, failures are only reported.
+    Great Expectations checks on Spark. DataQualityFailure when a critical expectation fails.
     """
     record = folder.read_run()
-    place = open_lake() if lake else None
-    locations = _write_branch(engine, folder, record, place) if place else None
-    measures = _measure(engine, folder, record, place, locations)
-    results = validate(total_of(measures, checked_run(record)), docs=folder.root / "dq")
-    count = folder.write_table(record, TABLE, results_table(results))
+    lake, checked = open_lake(), checked_run(record)
+    files = files_of(folder, record)
+    shapes = _shape(files)
+    suites = suites_of(checked, own_expectations())
+    key = key_of(record)
+    sound = {name: paths for name, paths in files.items() if shapes.is_sound(name)}
+    if sum(record.counts.values()) < FEW_ROWS:
+        for name, value in CONF_FOR_FEW_ROWS.items():
+            engine.session.conf.set(name, value)
+    ensure_tables(engine.session, lake)
+    write_branch(engine.session, lake, key, sound)
+    rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
+    results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=folder.root / "dq")
+    record = _write_results(folder, record, results)
+    write_branch(engine.session, lake, key, {TABLE: [folder.table_file(TABLE)]})
+    _stop_on_failure(results, folder, key)
+    return record
+
+
+def check_folder(folder: RunFolder) -> RunRecord:
+    """Check the files of a run folder and write dq_results, without Spark, lake and Great Expectations.
+
+    Failures are only reported.
+    """
+    record = folder.read_run()
+    checked, files = checked_run(record), files_of(folder, record)
+    suites = suites_of(checked, own_expectations())
+    return _write_results(
+        folder, record, duckdb_checks.check(files, _shape(files), suites, checked, scratch=folder.root / "partial")
+    )
+
+
+def own_expectations() -> list[Expectation]:
+    """The expectations that users have added in the folder SEXTON_EXPECTATIONS."""
+    folder = settings().expectations
+    return read_expectations(folder) if folder else []
+
+
+def _write_results(folder: RunFolder, record: RunRecord, results: list[Result]) -> RunRecord:
+    names = TABLES[TABLE].column_names
+    rows = [{name: getattr(result, name) for name in names} for result in results]
+    table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].arrow_schema(with_run=False))
+    count = folder.write_table(record, TABLE, table)
     record = record.model_copy(update={"counts": {**record.counts, TABLE: count}})
     folder.write_run(record)
-    if place:
-        write_branch(engine.session, place, key_of(record), {TABLE: [folder.table_file(TABLE)]})
-        _stop_on_failure(results, folder, key_of(record))
     return record
 
 
@@ -83,60 +118,32 @@ def checked_run(record: RunRecord) -> CheckedRun:
         run_id=record.run_id,
         cuts=record.cuts,
         plan_id=record.plan_id,
-        partition_count=record.partition_count,
         is_complete=record.coverage == "complete",
         profile=profile_of(record.profile),
         policy=record.policy,
-        tells_changes=record.changes_since_ms is not None,
+        has_changes=record.changes_since_ms is not None,
     )
 
 
-def tables_of(record: RunRecord) -> tuple[Table, ...]:
-    """What the run has written, to be checked."""
-    return checked_tables(tells_changes=record.changes_since_ms is not None)
+def files_of(folder: RunFolder, record: RunRecord) -> dict[str, list[Path]]:
+    """The files that the run should have written, by table."""
+    return {
+        table.name: [
+            folder.table_file(table.name, part)
+            for part in (record.log_partitions if table.per_log_partition else [WHOLE_RUN])
+        ]
+        for table in checked_tables(has_changes=record.changes_since_ms is not None)
+    }
 
 
-def files_of(folder: RunFolder, table: Table, log_partitions: Iterable[int]) -> list[Path]:
-    """The files that a table should have."""
-    parts = log_partitions if table.per_log_partition else [WHOLE_RUN]
-    return [folder.table_file(table.name, part) for part in parts]
-
-
-def partition_sets(folder: RunFolder, record: RunRecord, *, target_bytes: int = SMALL_WORK_BYTES) -> list[list[int]]:
-    """The run's log partitions in sets of about `target_bytes`, each measured by one task.
-
-    All of them are one set if a group may be in several: where the number of log partitions is unknown (only for logs
-    with next to no groups), or a coordinator with one cache serves misplaced groups.
-    """
-    is_split = record.partition_count is not None and not record.misplaced_sources
-    parts_of_run: list[list[int]] = []
-    room = 0
-    for part in record.log_partitions:
-        files = [path for table in tables_of(record) for path in files_of(folder, table, [part])]
-        size = sum(path.stat().st_size for path in files if path.exists())
-        if not parts_of_run or (room < size and is_split):
-            parts_of_run.append([])
-            room = target_bytes
-        parts_of_run[-1].append(part)
-        room -= size
-    return parts_of_run
-
-
-def _write_branch(engine: Engine, folder: RunFolder, record: RunRecord, lake: Lake) -> dict[str, str]:
-    """Write the run's branch; the metadata file of every table that could be written.
-
-    A table that is missing, or not as declared, is not written: the checks will report it.
-    """
-    ensure_tables(engine.session, lake)
-    expected = {table: files_of(folder, table, record.log_partitions) for table in tables_of(record)}
-    sound = {table.name: files for table, files in expected.items() if _are_sound(table, files)}
-    write_branch(engine.session, lake, key_of(record), sound)
-    return {name: load(lake, name).metadata_location for name in sound}
-
-
-def _are_sound(table: Table, files: list[Path]) -> bool:
-    schemas = [schema for file in files if (schema := _schema(file)) is not None]
-    return len(schemas) == len(files) and read_whole(table, [schema.empty_table() for schema in schemas]) is not None
+def _shape(files: Mapping[str, Sequence[Path]]) -> Shapes:
+    """What there is of the files. One that cannot be read counts as missing."""
+    return shape(
+        {
+            name: (len(paths), [schema for path in paths if (schema := _schema(path)) is not None])
+            for name, paths in files.items()
+        }
+    )
 
 
 def _schema(file: Path) -> pa.Schema | None:
@@ -144,54 +151,6 @@ def _schema(file: Path) -> pa.Schema | None:
         return pq.read_schema(file)
     except (OSError, pa.ArrowInvalid):
         return None
-
-
-def _measure(
-    engine: Engine, folder: RunFolder, record: RunRecord, lake: Lake | None, locations: Mapping[str, str] | None
-) -> list[Measures]:
-    parts_of_run = partition_sets(folder, record)
-    properties = None if lake is None else lake.storage_properties()
-
-    def measure(parts: list[int]) -> Measures:
-        tables = [table for table in tables_of(record) if table.per_log_partition or parts == parts_of_run[0]]
-        if locations is None:
-            rows = {table.name: _read_files(files_of(folder, table, parts)) for table in tables}
-            files = {table.name: len(files_of(folder, table, parts)) for table in tables}
-        else:
-            some = parts if len(parts_of_run) > 1 else None
-            rows = {
-                table.name: _read_branch(locations, properties or {}, table, key_of(record), some) for table in tables
-            }
-            files = {table.name: 1 for table in tables}
-        return measure_part(rows, checked_run(record), parts, files=files)
-
-    if len(parts_of_run) == 1:
-        return [measure(parts_of_run[0])]
-    return engine.map("Checking tables", parts_of_run, measure)
-
-
-def _read_files(files: list[Path]) -> list[pa.Table]:
-    """The readable files; the checks report the others as missing."""
-    found = []
-    for file in files:
-        try:
-            found.append(pq.read_table(file, partitioning=None))
-        except (OSError, pa.ArrowInvalid):
-            continue
-    return found
-
-
-def _read_branch(
-    locations: Mapping[str, str],
-    properties: dict[str, str],
-    table: Table,
-    key: RunKey,
-    log_partitions: list[int] | None,
-) -> list[pa.Table]:
-    if table.name not in locations:
-        return []
-    rows = read_branch(locations[table.name], properties, table.name, key, log_partitions)
-    return [] if rows is None else [rows]
 
 
 def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> None:

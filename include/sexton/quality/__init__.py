@@ -1,33 +1,13 @@
-"""Data quality: expectations about a run's tables, measured in Arrow and validated by Great Expectations.
+"""Data quality: what is expected of a run's tables, as SQL over their rows.
 
 Minimums, allowed values, keys and NULLs are declared with the columns, in sexton.tables.
 
-declared_expectations.py     expectations derived from the declaration of a table
-cross_table_expectations.py  expectations between tables, and their measures
-verdict_expectations.py      the same for verdicts: the policy's compared with the broker's, and what follows from them
-change_expectations.py       the same for offset_changes
-measure.py                   one table measured against its declaration
-check.py                     all measures of a run
-validation.py                Great Expectations over the measures, Data Docs
+expectation.py            an expectation, and its result
+declared_expectations.py  expectations that follow from the declaration of a table
+laws.py                   laws between tables
+relations.py              what their SQL may read beside the tables
+suites.py                 the expectations of a run, also those of users; tables that are not as declared
+duckdb_checks.py          checks with DuckDB, for `sexton audit`
+spark_checks.py           checks with Great Expectations on Spark
+data_docs.py              its pages, with the files that they load (vendor/)
 """
-
-from sexton.quality.check import measure_part, results_table, total_of
-from sexton.quality.declared_expectations import CHECKED_TABLES, Expectation, checked_tables
-from sexton.quality.measure import CheckedRun, Measures
-from sexton.quality.validation import EXPECTATIONS, Result, Validate, load_library, validate
-
-__all__ = [
-    "CHECKED_TABLES",
-    "EXPECTATIONS",
-    "CheckedRun",
-    "Expectation",
-    "Measures",
-    "Result",
-    "Validate",
-    "checked_tables",
-    "load_library",
-    "measure_part",
-    "results_table",
-    "total_of",
-    "validate",
-]

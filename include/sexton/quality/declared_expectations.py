@@ -1,90 +1,145 @@
-"""Expectations derived from the declarations of tables, in which minimums and allowed values are given.
+"""Expectations derived from the declarations of tables, in which minimums and allowed values are given."""
 
-An expectation has one measure: the count of violations. It holds if the measure exists and is zero, so a check that did
-not run never passes.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
+from sexton.quality.expectation import Expectation, Rule
+from sexton.quality.relations import CheckedRun
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, Column, Severity, Table
-from sexton.tables.runs import DQ_RESULTS
+from sexton.tables.dq_results import DQ_RESULTS
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """The tables that a run writes before the checks."""
 
 
-def checked_tables(*, tells_changes: bool) -> tuple[Table, ...]:
+def checked_tables(*, has_changes: bool) -> tuple[Table, ...]:
     """Return the tables of a run. Some runs also write the changes of an interval."""
-    return (*CHECKED_TABLES, *INTERVAL_TABLES) if tells_changes else CHECKED_TABLES
+    return (*CHECKED_TABLES, *INTERVAL_TABLES) if has_changes else CHECKED_TABLES
 
 
-MISSING = "missing"
-TYPES = "types"
-FOREIGN = "foreign"
-NULLS = "nulls"
-KEYS = "keys"
-ABSENCE = "absence"
-BEYOND_CUT = "beyond_cut"
+def rule(
+    table: str,
+    name: str,
+    sentence: str,
+    *,
+    rule: Rule,
+    by_column: Mapping[str, str],
+    value: Any = None,
+    severity: Severity = "critical",
+) -> Expectation:
+    """An expectation of single columns of a table: by column, the condition of a value that breaks it (alias `t`)."""
+    rows = "run" if table == "runs" else table
+    sql = f"SELECT t.* FROM {rows} t WHERE {' OR '.join(by_column.values())}" if by_column else ""
+    return Expectation(
+        table=table,
+        name=name,
+        sentence=sentence,
+        severity=severity,
+        sql=sql,
+        rule=rule,
+        by_column=by_column,
+        value=value,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """A sentence about a table. `measure` names the count that must be zero."""
+def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation]:
+    """Yield what follows from the declaration of `table` for the rows of a run."""
+    every = "for every log partition" if table.per_log_partition else "for the run"
+    written = f"the table is there {every}, even where it is empty"
+    yield rule(table.name, "written", written, rule="written", by_column={})
+    as_declared = "every declared column is there, with its type"
+    yield rule(table.name, "columns", as_declared, rule="columns", by_column={})
+    yield _of_the_run(table, run)
+    required = ", ".join(column.name for column in table.columns if not column.nullable)
+    nulls = {column.name: f"t.{column.name} IS NULL" for column in table.all_columns if not column.nullable}
+    yield rule(table.name, "not_null", f"never NULL: {required}", rule="not_null", by_column=nulls)
+    if table.key:
+        key = ", ".join(f"t.{name}" for name in table.key)
+        yield Expectation(
+            table=table.name,
+            name="unique",
+            sentence=f"no two rows share {', '.join(table.key)}",
+            rule="unique",
+            value=table.key,
+            sql=f"SELECT {key}, count(*) AS rows_with_it FROM {table.name} t GROUP BY {key} HAVING count(*) > 1",
+        )
+    for minimum, severity, columns in _minimums(table):
+        yield rule(
+            table.name,
+            f"minimum_{minimum}_{severity}",
+            f"at least {minimum}: {_names(columns)}",
+            rule="minimum",
+            by_column={column.name: f"t.{column.name} < {minimum}" for column in columns},
+            value=minimum,
+            severity=severity,
+        )
+    for column in table.columns:
+        if column.allowed:
+            yield rule(
+                table.name,
+                f"allowed_{column.name}",
+                f"{column.name} is one of {', '.join(column.allowed)}",
+                rule="allowed",
+                by_column={column.name: f"t.{column.name} NOT IN ({_literals(column.allowed)})"},
+                value={column.name: column.allowed},
+                severity=column.severity,
+            )
+    if absent := [column for column in table.columns if column.absent is not None]:
+        # To 2.1.0 and 2.1.1 an expire timestamp of -1 is one.
+        exempt = "expire_timestamp_ms" if run.profile.keeps_expire_of_minus_1 else ""
+        signs = {column.name: [column.absent] for column in absent if column.name != exempt}
+        yield rule(
+            table.name,
+            "absent",
+            f"absence is NULL, not the wire's sign for it: {_names(absent)}",
+            rule="forbidden",
+            by_column={name: f"t.{name} IN ({_literals(values)})" for name, values in signs.items()},
+            value=signs,
+        )
+    if below := [column for column in table.columns if column.below_cut]:
+        beyond = " OR ".join(f"t.{column.name} >= c.cut" for column in below)
+        yield Expectation(
+            table=table.name,
+            name="below_cut",
+            sentence=f"lies below the cut of its log partition: {_names(below)}",
+            sql=f"SELECT t.* FROM {table.name} t JOIN cuts c ON c.log_partition = t.log_partition WHERE {beyond}",
+            rule="below_cut",
+            value=[column.name for column in below],
+        )
 
-    table: str
-    measure: str
-    sentence: str
-    severity: Severity = "critical"
+
+def _of_the_run(table: Table, run: CheckedRun) -> Expectation:
+    own: dict[str, list[Any]] = {"cluster_id": [run.cluster_id], "as_of_ms": [run.as_of_ms], "run_id": [run.run_id]}
+    names = "cluster_id, as_of_ms and run_id"
+    if table.per_log_partition:
+        own["log_partition"] = list(run.cuts)
+        names += " and a log partition that it read"
+    return rule(
+        table.name,
+        "of_the_run",
+        f"every row carries the run's {names}",
+        rule="allowed",
+        by_column={name: f"t.{name} NOT IN ({_literals(values)})" for name, values in own.items()},
+        value=own,
+    )
 
 
-def allowed_measure(column: Column) -> str:
-    return f"{column.name}_not_allowed"
-
-
-def minimum_measure(minimum: int, severity: Severity) -> str:
-    return f"below_{minimum}_{severity}"
-
-
-def minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
+def _minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
     """Yield the columns with a minimum, by minimum and severity."""
 
-    def rule(column: Column) -> tuple[int, Severity]:
+    def bound(column: Column) -> tuple[int, Severity]:
         assert column.minimum is not None
         return column.minimum, column.severity
 
-    bounded = sorted((column for column in table.columns if column.minimum is not None), key=rule)
-    for (minimum, severity), columns in groupby(bounded, key=rule):
+    bounded = sorted((column for column in table.columns if column.minimum is not None), key=bound)
+    for (minimum, severity), columns in groupby(bounded, key=bound):
         yield minimum, severity, list(columns)
 
 
-def expectations_of(table: Table) -> Iterator[Expectation]:
-    """Yield the expectations that follow from the declaration of `table`."""
-
-    def expect(measure: str, sentence: str, severity: Severity = "critical") -> Expectation:
-        return Expectation(table=table.name, measure=measure, sentence=sentence, severity=severity)
-
-    every = "for every log partition" if table.per_log_partition else "for the run"
-    yield expect(MISSING, f"the table is there {every}, even where it is empty")
-    yield expect(TYPES, "every declared column is there, with its type")
-    own = "cluster_id, as_of_ms and run_id" + (" and a log partition that it read" if table.per_log_partition else "")
-    yield expect(FOREIGN, f"every row carries the run's {own}")
-    yield expect(NULLS, f"never NULL: {_names(column for column in table.columns if not column.nullable)}")
-    if table.key:
-        yield expect(KEYS, f"no two rows share {', '.join(table.key)}")
-    for minimum, severity, columns in minimums(table):
-        yield expect(minimum_measure(minimum, severity), f"at least {minimum}: {_names(columns)}", severity)
-    for column in table.columns:
-        if column.allowed:
-            yield expect(
-                allowed_measure(column), f"{column.name} is one of {', '.join(column.allowed)}", column.severity
-            )
-    if absent := [column for column in table.columns if column.absent is not None]:
-        yield expect(ABSENCE, f"absence is NULL, not the wire's sign for it: {_names(absent)}")
-    if below := [column for column in table.columns if column.below_cut]:
-        yield expect(BEYOND_CUT, f"lies below the cut of its log partition: {_names(below)}")
+def _literals(values: Iterable[Any]) -> str:
+    return ", ".join(repr(v) if isinstance(v, int) else "'" + str(v).replace("'", "''") + "'" for v in values)
 
 
-def _names(columns: Iterator[Column] | list[Column]) -> str:
+def _names(columns: Iterable[Column]) -> str:
     return ", ".join(column.name for column in columns)

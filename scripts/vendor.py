@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Put the dashboard's front-end libraries into include/sexton/ui/static/vendor again, from npm, as pinned.
+"""Put the front-end libraries of the dashboard and of the Data Docs into include/sexton again, from npm, as pinned.
 
-Usage: scripts/vendor_ui.py
+Usage: scripts/vendor.py
 
-`vendor.json` there names each package, its version, npm's integrity of the archive, and the files taken from it, with
-their SHA-256. Needs `npm` and its registry; what arrives is checked against the pin before a file is written. To take
-another release, change version and integrity (`npm view PACKAGE@VERSION dist.integrity`) and run this.
+`vendor.json` in each folder names each package, its version, npm's integrity of the archive, and the files taken from
+it, with their SHA-256. Needs `npm` and its registry; what arrives is checked against the pin before a file is written.
+To take another release, change version and integrity (`npm view PACKAGE@VERSION dist.integrity`) and run this.
 """
 
 import base64
@@ -18,16 +18,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-VENDOR = Path(__file__).resolve().parents[1] / "include" / "sexton" / "ui" / "static" / "vendor"
+PACKAGE = Path(__file__).resolve().parents[1] / "include" / "sexton"
+FOLDERS = (PACKAGE / "ui" / "static" / "vendor", PACKAGE / "quality" / "vendor")
 
 
 def main() -> int:
-    manifest = VENDOR / "vendor.json"
-    packages = json.loads(manifest.read_text(encoding="utf-8"))
-    for package in packages:
-        with tempfile.TemporaryDirectory() as folder:
-            take(package, fetch(package, Path(folder)))
-    manifest.write_text(json.dumps(packages, indent=2) + "\n", encoding="utf-8")
+    for vendor in FOLDERS:
+        manifest = vendor / "vendor.json"
+        packages = json.loads(manifest.read_text(encoding="utf-8"))
+        for package in packages:
+            with tempfile.TemporaryDirectory() as folder:
+                take(package, fetch(package, Path(folder)), vendor)
+        manifest.write_text(json.dumps(packages, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
@@ -42,7 +44,7 @@ def fetch(package: dict[str, Any], folder: Path) -> Path:
     return archive
 
 
-def take(package: dict[str, Any], archive: Path) -> None:
+def take(package: dict[str, Any], archive: Path, vendor: Path) -> None:
     """Write the files that the package is here for, and note their hashes."""
     with tarfile.open(archive) as tar:
         for name, told in package["files"].items():
@@ -50,7 +52,7 @@ def take(package: dict[str, Any], archive: Path) -> None:
             if file is None:
                 sys.exit(f"{package['name']}: no {told['from']}")
             data = file.read()
-            (VENDOR / name).write_bytes(data)
+            (vendor / name).write_bytes(data)
             told["sha256"] = hashlib.sha256(data).hexdigest()
 
 

@@ -1,0 +1,102 @@
+"""Checks tables with DuckDB, which needs neither Spark nor Great Expectations: for `sexton audit`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from sexton.errors import SextonError
+from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
+from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups
+from sexton.quality.suites import Shapes, Suites, needs
+from sexton.tables import TABLES
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Rows: TypeAlias = "Sequence[Path] | pa.Table"
+"""A table as Parquet files or in memory."""
+_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "preserve_insertion_order": "false",
+}
+
+
+def check(
+    tables: Mapping[str, Rows], shapes: Shapes, suites: Suites, run: CheckedRun, *, scratch: Path | None = None
+) -> list[Result]:
+    """Return the results of all expectations. DuckDB writes to `scratch` what does not fit into memory."""
+    import duckdb
+
+    try:
+        return _check_all(tables, shapes, suites, run, scratch)
+    except duckdb.Error as error:
+        line = next(iter(str(error).splitlines()), "")
+        raise SextonError(f"the tables cannot be checked: {type(error).__name__}: {line}") from error
+
+
+def _check_all(
+    tables: Mapping[str, Rows], shapes: Shapes, suites: Suites, run: CheckedRun, scratch: Path | None
+) -> list[Result]:
+    import duckdb
+
+    with duckdb.connect(config={**_SETTINGS, "temp_directory": str(scratch or "")}) as database:
+        database.execute("CREATE TEMP MACRO size(list) AS len(list)")  # as Spark calls it
+        sound = {name: rows for name, rows in tables.items() if shapes.is_sound(name)}
+        for name, rows in {**sound, **run.relations()}.items():
+            _create_table(database, name, rows)
+        if sound.keys() >= {"groups", "tombstones"}:
+            _create_table(database, "held_groups", _held_groups(database, run))
+        for name, sql in VIEWS.items():
+            if needs(sql) <= sound.keys():
+                database.execute(f"CREATE TEMP VIEW {name} AS {sql}")
+        results = []
+        for table, suite in suites.items():
+            counts = _count_values(database, table, suite) if table in {*sound, "runs"} else {}
+            results += [shapes.judge(each) or _check(database, each, counts) for each in suite]
+    return results
+
+
+def _create_table(database: "DuckDBPyConnection", name: str, rows: Rows) -> None:
+    if isinstance(rows, pa.Table):
+        database.register(name, rows)
+        return
+    declared = ", ".join(f'"{column.name}"' for column in TABLES[name].all_columns)
+    files = database.read_parquet([str(file) for file in rows], hive_partitioning=False)
+    files.select(declared).create_view(name)
+
+
+def _held_groups(database: "DuckDBPyConnection", run: CheckedRun) -> pa.Table:
+    """Which of the planned groups the policy holds."""
+    if run.policy is None:
+        return HELD_GROUPS.empty_table()
+    planned = database.sql(
+        f"SELECT {', '.join(GROUP_COLUMNS)} FROM groups WHERE group_id IN (SELECT group_id FROM tombstones)"
+    )
+    return pa.Table.from_batches(held_groups(run.policy, planned.to_arrow_reader()), HELD_GROUPS)
+
+
+def _count_values(database: "DuckDBPyConnection", table: str, suite: Sequence[Expectation]) -> dict[str, int]:
+    """Return by condition how many values break it, in one pass; under "" the rows of the table."""
+    conditions = list(dict.fromkeys(condition for each in suite for condition in each.by_column.values()))
+    counts = ", ".join(["count(*)", *(f"count(*) FILTER (WHERE {condition})" for condition in conditions)])
+    (row,) = database.execute(f"SELECT {counts} FROM {'run' if table == 'runs' else table} t").fetchall()
+    return dict(zip(["", *conditions], row, strict=True))
+
+
+def _check(database: "DuckDBPyConnection", expectation: Expectation, counts: Mapping[str, int]) -> Result:
+    row_count = counts.get("")
+    by_column = {column: counts[condition] for column, condition in expectation.by_column.items()}
+    if by_column or not expectation.sql:
+        count = sum(by_column.values())
+    else:
+        ((count,),) = database.execute(f"SELECT count(*) FROM ({expectation.sql})").fetchall()
+    if not count:
+        return result_of(expectation, success=True, row_count=row_count)
+    found = database.execute(f"SELECT * FROM ({expectation.sql}) LIMIT {MOST_SHOWN}")
+    names = [column[0] for column in found.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    return result_of(expectation, success=False, count=count, by_column=by_column, rows=rows)

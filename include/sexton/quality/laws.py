@@ -1,0 +1,323 @@
+"""Laws between the tables of a run: each is one SQL query that returns the rows that break it.
+
+A row of offset_verdicts is about one row of committed_offsets or unreachable_offsets, a planned tombstone about one
+verdict, and so on: all of it is compared by key, with NOT EXISTS.
+"""
+
+from collections.abc import Sequence
+
+from sexton.policy.inputs import TIME_REASONS
+from sexton.quality.declared_expectations import rule
+from sexton.quality.expectation import Expectation
+from sexton.quality.relations import KEY
+from sexton.tables import FATES, Severity
+
+
+def _same(left: str, right: str, columns: Sequence[str] = KEY) -> str:
+    return " AND ".join(f"{left}.{name} = {right}.{name}" for name in columns)
+
+
+_GROUP = ("log_partition", "group_id")
+_COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
+_BY_TIME = ", ".join(f"'{reason}'" for reason in sorted(TIME_REASONS))
+
+
+def _law(table: str, name: str, sentence: str, sql: str, severity: Severity = "critical") -> Expectation:
+    return Expectation(table=table, name=name, sentence=sentence, sql=" ".join(sql.split()), severity=severity)
+
+
+def _count(column: str, counted: str) -> Expectation:
+    return _law(
+        "groups",
+        f"{column}s",
+        f"{column} is the number of its rows in {counted}",
+        f"""SELECT g.*, c.counted FROM groups g
+            LEFT JOIN (SELECT log_partition, group_id, count(*) AS counted FROM {counted} GROUP BY ALL) c
+                ON {_same("g", "c", _GROUP)}
+            WHERE g.{column} IS DISTINCT FROM coalesce(c.counted, 0)""",
+    )
+
+
+def _fate(fate: str, table: str) -> Expectation:
+    return _law(
+        "load_profile",
+        f"{fate}_rows",
+        f"{fate} is the number of rows in {table}, in every log partition",
+        f"""SELECT p.*, c.counted FROM load_profile p
+            LEFT JOIN (SELECT log_partition, count(*) AS counted FROM {table} GROUP BY ALL) c
+                ON c.log_partition = p.log_partition
+            WHERE p.{fate} IS DISTINCT FROM coalesce(c.counted, 0)""",
+    )
+
+
+LAWS: tuple[Expectation, ...] = (
+    _law(
+        "committed_offsets",
+        "without_group",
+        "every committed offset belongs to a group in groups",
+        f"SELECT o.* FROM held_offsets o WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE {_same('g', 'o', _GROUP)})",
+    ),
+    _law(
+        "committed_offsets",
+        "away_from_home",
+        "every group's offsets lie in the log partition it hashes to",
+        """SELECT o.* FROM committed_offsets o CROSS JOIN run r WHERE NOT r.one_cache AND EXISTS
+            (SELECT 1 FROM groups g WHERE g.group_id = o.group_id AND g.home_log_partition <> o.log_partition)""",
+    ),
+    _count("offset_count", "committed_offsets"),
+    _count("pending_count", "pending_offsets"),
+    _count("member_count", "members"),
+    _law(
+        "members",
+        "without_group",
+        "every member belongs to a group in groups",
+        f"SELECT m.* FROM members m WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE {_same('g', 'm', _GROUP)})",
+    ),
+    _law(
+        "offset_verdicts",
+        "missing_verdicts",
+        "every offset under a group has a verdict",
+        f"SELECT o.* FROM held_offsets o WHERE NOT EXISTS (SELECT 1 FROM offset_verdicts v WHERE {_same('v', 'o')})",
+    ),
+    _law(
+        "offset_verdicts",
+        "without_offset",
+        "every verdict is about an offset that is there",
+        f"SELECT v.* FROM offset_verdicts v WHERE NOT EXISTS (SELECT 1 FROM held_offsets o WHERE {_same('v', 'o')})",
+    ),
+    _law(
+        "load_profile",
+        "missing_log_partitions",
+        "every log partition of the run has its row",
+        """SELECT c.* FROM cuts c
+            WHERE NOT EXISTS (SELECT 1 FROM load_profile p WHERE p.log_partition = c.log_partition)""",
+    ),
+    _law(
+        "load_profile",
+        "behind_the_cut",
+        "nothing behind the cut was read",
+        """SELECT p.*, c.cut FROM load_profile p JOIN cuts c ON c.log_partition = p.log_partition
+            WHERE p.next_log_offset > c.cut""",
+    ),
+    _law(
+        "load_profile",
+        "conservation",
+        f"read_values = {' + '.join(FATES)}, in every log partition",
+        f"SELECT * FROM load_profile WHERE read_values <> {' + '.join(FATES)}",
+    ),
+    *(_fate(fate, table) for fate, table in _COUNTED_FATES.items()),
+    _law(
+        "tombstones",
+        "without_expire",
+        "every planned offset tombstone targets an offset whose verdict is expire",
+        f"""SELECT t.* FROM planned_offsets t
+            WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE {_same("d", "t")} AND d.verdict = 'expire')""",
+    ),
+    _law(
+        "tombstones",
+        "kept_or_held",
+        "no offset that a verdict keeps or a policy holds is planned",
+        f"""SELECT t.*, d.verdict FROM planned_offsets t JOIN decisions d ON {_same("d", "t")}
+            WHERE d.verdict <> 'expire'""",
+    ),
+    _law(
+        "tombstones",
+        "planned_twice",
+        "no offset is planned twice",
+        f"""SELECT {", ".join(KEY)}, count(*) AS planned FROM planned_offsets
+            GROUP BY {", ".join(KEY)} HAVING count(*) > 1""",
+    ),
+    _law(
+        "tombstones",
+        "other_target",
+        "every planned offset tombstone names the value that is there",
+        f"""SELECT t.*, o.log_offset, o.committed_offset FROM planned_offsets t JOIN held_offsets o ON {_same("o", "t")}
+            WHERE t.target_log_offset IS DISTINCT FROM o.log_offset
+                OR t.target_committed_offset IS DISTINCT FROM o.committed_offset""",
+    ),
+    _law(
+        # The tombstones of a misplaced group that the coordinator serves go to the log partition it hashes to.
+        "tombstones",
+        "left_out",
+        "every offset whose verdict is expire is planned, where planning is not blocked",
+        f"""SELECT d.* FROM decisions d CROSS JOIN run r WHERE d.verdict = 'expire'
+            AND NOT EXISTS (SELECT 1 FROM planned_offsets t WHERE {_same("t", "d")})
+            AND NOT EXISTS (SELECT 1 FROM blocked_log_partitions b WHERE b.log_partition = d.log_partition)
+            AND NOT (r.one_cache
+                AND EXISTS (SELECT 1 FROM misplaced_groups m WHERE {_same("m", "d", _GROUP)}))""",
+    ),
+    _law(
+        # 4.0.0 looks at transactions only where there are offsets to expire.
+        "tombstones",
+        "group_with_offsets",
+        "no group is planned that keeps an offset or has one pending",
+        f"""SELECT t.* FROM planned_groups t CROSS JOIN run r
+            WHERE EXISTS (SELECT 1 FROM decisions d WHERE {_same("d", "t", _GROUP)} AND d.verdict <> 'expire')
+                OR (EXISTS (SELECT 1 FROM pending_offsets p WHERE {_same("p", "t", _GROUP)})
+                    AND (NOT r.leaks_open_transactions
+                        OR EXISTS (SELECT 1 FROM held_offsets o WHERE {_same("o", "t", _GROUP)})))""",
+    ),
+    _law(
+        "tombstones",
+        "blocked",
+        "nothing is planned where a record is undecodable or the load would fail",
+        """SELECT t.* FROM tombstones t
+            WHERE EXISTS (SELECT 1 FROM blocked_log_partitions b WHERE b.log_partition = t.log_partition)""",
+    ),
+    _law(
+        "tombstones",
+        "sweep_fails",
+        "nothing is planned by the broker's rules where its sweep fails",
+        """SELECT t.*, s.sweep_blocked_by FROM tombstones t JOIN failing_sweeps s ON s.log_partition = t.log_partition
+            CROSS JOIN run r WHERE NOT r.has_policy""",
+    ),
+    _law(
+        "tombstones",
+        "positions",
+        "positions count from 0 without a gap, in every log partition",
+        """SELECT log_partition, min(position) AS lowest, max(position) AS highest, count(*) AS planned FROM tombstones
+            GROUP BY log_partition HAVING min(position) <> 0 OR max(position) + 1 <> count(DISTINCT position)""",
+    ),
+    _law(
+        "tombstones",
+        "other_plan",
+        "every row carries the run's plan_id",
+        "SELECT t.* FROM tombstones t CROSS JOIN run r WHERE t.plan_id IS DISTINCT FROM r.plan_id",
+    ),
+    _law(
+        "offset_verdicts",
+        "policy_verdicts",
+        "with a policy every row has its verdict, without one none has",
+        "SELECT v.* FROM offset_verdicts v CROSS JOIN run r WHERE (v.policy_verdict IS NULL) = r.has_policy",
+    ),
+    _law(
+        "offset_verdicts",
+        "against_the_broker",
+        "no rule expires what the broker keeps for another reason than time, or what an open transaction holds",
+        f"""SELECT * FROM offset_verdicts WHERE policy_verdict = 'expire'
+            AND (broker_reason NOT IN ({_BY_TIME}) OR pinned_by_producer_id IS NOT NULL)""",
+    ),
+    _law(
+        "tombstones",
+        "held_groups",
+        "nothing is planned of a group that the policy holds",
+        "SELECT t.* FROM tombstones t WHERE EXISTS (SELECT 1 FROM held_groups h WHERE h.group_id = t.group_id)",
+    ),
+    _law(
+        "expiry_forecast",
+        "not_in_forecast",
+        "every group that loses an offset now is in the forecast",
+        f"""SELECT DISTINCT v.log_partition, v.group_id FROM offset_verdicts v
+            WHERE (v.broker_verdict = 'expire' OR v.policy_verdict = 'expire')
+                AND NOT EXISTS (SELECT 1 FROM expiry_forecast f WHERE {_same("f", "v", _GROUP)})""",
+    ),
+    rule(
+        "runs",
+        "coverage",
+        "the log reaches back to its beginning and no log partition is missing",
+        rule="allowed",
+        by_column={"is_complete": "NOT t.is_complete"},
+        value={"is_complete": [True]},
+        severity="warning",
+    ),
+    _law(
+        "undecodable_records", "found", "every record could be decoded", "SELECT * FROM undecodable_records", "warning"
+    ),
+    *(
+        rule(
+            "unreachable_offsets",
+            reason,
+            sentence,
+            rule="forbidden",
+            by_column={"reason": f"t.reason = '{reason}'"},
+            value={"reason": [reason]},
+            severity="warning",
+        )
+        for reason, sentence in {
+            "group_removed": "no offset is left behind by the removal of its group",
+            "stray": "no offset lies outside the log partition its group hashes to",
+            "share_group": "no offset lies under a share group",
+        }.items()
+    ),
+    rule(
+        "load_profile",
+        "load_failures",
+        "a coordinator could load every log partition",
+        rule="allowed",
+        by_column={"load_would_fail": "t.load_would_fail"},
+        value={"load_would_fail": [False]},
+        severity="warning",
+    ),
+    _law(
+        "load_profile",
+        "sweep_failures",
+        "the broker's sweep works in every log partition",
+        "SELECT * FROM failing_sweeps",
+        "warning",
+    ),
+    *(
+        rule(
+            "load_profile",
+            column,
+            sentence,
+            rule="maximum",
+            by_column={column: f"t.{column} > 0"},
+            value=0,
+            severity="warning",
+        )
+        for column, sentence in {
+            "unknown_types": "every record is of a known type",
+            "future_batches": "no batch is stamped more than an hour after the snapshot",
+        }.items()
+    ),
+)
+"""Laws of every run."""
+
+CHANGE_LAWS: tuple[Expectation, ...] = (
+    _law(
+        "offset_changes",
+        "no_change",
+        "an offset that was set has another committed_offset than before",
+        """SELECT * FROM values_set
+            WHERE old_committed_offset = new_committed_offset OR new_committed_offset IS NULL""",
+    ),
+    _law(
+        "offset_changes",
+        "not_gone",
+        "an offset that disappeared had a value and has none",
+        "SELECT * FROM values_gone WHERE old_committed_offset IS NULL OR new_committed_offset IS NOT NULL",
+    ),
+    _law(
+        "offset_changes",
+        "not_due",
+        "nothing expired before it was due",
+        "SELECT * FROM offset_changes WHERE kind = 'expired' AND due_at_ms > timestamp_ms",
+    ),
+    _law(
+        "offset_changes",
+        "candidates",
+        "candidates are recorded where a change is ambiguous, and only there",
+        """SELECT * FROM offset_changes
+            WHERE (kind = 'ambiguous') <> coalesce(size(candidates) > 1, false)""",
+    ),
+    _law(
+        "offset_changes",
+        "other_end",
+        "the changes end in what committed_offsets and unreachable_offsets hold",
+        f"""SELECT s.*, o.log_offset AS stored_log_offset, o.committed_offset AS stored_committed_offset
+            FROM values_set s LEFT JOIN stored_values o ON {_same("o", "s")}
+            WHERE o.log_offset IS DISTINCT FROM s.log_offset
+                OR o.committed_offset IS DISTINCT FROM s.new_committed_offset
+            UNION ALL
+            SELECT g.*, o.log_offset AS stored_log_offset, o.committed_offset AS stored_committed_offset
+            FROM values_gone g JOIN stored_values o ON {_same("o", "g")}
+            WHERE NOT EXISTS (SELECT 1 FROM values_set s WHERE {_same("s", "g")})""",
+    ),
+    _law(
+        "offset_changes",
+        "set_twice",
+        "no offset is set twice in an interval",
+        f"SELECT {', '.join(KEY)} FROM values_set GROUP BY {', '.join(KEY)} HAVING count(*) > 1",
+    ),
+)
+"""Laws of runs that write the changes of an interval. The changes end in the values of the run's own state tables."""

@@ -1,0 +1,128 @@
+"""The suite of each table: what its declaration says, the laws, and expectations that users have added."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+from sexton.errors import UsageError
+from sexton.quality.declared_expectations import checked_tables, declared_expectations
+from sexton.quality.expectation import NOT_MEASURED, Expectation, Result, result_of
+from sexton.quality.laws import CHANGE_LAWS, LAWS
+from sexton.quality.relations import VIEWS, CheckedRun
+from sexton.tables import TABLES, Column, Severity, Table
+
+Suites = Mapping[str, Sequence[Expectation]]
+"""Expectations by table."""
+_RELATION = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
+_HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
+
+
+def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
+    """Return the expectations of a run, by table in the order of TABLES."""
+    laws = [*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more]
+    declared = {
+        table.name: list(declared_expectations(table, run)) for table in checked_tables(has_changes=run.has_changes)
+    }
+    suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
+    return {name: suite for name, suite in suites.items() if suite}
+
+
+def needs(sql: str) -> set[str]:
+    """Return the tables that a query reads, those behind views included."""
+    names = set(_RELATION.findall(sql))
+    if "held_groups" in names:
+        names |= {"groups", "tombstones"}
+    return (names & TABLES.keys()).union(*(needs(VIEWS[name]) for name in names & VIEWS.keys()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """What there is of each table: the number of files that are missing, and the columns that are not as declared."""
+
+    missing: Mapping[str, int] = field(default_factory=dict)
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+    def is_sound(self, table: str) -> bool:
+        return self.missing.get(table) == 0 and not self.wrong[table]
+
+    def judge(self, expectation: Expectation) -> Result | None:
+        """The result of a rule about files, or of what cannot be measured; None for what can be."""
+        table = expectation.table
+        if expectation.rule == "written" and (count := self.missing.get(table, 1)):
+            return result_of(expectation, success=False, observed=f"{count}: a file is not there")
+        if expectation.rule == "columns" and (wrong := self.wrong.get(table)):
+            return result_of(expectation, success=False, observed=wrong)
+        # `runs` is written last; the relation `run` has what is known of it.
+        read = needs(expectation.sql) | ({table} - {"runs"})
+        if all(self.is_sound(name) for name in read):
+            return None
+        if expectation.rule == "written":
+            return result_of(expectation, success=True)
+        return result_of(expectation, success=False, observed=NOT_MEASURED)
+
+
+def shape(tables: Mapping[str, tuple[int, Sequence[pa.Schema]]]) -> Shapes:
+    """Return the shapes of tables, by name the number of files that there should be and the schemas of those found."""
+    return Shapes(
+        missing={name: count - len(schemas) for name, (count, schemas) in tables.items()},
+        wrong={
+            name: "; ".join(
+                dict.fromkeys(wrong for schema in schemas for wrong in _wrong_columns(TABLES[name], schema))
+            )
+            for name, (_, schemas) in tables.items()
+        },
+    )
+
+
+def read_expectations(folder: Path) -> list[Expectation]:
+    """Return the expectations of the files `*.sql` of a folder, in the order of their names.
+
+    A file begins with lines `-- table: ...`, `-- expect: ...` (the sentence), `-- severity: critical|warning`, the
+    last being optional; one query follows, which returns the rows that break it.
+    """
+    found = []
+    for file in sorted(folder.glob("*.sql")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        head = {match[1]: match[2] for line in lines if (match := _HEADER.match(line))}
+        query = " ".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
+        problem = _problem(head, query)
+        if problem:
+            raise UsageError(problem, where=file, fix="see docs/quality.md")
+        severity = cast("Severity", head.get("severity", "critical"))
+        found.append(
+            Expectation(table=head["table"], name=file.stem, sentence=head["expect"], severity=severity, sql=query)
+        )
+    return found
+
+
+def _problem(head: Mapping[str, str], query: str) -> str:
+    if missing := [name for name in ("table", "expect") if name not in head]:
+        return f"no line `-- {missing[0]}: ...`"
+    if head["table"] not in TABLES:
+        return f"no table {head['table']}"
+    if head.get("severity", "critical") not in ("critical", "warning"):
+        return f"a severity is critical or warning, not {head['severity']}"
+    return "" if query else "no query"
+
+
+def _wrong_columns(table: Table, schema: pa.Schema) -> list[str]:
+    """Return which columns are missing or have another type. Additional columns are allowed."""
+    wrong = []
+    for column in table.all_columns:
+        at = schema.get_field_index(column.name)
+        if at < 0:
+            wrong.append(f"{column.name} is missing")
+        elif not _same_type(column, schema.field(at).type):
+            wrong.append(f"{column.name} is {schema.field(at).type}, not {column.type}")
+    return wrong
+
+
+def _same_type(column: Column, kind: pa.DataType) -> bool:
+    """Return whether a type is the declared one, whatever the name of its list items."""
+    if pa.types.is_list(column.type) and pa.types.is_list(kind):
+        return bool(column.type.value_type == kind.value_type)
+    return bool(column.type == kind)

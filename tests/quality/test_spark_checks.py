@@ -1,0 +1,163 @@
+"""Great Expectations on Spark agrees with DuckDB on every expectation; its Data Docs show the rows that break one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from sexton.policy import parse_policy
+from sexton.quality.expectation import Expectation, Result
+from sexton.quality.laws import CHANGE_LAWS
+from sexton.quality.relations import CheckedRun
+from sexton.quality.spark_checks import check, create_views
+from sexton.quality.suites import suites_of
+from sexton.runs.engine import spark_session
+from sexton.tables import INTERVAL_TABLES
+from tests.quality import test_change_expectations as changes
+from tests.quality import world
+from tests.quality.test_expectations import BY_ROWS
+from tests.ui import chromium
+
+POLICY = parse_policy(
+    "{version: 1, holds: [{name: h, match: {prefix: dying}, kind: legal, owner: o, reason: r}]}", where="policy"
+)
+IN_INTERVAL = replace(world.RUN, has_changes=True, policy=POLICY.canonical)
+LAWS_OF_CHANGES = {law.name: law for law in CHANGE_LAWS}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("tests", iceberg=True)  # the JVM stays for the tests after it
+    yield session
+    session.catalog.clearCache()
+
+
+def judged(
+    spark: SparkSession,
+    tables: dict[str, pa.Table],
+    run: CheckedRun = world.RUN,
+    docs: Path | None = None,
+    own: tuple[Expectation, ...] = (),
+) -> list[Result]:
+    frames = {name: spark.createDataFrame(rows) for name, rows in tables.items()}
+    try:
+        return check(spark, frames, world.shapes_of(tables), suites_of(run, own), run, docs=docs)
+    finally:
+        spark.catalog.clearCache()
+
+
+def outcome(result: Result) -> tuple[str, str, bool, str]:
+    observed = result.observed.split(" in ")[0]  # the number of rows of a table without failure is DuckDB's to say
+    return result.table, result.expectation, result.success, observed
+
+
+def test_a_sound_run_passes_in_both(spark: SparkSession, tmp_path: Path) -> None:
+    tables = world.tables_of(world.sound())
+    found = judged(spark, tables, docs=tmp_path / "dq")
+    assert [result for result in found if not result.success] == []
+    assert [outcome(result) for result in found] == [outcome(result) for result in world.judged(tables)]
+    assert (tmp_path / "dq" / "index.html").is_file()
+
+
+def all_broken(*, at_once: int) -> Iterator[world.Rows]:
+    """Worlds in which each law of BY_ROWS is broken, several in one. One that removes a row comes last in its world."""
+    rows, broken = world.sound(), 0
+    for each in BY_ROWS.values():
+        count = sum(map(len, rows.values()))
+        each(rows)
+        broken += 1
+        if broken == at_once or sum(map(len, rows.values())) < count:
+            yield rows
+            rows, broken = world.sound(), 0
+    yield rows
+
+
+def test_every_query_returns_as_many_rows_in_both(spark: SparkSession) -> None:
+    """Of worlds in which every law is broken. Without Great Expectations: the next tests are about what it adds."""
+    expectations = [each for suite in suites_of(world.RUN).values() for each in suite if each.sql]
+    broken: set[tuple[str, str]] = set()
+    for rows in all_broken(at_once=9):
+        tables = world.tables_of(rows)
+        create_views(spark, {name: spark.createDataFrame(found) for name, found in tables.items()}, world.RUN)
+        laws = [each for each in expectations if not each.rule]
+        in_duckdb = world.counts(tables)
+        assert {(law.table, law.name): spark.sql(law.sql).count() for law in laws} == {
+            (law.table, law.name): in_duckdb[law.table, law.name] for law in laws
+        }
+        broken |= {key for key, count in in_duckdb.items() if count}
+        spark.catalog.clearCache()
+    assert set(BY_ROWS) <= broken
+
+
+def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -> None:
+    """The laws of offset_changes, holds, declared columns, and the expectation of a user; the pages show their rows."""
+    rows = {**world.sound(), **{table.name: [] for table in INTERVAL_TABLES}}
+    for name in ("another end", "ambiguous with one", "expired too early", "set to what it was"):
+        own = changes.world()
+        changes.BROKEN[name][0](own)
+        shared = {"cluster_id": "c1", "as_of_ms": 1_000, "run_id": "r1"}
+        rows["offset_changes"] += [
+            {**world.row("offset_changes"), **row, **shared, "group_id": f"{row['group_id']} {name}"}
+            for row in own["offset_changes"]
+        ]
+    rows["groups"][2].update(state="Odd", member_count=-1, protocol_type=None)
+    rows["members"].append(rows["members"][0])
+    rows["committed_offsets"][0].update(topic=None, leader_epoch=-1, log_offset=100)
+    mine = Expectation(
+        table="groups",
+        name="mine",
+        sentence="no group of mine is {empty}",
+        severity="warning",
+        sql="SELECT * FROM groups WHERE state = '{empty}' OR offset_count = 1",
+    )
+    tables = world.tables_of(rows)
+    found = judged(spark, tables, IN_INTERVAL, docs=tmp_path, own=(mine,))
+    suites = suites_of(IN_INTERVAL, (mine,))
+    in_duckdb = world.check(tables, world.shapes_of(tables), suites, IN_INTERVAL)
+    assert [outcome(result) for result in found] == [outcome(result) for result in in_duckdb]
+    assert [sorted(result.failing_rows) for result in found] == [sorted(result.failing_rows) for result in in_duckdb]
+    failed = {result.expectation: result for result in found if not result.success}
+    assert failed[mine.sentence].failing_rows
+    assert failed["nothing is planned of a group that the policy holds"].observed == "3"
+    assert LAWS_OF_CHANGES["other_end"].sentence in failed
+    pages = "".join(page.read_text() for page in tmp_path.rglob("*.html"))
+    assert "no group of mine is {empty}" in pages
+    assert "a another end" in pages
+    index, groups = shown_by_browser(tmp_path)
+    assert "offset_changes" in index
+    assert '"state": "Odd"' in groups
+
+
+def shown_by_browser(docs: Path) -> list[str]:
+    """The texts of the index and of the page of `groups`, which load nothing from elsewhere."""
+    chromium.require()
+    (groups,) = docs.glob("validations/groups/**/*.html")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(docs))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_address[1]}"
+        pages = [
+            {"name": page.stem, "url": f"{base}/{page.relative_to(docs)}", "tell": "body"}
+            for page in (docs / "index.html", groups)
+        ]
+        found = chromium.run_script(
+            "check.mjs", docs, cookies=[], pages=pages, widths=[1280], themes=["light"], shots=False
+        )
+        server.shutdown()
+    assert [(page["foreign"], page["errors"]) for page in found] == [([], []), ([], [])]
+    return [page["text"] for page in found]
+
+
+def test_what_is_not_there_is_no_pass(spark: SparkSession) -> None:
+    tables = world.tables_of(world.sound())
+    del tables["groups"]
+    tables["members"] = tables["members"].drop_columns(["member_id"])
+    found = judged(spark, tables)
+    assert [outcome(result) for result in found] == [outcome(result) for result in world.judged(tables)]
+    assert {"groups", "members"} <= {result.table for result in found if result.stops_publication}

@@ -37,14 +37,11 @@ def apply_tombstones(cluster: Cluster) -> None:
         dag_id=cluster.scoped_name("apply_tombstones"),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
-        start_date=defaults.START_DATE,
         catchup=False,
         max_active_runs=defaults.WAITING_RUNS,
-        default_args=defaults.default_args(),
         params=apply_params(),
         description="Delete what an approved plan names; asks for approval; a dry run unless a sink is chosen",
-        tags=defaults.tags(cluster),
-        doc_md=defaults.doc_of(__doc__, cluster),
+        **defaults.of_every_dag(cluster, __doc__),
     ):
         preview = PreviewPlan(task_id="preview", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)

@@ -40,16 +40,13 @@ def maintenance(cluster: Cluster) -> None:
     with DAG(
         dag_id=cluster.scoped_name("maintenance"),
         schedule=defaults.timetable(cluster.maintenance_schedule),
-        start_date=defaults.START_DATE,
         catchup=False,  # a missed day needs no run: the next one does its work
         max_active_runs=1,
-        default_args=defaults.default_args(),
         params=maintenance_params(),
         user_defined_macros=macros(cluster),
         description="Verify the archive, expire published runs, compact tables, reconcile with the brokers; "
         "deletes only with the parameter `delete`",
-        tags=defaults.tags(cluster),
-        doc_md=defaults.doc_of(__doc__, cluster),
+        **defaults.of_every_dag(cluster, __doc__),
     ):
         verify, check, expire = (spark_job(name, cluster) for name in ("verify", "check_checkpoint", "expire_runs"))
         # A damaged archive stops the deletions. Snapshots of expired runs can be expired only after expire_runs.

@@ -39,16 +39,13 @@ def offset_retention(cluster: Cluster) -> None:
     with DAG(
         dag_id=cluster.scoped_name("offset_retention"),
         schedule=defaults.timetable(cluster.schedule),
-        start_date=defaults.START_DATE,
         catchup=settings().catchup,
         max_active_runs=settings().max_active_runs,
         deadline=defaults.deadline(cluster.deadline_minutes),
-        default_args=defaults.default_args(),
         params=retention_params(cluster),
         user_defined_macros=macros(cluster),
         description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
-        tags=defaults.tags(cluster),
-        doc_md=defaults.doc_of(__doc__, cluster),
+        **defaults.of_every_dag(cluster, __doc__),
     ):
         snapshot, replay, find, plan, validate, publish = (
             spark_job(name, cluster, outlets=outlets.get(name, ())) for name in STAGES

@@ -37,14 +37,11 @@ def restore_offsets(cluster: Cluster) -> None:
         dag_id=cluster.scoped_name("restore_offsets"),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
-        start_date=defaults.START_DATE,
         catchup=False,
         max_active_runs=defaults.WAITING_RUNS,
-        default_args=defaults.default_args(),
         params=restore_params(),
         description="Commit lost offsets again, from the ledger, a plan or a past instant; asks for approval",
-        tags=defaults.tags(cluster),
-        doc_md=defaults.doc_of(__doc__, cluster),
+        **defaults.of_every_dag(cluster, __doc__),
     ):
         diff = PreviewRestore(task_id="diff", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from sexton.coordinator.profiles import NAMES
 from sexton.errors import UsageError
-from sexton.maintenance.checkpoint_comparison import Checked, compare_checkpoint
+from sexton.maintenance.check_checkpoint import Checked, compare_checkpoint
 from sexton.pipeline import job, replay_groups
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.runs.choose_profile import AUTO

@@ -63,7 +63,7 @@ class World:
         self.program.parent.mkdir()
         self.program.write_text(STAND_IN)
         self.program.chmod(0o755)
-        monkeypatch.setattr(commands, "_sexton", lambda: str(self.program))
+        monkeypatch.setattr(commands, "program", lambda _: str(self.program))
         self.use()
         for name, extra in (("KAFKA_DEFAULT", READER), ("KAFKA_APPLIER", APPLIER)):
             monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "kafka", "extra": extra}))
@@ -216,7 +216,7 @@ def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
     assert skipped == [["approve", "apply", "notify"]]
     assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=dry_run"]
     assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
-    assert approval.read_request(world.home / "var/runs/apply_tombstones") is None
+    assert consent.read(world.home / "var/runs/apply_tombstones", consent.Request) is None
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from sexton.airflow.approval import AlertApprovalWaits
 from sexton.airflow.change_tasks import ChangeCluster
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
-from sexton.airflow.spark_tasks import MAINTENANCE_TASKS, STAGES
+from sexton.airflow.spark_tasks import JOBS, STAGES
 
+MAINTENANCE_TASKS = [task for task in JOBS if task not in STAGES]
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 

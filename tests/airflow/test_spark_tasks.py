@@ -6,11 +6,14 @@ import re
 import stat
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
+from uuid import UUID
 
 import pytest
 from airflow.sdk import Asset
@@ -168,6 +171,53 @@ def test_exit_codes(home, monkeypatch, code, raises, way) -> None:
     assert len(list((home / "var" / "alerts").glob("*.json"))) == (1 if code == 5 else 0)
 
 
+@pytest.mark.parametrize(
+    ("code", "raises"), [(0, None), (1, AirflowException), (4, AirflowSkipException), (6, AirflowFailException)]
+)
+def test_a_job_over_spark_connect(home, monkeypatch, code, raises) -> None:
+    """It is a Python process whose environment names the server; no argument has the token."""
+    server = {"conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "tok en"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(server))
+    job = home / "spark_jobs" / "find_expired.py"
+    job.parent.mkdir()
+    job.write_text(
+        "import json, os, pathlib, sys\n"
+        f"told = [os.environ['SPARK_REMOTE'], os.getcwd(), *sys.argv[1:]]\n"
+        f"pathlib.Path({str(home)!r}, 'told.json').write_text(json.dumps(told))\n"
+        f"sys.exit({code})\n"
+    )
+    if raises is None:
+        execute("find_expired", arguments=["--policy=", "--run-dir=x"])
+    else:
+        with pytest.raises(raises) as caught:
+            execute("find_expired", arguments=["--policy=", "--run-dir=x"])
+        assert type(caught.value) is raises
+    told = json.loads((home / "told.json").read_text())
+    url, _, session = told[0].rpartition(";session_id=")
+    assert (url, *told[1:]) == ("sc://localhost:15002/;token=tok%20en", str(Path.cwd()), "--run-dir=x")
+    assert session == str(UUID(session)), "Spark takes no other"
+
+
+def test_a_killed_task_ends_its_job(home, monkeypatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark_connect", "host": "localhost"}))
+    job = home / "spark_jobs" / "find_expired.py"
+    job.parent.mkdir()
+    job.write_text("import time\ntime.sleep(600)\n")
+    task = spark_job("find_expired", PLAIN)
+    task.application_args = ["--run-dir=x"]
+
+    def kill() -> None:
+        while task.process is None or task.process.sub_process is None:
+            time.sleep(0.05)
+        task.on_kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(AirflowException, match="ended with -15"):
+        task.execute(context_of(task))
+    killer.join()
+
+
 def test_an_earlier_outcome_does_not_speak_for_this_attempt(home, monkeypatch) -> None:
     submit_that(home, monkeypatch, 4)
     with pytest.raises(AirflowSkipException):
@@ -198,7 +248,7 @@ def test_empty_options_are_not_passed(home, monkeypatch) -> None:
 @pytest.mark.parametrize("full, passed", [(False, []), (True, ["--full"])])
 def test_a_full_replay_is_asked_for_by_a_flag(home, monkeypatch, full: bool, passed: list[str]) -> None:
     log = submit_that(home, monkeypatch, 0, stage="replay_groups")
-    template = next(text for text in tasks.ARGUMENTS["replay_groups"] if "full" in text)
+    template = next(text for text in tasks.JOBS["replay_groups"].arguments if "full" in text)
     rendered = Template(template).render(params=SimpleNamespace(full=full))
     execute("replay_groups", arguments=["--as-of=5", rendered, "--run-dir=x"])
     submitted = json.loads(log.read_text())
@@ -217,7 +267,7 @@ def test_a_full_replay_is_asked_for_by_a_flag(home, monkeypatch, full: bool, pas
 def test_policy(home, monkeypatch, setting: str, param: str, expected: str) -> None:
     assert tasks.policy_file(setting, {"policy": param}) == expected
     log = submit_that(home, monkeypatch, 0)
-    (template, _) = tasks.ARGUMENTS["find_expired"]
+    (template,) = tasks.JOBS["find_expired"].arguments
     cluster = replace(PLAIN, policy=setting)
     rendered = Template(template).render(params={"policy": param}, **tasks.macros(cluster))
     execute("find_expired", arguments=[rendered, "--run-dir=x"])

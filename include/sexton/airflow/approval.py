@@ -22,8 +22,8 @@ from sexton.airflow.consent import (
     Terms,
     approval_folder,
     begin_asking,
-    read_request,
-    write_answer,
+    read,
+    write,
 )
 from sexton.airflow.runs import run_folder
 from sexton.settings import settings
@@ -80,7 +80,7 @@ class Approval(ApprovalOperator):
             user_name=str(user.get("name") or ""),
             answered_at_ms=(event["responded_at"] - EPOCH) // timedelta(milliseconds=1),
         )
-        write_answer(approval_folder_of(context), answer)
+        write(approval_folder_of(context), answer)
         return answer.to_dict()
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ def approval_folder_of(context: Any) -> Any:
 
 def request_of(context: Any) -> Request:
     """Return the run's request; fail the task without retry if the task before wrote none."""
-    request = read_request(approval_folder_of(context))
+    request = read(approval_folder_of(context), Request)
     if request is None:
         raise AirflowFailException("there is nothing to approve: run the task before this one again")
     return request

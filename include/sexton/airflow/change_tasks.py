@@ -25,10 +25,10 @@ from sexton.airflow.consent import (
     NoConsent,
     Request,
     consent,
-    read_answer,
+    read,
     read_trigger,
     require_login,
-    write_request,
+    write,
 )
 from sexton.airflow.forms import DRY_RUN_SINK, LOG_SINK
 from sexton.settings import Cluster, settings
@@ -93,7 +93,7 @@ class CommandTask(BaseOperator):
             subject=f"{verb} what {shown['kind']} {shown['id'][:12]} names{cluster}?",
             body=f"{lead}{shown['questions'][sink]}\n\n{shown['body'].removeprefix(lead)}",
         )
-        write_request(folder, request)
+        write(folder, request)
 
 
 class PreviewPlan(CommandTask, SkipMixin):
@@ -164,7 +164,7 @@ class ChangeCluster(CommandTask):
         try:
             return consent(
                 request,
-                read_answer(folder),
+                read(folder, Answer),
                 context["ti"].xcom_pull(task_ids=APPROVAL_TASK),
                 options=params_of(context, self.params_read),
                 document_sha256=now["sha256"],

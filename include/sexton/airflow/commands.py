@@ -13,49 +13,39 @@ import logging
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sexton.airflow.spark_tasks import ANY_ERROR
-from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.settings import environment
+from sexton.errors import EXIT_MEANINGS
+from sexton.settings import environment, program
 
 log = logging.getLogger(__name__)
 
-SAID_BY_CODE = {
-    UsageError.exit_code: "usage or input is wrong or missing",
-    DataQualityFailure.exit_code: "a critical check failed",
-    NoCoverage.exit_code: "the archive cannot answer for that instant",
-    UndecodableInput.exit_code: "some bytes could not be decoded",
-    Refused.exit_code: "a guard said no",
-}
-"""Exit codes that are not retried."""
 EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 PATIENCE_S = 30
 """Time that a child has to end after SIGTERM: it finishes its current step and records the outcome."""
 
 
-class CommandFailed(AirflowException):
-    """The command may succeed in a retry. `public` names no group."""
+class _CommandError(AirflowException):
+    """`public` names no group."""
 
     def __init__(self, message: str, *, public: str) -> None:
         super().__init__(message)
         self.public = public
 
 
-class CommandRefused(AirflowFailException):
-    """The command would fail again. `public` names no group."""
+class CommandFailed(_CommandError):
+    """The command may succeed in a retry."""
 
-    def __init__(self, message: str, *, public: str) -> None:
-        super().__init__(message)
-        self.public = public
+
+class CommandRefused(_CommandError, AirflowFailException):
+    """The command would fail again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class Done:
         code = self.exit_code
         if code == 0:
             return self.answer
-        said = SAID_BY_CODE.get(code)
+        said = EXIT_MEANINGS.get(code)
         done = counted(self.answer)
         public = f"`sexton {name}` ended with {code} ({said or 'it may be tried again'}): " + (
             done or "the log of the task says more"
@@ -97,7 +87,7 @@ class Command:
         log.info("running: sexton %s", printable(" ".join(given)))
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             self._child = subprocess.Popen(
-                [_sexton(), *given],
+                [program("sexton"), *given],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.PIPE,
@@ -173,8 +163,3 @@ def _answer(text: str) -> dict[str, Any]:
 
 def _environment() -> dict[str, str]:
     return environment(**{name: None for name in environment() if name.startswith(("AIRFLOW_", "_AIRFLOW_"))})
-
-
-def _sexton() -> str:
-    """Return the path of `sexton` in this Python environment, whatever PATH has."""
-    return str(Path(sys.executable).parent / "sexton")

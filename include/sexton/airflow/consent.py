@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
@@ -70,6 +70,10 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+Document = TypeVar("Document", Request, Answer)
+FILES: dict[type[Request] | type[Answer], str] = {Request: REQUEST, Answer: ANSWER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +148,16 @@ def approval_folder(run_folder: str) -> Path:
     return Path(run_folder) / FOLDER
 
 
-def write_request(folder: Path, request: Request) -> None:
-    _write(folder / REQUEST, asdict(request))
+def write(folder: Path, document: Request | Answer) -> None:
+    """Write a run's request or answer."""
+    _write(folder / FILES[type(document)], asdict(document))
 
 
-def read_request(folder: Path) -> Request | None:
-    """Return the request, None if there is no valid one."""
-    found: Request | None = _read(folder / REQUEST, Request)
-    return found
+def read(folder: Path, kind: type[Document]) -> Document | None:
+    """Return a run's request or answer, None if there is no valid one."""
+    found = _load(folder / FILES[kind])
+    names = {field.name for field in fields(kind)}
+    return kind(**found) if isinstance(found, dict) and found.keys() == names else None
 
 
 def begin_asking(folder: Path, request: Request) -> None:
@@ -161,16 +167,6 @@ def begin_asking(folder: Path, request: Request) -> None:
     if noted is not None and noted != {"request_sha256": request.sha256}:
         raise NoConsent("this run has shown something else before, which Airflow goes on showing: trigger a new run")
     _write(folder / ASKED, {"request_sha256": request.sha256})
-
-
-def write_answer(folder: Path, answer: Answer) -> None:
-    _write(folder / ANSWER, answer.to_dict())
-
-
-def read_answer(folder: Path) -> Answer | None:
-    """Return the answer, None if there is no valid one."""
-    found: Answer | None = _read(folder / ANSWER, Answer)
-    return found
 
 
 def write_trigger(folder: Path, triggered_through: str) -> None:
@@ -183,12 +179,6 @@ def read_trigger(folder: Path) -> str | None:
     noted = _load(folder / TRIGGERED)
     found = noted.get("triggered_through") if isinstance(noted, dict) else None
     return found if isinstance(found, str) else None
-
-
-def _read(path: Path, kind: type[Any]) -> Any:
-    found = _load(path)
-    names = {field.name for field in fields(kind)}
-    return kind(**found) if isinstance(found, dict) and found.keys() == names else None
 
 
 def _load(path: Path) -> Any:

@@ -64,14 +64,14 @@ def default_args() -> dict[str, Any]:
     }
 
 
-def tags(cluster: Cluster) -> list[str]:
-    """Return the DAG's tags, with the cluster's name if clusters have names."""
-    return [*TAGS, *([f"cluster:{cluster.name}"] if cluster.name else [])]
-
-
-def doc_of(doc: str | None, cluster: Cluster) -> str:
-    """Return a DAG's doc_md, after a line that names the cluster if clusters have names."""
-    return f"Cluster **{cluster.name}** (`{cluster.cluster_id}`)\n\n{doc}" if cluster.name else str(doc)
+def of_every_dag(cluster: Cluster, doc: str | None) -> dict[str, Any]:
+    """Return the arguments that all DAGs share; tags and doc_md name the cluster if clusters have names."""
+    return {
+        "start_date": START_DATE,
+        "default_args": default_args(),
+        "tags": [*TAGS, f"cluster:{cluster.name}"] if cluster.name else TAGS,
+        "doc_md": f"Cluster **{cluster.name}** (`{cluster.cluster_id}`)\n\n{doc}" if cluster.name else doc,
+    }
 
 
 def timetable(cron: str) -> CronDataIntervalTimetable | None:

@@ -4,9 +4,9 @@ Datasets are named as the OpenLineage specification demands: the offsets topic, 
 the published tables. No name has a login, a run id or a name that a client of the cluster chose.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from sexton.settings import settings
@@ -15,53 +15,38 @@ from sexton.uris import split_login
 OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE = "sexton"
 """The catalog's namespace, as in `lake.catalog.Lake`."""
-TOPIC, ARCHIVE, RUNS, TABLES = "topic", "archive", "runs", "tables"
-READS = {
-    "snapshot_log": (TOPIC,),
-    "replay_groups": (ARCHIVE,),
-    "find_expired": (RUNS,),
-    "plan_tombstones": (RUNS,),
-    "validate_tables": (RUNS,),
-    "publish_tables": (RUNS,),
-    "verify": (ARCHIVE,),
-    "check_checkpoint": (ARCHIVE,),
-    "reconcile": (TOPIC, ARCHIVE),
-}
-WRITES = {
-    "snapshot_log": (ARCHIVE,),
-    "replay_groups": (ARCHIVE, RUNS),
-    "find_expired": (RUNS,),
-    "plan_tombstones": (RUNS,),
-    "publish_tables": (ARCHIVE, TABLES),
-    "expire_runs": (ARCHIVE, TABLES),
-    "compact_tables": (TABLES,),
-    "reconcile": (ARCHIVE,),
-}
 _USER_IS_PLACE = ("abfs", "abfss")
 """Schemes in which the part before the @ is no login."""
 
+DatasetKind = Literal["topic", "archive", "runs", "tables"]
 Dataset = tuple[str, str]
 """Namespace and name."""
 
 
-def lineage_of(step: str, dag_id: str, *, broker: str | None, tables: Iterable[str]) -> Any:
+def lineage_of(
+    reads: Iterable[DatasetKind],
+    writes: Iterable[DatasetKind],
+    *,
+    dag_id: str,
+    broker: str | None,
+    tables: Iterable[str],
+) -> Any:
     """Return what a task has read and written; `broker` is the cluster's address if it talked to one."""
     from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    known = {
-        TOPIC: [],
-        ARCHIVE: [dataset_of(settings().archive_uri)],
-        RUNS: [dataset_of(f"{settings().runs_uri}/{dag_id}")],
+    config = settings()
+    known: dict[DatasetKind, list[Dataset]] = {
+        "topic": [] if broker is None else [(kafka_namespace(broker), OFFSETS_TOPIC)],
+        "archive": [dataset_of(config.archive_uri)],
+        "runs": [dataset_of(f"{config.runs_uri}/{dag_id}")],
+        "tables": [dataset_of(f"{config.warehouse_uri}/{NAMESPACE}/{table}") for table in tables],
     }
-    if broker is not None:
-        known[TOPIC] = [(kafka_namespace(broker), OFFSETS_TOPIC)]
-    known[TABLES] = [dataset_of(f"{settings().warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
 
-    def named(kinds: Iterable[str]) -> Iterator[NamedDataset]:
-        return (NamedDataset(namespace=space, name=name) for kind in kinds for space, name in known[kind])
+    def named(kinds: Iterable[DatasetKind]) -> list[NamedDataset]:
+        return [NamedDataset(namespace=space, name=name) for kind in kinds for space, name in known[kind]]
 
-    return OperatorLineage(inputs=list(named(READS.get(step, ()))), outputs=list(named(WRITES.get(step, ()))))
+    return OperatorLineage(inputs=named(reads), outputs=named(writes))
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:

@@ -1,4 +1,7 @@
-"""Tasks that run a Spark job: one spark-submit each, and what Airflow does for each exit code.
+"""Tasks that run a Spark job, and what Airflow does for each exit code.
+
+The connection chooses how: `spark` is one spark-submit a task, to any master; `spark_connect` is one Python process,
+whose Spark is that of the server.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
@@ -7,16 +10,21 @@
     1  failed, retried: a broker or a network may answer next time
 
 A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, because that of spark-submit differs between
-masters and deploy modes. Without that file the exit code of spark-submit counts. Each of its `alerts` is raised.
+masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset
+from airflow.providers.standard.hooks.subprocess import SubprocessHook
+from airflow.sdk import Asset, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
@@ -24,41 +32,27 @@ from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.formats import instant_ms, ms_of
-from sexton.airflow.openlineage import lineage_of
+from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import outcome_file, read_outcome, run_folder
-from sexton.errors import DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.settings import Cluster, settings
+from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
+from sexton.settings import Cluster, environment, settings
 from sexton.uris import secrets_of, uri_without_login
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
-"""The six stages in their order: task id, file in spark_jobs/ and module in sexton.pipeline."""
-
-MAINTENANCE_TASKS = ("verify", "check_checkpoint", "expire_runs", "compact_tables", "reconcile")
-"""The tasks of maintenance: task id, file in spark_jobs/ and module in sexton.maintenance."""
+"""The six stages in their order."""
 
 ANY_ERROR = 1
-NEVER_RETRIED = {
-    UsageError.exit_code: "usage or input is wrong or missing",
-    DataQualityFailure.exit_code: "a critical check failed, nothing was published",
-    Refused.exit_code: "a guard said no",
-}
-CHOOSES_CLUSTER = ("snapshot_log", "replay_groups", "verify", "check_checkpoint", "expire_runs", "reconcile")
-"""Tasks that choose among the archive's clusters. Later stages continue with the cluster that replay_groups chose."""
-LAKE_TASKS = ("validate_tables", "publish_tables", "expire_runs", "compact_tables")
-"""Tasks that write to Iceberg."""
-TASK_POOLS = {
-    "snapshot_log": KAFKA_POOL,
-    "reconcile": KAFKA_POOL,
-    **dict.fromkeys(("publish_tables", "expire_runs", "compact_tables"), PUBLISH_POOL),
-}
-"""Tasks of which one may run at a time."""
+NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
 ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
 """Without a login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
 NOW = "--now={{ as_of_ms(dag_run, params) }}"
 """Ages are measured at the end of the run's data interval."""
+SETTLE = f"--settle-ms={settings().settle_ms}"
+RATE = f"--bytes-per-second={settings().fetch_bytes_per_second or ''}"
+TOPIC = "--topic=__consumer_offsets"
 DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
@@ -110,7 +104,7 @@ def policy_file(default: str, params: Mapping[str, Any]) -> str:
 
 
 def macros(cluster: Cluster) -> dict[str, Any]:
-    """Return the functions that ARGUMENTS call: user_defined_macros of every DAG with Spark jobs."""
+    """Return the functions that the arguments in JOBS call: user_defined_macros of every DAG with Spark jobs."""
     return {
         "as_of_ms": as_of_ms,
         "policy_file": partial(policy_file, cluster.policy),
@@ -119,35 +113,55 @@ def macros(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-ARGUMENTS: dict[str, list[str]] = {
-    "snapshot_log": [
-        ARCHIVE,
-        AS_OF,
-        f"--settle-ms={settings().settle_ms}",
-        f"--bytes-per-second={settings().fetch_bytes_per_second or ''}",
-        "--topic=__consumer_offsets",
-        RUN_DIR,
-    ],
-    "replay_groups": [
-        ARCHIVE,
-        AS_OF,
-        "--since={{ since_ms(dag_run, params) }}",
-        f"--settle-ms={settings().settle_ms}",
-        "--profile={{ params.profile }}",
-        "--retention-minutes={{ params.retention_minutes or '' }}",
-        "{{ '--full' if params.full else '' }}",
-        "--run-id={{ run_id }}.{{ ti.try_number }}",
-        RUN_DIR,
-    ],
-    "find_expired": ["--policy={{ policy_file(params) }}", RUN_DIR],
-    "publish_tables": [ARCHIVE, RUN_DIR],
-    "verify": [ARCHIVE, NOW, "--subset={{ params.subset or '' }}", RUN_DIR],
-    "check_checkpoint": [ARCHIVE, NOW, RUN_DIR],
-    "expire_runs": [ARCHIVE, NOW, DELETE, RUN_DIR],
-    "compact_tables": [NOW, DELETE, RUN_DIR],
-    "reconcile": [ARCHIVE, NOW, RUN_DIR],
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a task takes and touches.
+
+    `arguments` come before the run folder; one whose value is empty is not passed. One task at a time runs in its
+    `pool`. A task that `chooses_cluster` gets the cluster's id: later stages continue with what replay_groups chose.
+    `reads` and `writes` are the kinds of its OpenLineage datasets.
+    """
+
+    arguments: Sequence[str] = ()
+    pool: str | None = None
+    chooses_cluster: bool = False
+    writes_iceberg: bool = False
+    reads: Sequence[DatasetKind] = ()
+    writes: Sequence[DatasetKind] = ()
+
+
+JOBS = {
+    "snapshot_log": Job(
+        [ARCHIVE, AS_OF, SETTLE, RATE, TOPIC], KAFKA_POOL, chooses_cluster=True, reads=["topic"], writes=["archive"]
+    ),
+    "replay_groups": Job(
+        [
+            ARCHIVE,
+            AS_OF,
+            "--since={{ since_ms(dag_run, params) }}",
+            SETTLE,
+            "--profile={{ params.profile }}",
+            "--retention-minutes={{ params.retention_minutes or '' }}",
+            "{{ '--full' if params.full else '' }}",
+            "--run-id={{ run_id }}.{{ ti.try_number }}",
+        ],
+        chooses_cluster=True,
+        reads=["archive"],
+        writes=["archive", "runs"],
+    ),
+    "find_expired": Job(["--policy={{ policy_file(params) }}"], reads=["runs"], writes=["runs"]),
+    "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
+    "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
+    "publish_tables": Job([ARCHIVE], PUBLISH_POOL, writes_iceberg=True, reads=["runs"], writes=["archive", "tables"]),
+    "verify": Job([ARCHIVE, NOW, "--subset={{ params.subset or '' }}"], chooses_cluster=True, reads=["archive"]),
+    "check_checkpoint": Job([ARCHIVE, NOW], chooses_cluster=True, reads=["archive"]),
+    "expire_runs": Job(
+        [ARCHIVE, NOW, DELETE], PUBLISH_POOL, chooses_cluster=True, writes_iceberg=True, writes=["archive", "tables"]
+    ),
+    "compact_tables": Job([NOW, DELETE], PUBLISH_POOL, writes_iceberg=True, writes=["tables"]),
+    "reconcile": Job([ARCHIVE, NOW], KAFKA_POOL, chooses_cluster=True, reads=["topic", "archive"], writes=["archive"]),
 }
-"""Arguments of the tasks that take more than the run folder. An option whose value is empty is not passed."""
+"""The stages and the tasks of maintenance: task id, file in spark_jobs/, module in sexton.pipeline or .maintenance."""
 
 
 def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
@@ -161,6 +175,8 @@ class SparkJob(SparkSubmitOperator):
 
     broker: str | None = None
     """The cluster's address, once the task has talked to one."""
+    process: SubprocessHook | None = None
+    """The job, if its Spark is that of a Spark Connect server."""
 
     def execute(self, context: Any) -> None:
         for secret in secrets_of(settings().archive_uri):
@@ -170,7 +186,10 @@ class SparkJob(SparkSubmitOperator):
         outcome_file(folder, self.task_id).unlink(missing_ok=True)  # that of an earlier attempt
         failure: AirflowException | None = None
         try:
-            super().execute(context)
+            if BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
+                self._connect(folder)
+            else:
+                super().execute(context)
         except AirflowException as error:
             failure = error
         outcome = read_outcome(folder, self.task_id)
@@ -180,30 +199,49 @@ class SparkJob(SparkSubmitOperator):
             self._end_as(outcome, failure, context)
         self._describe(context["outlet_events"], context)
 
+    def on_kill(self) -> None:
+        if self.process is None:
+            super().on_kill()
+        else:
+            self.process.send_sigterm()  # type: ignore[no-untyped-call]  # Airflow has no types here
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return what was read and written, for Airflow's OpenLineage provider."""
-        return lineage_of(self.task_id, task_instance.dag_id, broker=self.broker, tables=PUBLISHED_TABLES)
+        job = JOBS[self.task_id]
+        return lineage_of(
+            job.reads, job.writes, dag_id=task_instance.dag_id, broker=self.broker, tables=PUBLISHED_TABLES
+        )
+
+    def _connect(self, folder: str) -> None:
+        """Run the job as a process of this Python; AirflowException if it fails.
+
+        The tasks of a run share a session, so that the server's workers load the package and its kernels once a run.
+        """
+        self.process = SubprocessHook()
+        job = [sys.executable, self.application, *(self.application_args or [])]
+        url = f"{SparkConnectHook(self._conn_id).get_connection_url()};session_id={uuid5(NAMESPACE_URL, folder)}"
+        done = self.process.run_command(job, env=environment(SPARK_REMOTE=url), cwd=str(Path.cwd()))
+        if done.exit_code:
+            raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 
     def _end_as(self, outcome: Mapping[str, Any], error: AirflowException, context: Any) -> None:
         """Return if the job's work is done nevertheless; else raise what its exit code demands."""
         code = outcome.get("exit_code") or self._exit_code()
-        line = str(outcome.get("error") or f"spark-submit ended with {code}")
+        line = str(outcome.get("error") or f"the job ended with {code}")
         if code == UndecodableInput.exit_code:
-            raise_alert(
-                context,
-                severity="warning",
-                message="some bytes could not be read: see undecodable_records and load_profile",
-            )
+            message = "some bytes could not be read: see undecodable_records and load_profile"
+            raise_alert(context, severity="warning", message=message)
         elif code == NoCoverage.exit_code:
             raise AirflowSkipException(f"no coverage: {line}") from None
         elif code in NEVER_RETRIED:
-            raise AirflowFailException(f"{NEVER_RETRIED[code]}: {line}") from None
+            raise AirflowFailException(f"{EXIT_MEANINGS[code]}: {line}") from None
         else:
             raise error
 
     def _exit_code(self) -> int:
-        """Return the exit code of spark-submit. The hook has no public field for it."""
-        code = getattr(getattr(self._hook, "_submit_sp", None), "returncode", None)
+        """Return the exit code of the process. The hook of spark-submit has no public field for it."""
+        process = self.process.sub_process if self.process else getattr(self._hook, "_submit_sp", None)
+        code = getattr(process, "returncode", None)
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
@@ -232,25 +270,24 @@ class KafkaJob(SparkJob):
 
 
 def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkJob:
-    """Return the task that runs `spark_jobs/<task_id>.py`, in a pool where only one may run at a time."""
-    config = settings()
-    only = [f"--cluster-id={cluster.cluster_id or ''}"] if task_id in CHOOSES_CLUSTER else []
+    """Return the task that runs `spark_jobs/<task_id>.py`."""
+    config, job = settings(), JOBS[task_id]
+    only = [f"--cluster-id={cluster.cluster_id or ''}"] if job.chooses_cluster else []
     common: dict[str, Any] = {
         "task_id": task_id,
         "application": str(config.home / "spark_jobs" / f"{task_id}.py"),
-        "application_args": [*ARGUMENTS.get(task_id, [RUN_DIR]), *only],
+        "application_args": [*job.arguments, RUN_DIR, *only],
         "conn_id": config.spark_conn_id,
         "name": f"sexton-{task_id}",
         "driver_memory": config.spark_driver_memory,
         "outlets": list(outlets),
         "doc_md": f"Options and a standalone run: `spark-submit spark_jobs/{task_id}.py --help`.",
     }
-    if task_id in LAKE_TASKS:
+    if job.writes_iceberg:
         common["jars"] = config.spark_jars or None
-    pool = TASK_POOLS.get(task_id)
-    if pool is not None:
-        common["pool"] = cluster.scoped_name(pool) if pool in OF_A_CLUSTER else pool
-    if pool == KAFKA_POOL:
+    if job.pool is not None:
+        common["pool"] = cluster.scoped_name(job.pool) if job.pool in OF_A_CLUSTER else job.pool
+    if job.pool == KAFKA_POOL:
         return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkJob(**common)
 

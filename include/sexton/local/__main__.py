@@ -58,12 +58,14 @@ def _print_addresses(system: System, console: Console) -> None:
     """Print what to open, and who may log in."""
     home = system.home
     url = home.started_url()
+    spark = f"Spark      {ui}  its jobs, while they run and after\n" if (ui := system.spark_ui()) else ""
     console.print(
         f"\nAirflow    {url}  user {USER}, password {home.password()}\n"
         f"           and user {APPROVER}, password {home.password(APPROVER)}, who approves what {USER} triggers\n"
         f"Dashboard  {url}/plugin/sexton  the consumer groups, run by run\n"
         f"DAG        {url}/dags/{MAIN_DAG}  trigger it, or backfill past intervals\n"
-        f"Kafka      {system.broker_address()}\n\n"
+        f"Kafka      {system.broker_address()}\n"
+        f"{spark}\n"
         "`make down` stops everything.",
         highlight=False,
         soft_wrap=True,

@@ -38,6 +38,11 @@ class AirflowHome:
         self.root = config.var / "airflow"
 
     @property
+    def spark_connection(self) -> str:
+        """The environment variable of the Spark connection."""
+        return f"{CONNECTION_PREFIX}{self._config.spark_conn_id.upper()}"
+
+    @property
     def port(self) -> int:
         return self._config.airflow_port
 
@@ -102,8 +107,11 @@ class AirflowHome:
             for name in environment()
             if name.startswith("AIRFLOW_") and not name.startswith(CONNECTION_PREFIX)
         }
+        ours = {
+            f"{CONNECTION_PREFIX}{conn_id.upper()}": json.dumps(value) for conn_id, value in connections(config).items()
+        }
         own: dict[str, str | None] = {
-            **{name: value for name, value in self._connection_variables().items() if name not in environment()},
+            **{name: value for name, value in ours.items() if name not in environment()},
             "AIRFLOW_HOME": str(self.root),
             "SEXTON_HOME": str(config.home),
             "GX_ANALYTICS_ENABLED": "false",
@@ -114,12 +122,6 @@ class AirflowHome:
             "no_proxy": _joined(environment().get("no_proxy"), HOST, "localhost"),
         }
         return environment(**{**foreign, **own, **spark, **changes})
-
-    def _connection_variables(self) -> dict[str, str]:
-        return {
-            f"{CONNECTION_PREFIX}{conn_id.upper()}": json.dumps(value)
-            for conn_id, value in connections(self._config).items()
-        }
 
     def _passwords(self) -> dict[str, str]:
         try:

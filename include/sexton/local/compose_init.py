@@ -24,7 +24,7 @@ from sexton.airflow.pools import POOLS
 from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
 from sexton.runs.source import filesystem
-from sexton.settings import Settings, settings
+from sexton.settings import Settings, program, settings
 
 OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
 """Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
@@ -160,7 +160,7 @@ def _import(kind: str, content: Mapping[str, object]) -> None:
 
 def _airflow(*arguments: str) -> None:
     """Run an airflow command of this Python environment; its output goes to ours."""
-    command = [str(Path(sys.executable).parent / "airflow"), *arguments]
+    command = [program("airflow"), *arguments]
     try:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False).returncode
     except subprocess.TimeoutExpired:

@@ -10,19 +10,16 @@ Topics and groups may exist already: the broker keeps its data between starts. E
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from sexton.errors import BrokerError
-from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.session import ClusterSession
-from sexton.local.workload import commit_offsets, group_metadata, wait
+from sexton.local.workload import Clients, commit_offsets, group_metadata, wait
 
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "30000"}
 TOPICS = {"orders": 3, "payments": 4, "clicks": 6}
@@ -48,7 +45,8 @@ Wait = Callable[[float], None]
 def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.sleep) -> None:
     """Run that many rounds (None: until the process ends); BrokerError if the cluster refuses."""
     try:
-        with _clients(config) as clients:
+        with ExitStack() as stack:  # members leave at its end
+            clients = _Examples(config, stack)
             number = 0
             while rounds is None or number < rounds:
                 clients.work(number)
@@ -58,22 +56,16 @@ def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.s
         raise BrokerError(f"the clients stopped: {error.args[0].str()}", where=config.bootstrap_servers) from None
 
 
-@contextmanager
-def _clients(config: ClientConfig) -> Iterator["_Clients"]:
-    """Clients with their topics made and their members joined; they leave when the block ends."""
-    with ExitStack() as stack:
-        yield _Clients(config, stack)
-
-
-class _Clients:
+class _Examples(Clients):
     def __init__(self, config: ClientConfig, stack: ExitStack) -> None:
-        self._settings: dict[str, Any] = {**config.for_confluent(), "log_level": 0}
-        self._admin = AdminClient(self._settings)
-        self._session = stack.enter_context(ClusterSession(config))
+        super().__init__(config, stack)
         self._make_topics()
-        self._messages = Producer(self._settings)
-        self._members = [self._member(group_id, *reads, stack) for group_id, reads in SERVICES.items()]
-        self._short, self._long = (self._transactional(f"living-{name}") for name in ("short", "long"))
+        self._messages = Producer(self.settings)
+        self._members = [
+            self.member(group_id, [topic], **{"client.id": group_id, **protocol})
+            for group_id, (topic, protocol) in SERVICES.items()
+        ]
+        self._short, self._long = (self.transactional(f"living-{name}") for name in ("short", "long"))
         self._previews: list[tuple[int, str]] = []
 
     def work(self, number: int) -> None:
@@ -95,7 +87,7 @@ class _Clients:
                 self._commit(group_id, topic)
         self._preview(number)
         if number % 6 == 5:
-            self._delete_an_offset("search-index", JOBS["search-index"])
+            self.delete_offsets("search-index", JOBS["search-index"], [0])  # a suspend may have expired the group
         self._settle(number % (OPEN_ROUNDS + 1))
 
     def _preview(self, number: int) -> None:
@@ -104,7 +96,7 @@ class _Clients:
             self._commit(group_id, "clicks")
             self._previews.append((number + PREVIEW_ROUNDS - 1, group_id))
         for _, group_id in [each for each in self._previews if each[0] <= number]:
-            wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+            wait(self.admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
         self._previews = [each for each in self._previews if each[0] > number]
 
     def _pay(self, *, commits: bool) -> None:
@@ -121,11 +113,11 @@ class _Clients:
             self._long.commit_transaction(TIMEOUT_S)
 
     def _send(self, producer: Producer, group_id: str) -> None:
-        whose = group_metadata(self._settings, group_id)
+        whose = group_metadata(self.settings, group_id)
         producer.send_offsets_to_transaction(self._offsets("payments"), whose, TIMEOUT_S)
 
     def _commit(self, group_id: str, topic: str) -> None:
-        commit_offsets(self._admin, group_id, self._offsets(topic))
+        commit_offsets(self.admin, group_id, self._offsets(topic))
 
     def _offsets(self, topic: str) -> list[TopicPartition]:
         """Offsets near the end of each partition, with a lag that grows with its number."""
@@ -135,33 +127,13 @@ class _Clients:
         ]
         return [TopicPartition(topic, partition, max(0, end - partition)) for partition, end in enumerate(ends)]
 
-    def _delete_an_offset(self, group_id: str, topic: str) -> None:
-        try:
-            delete_offsets(self._session, group_id, {topic: [0]})
-        except GroupError as error:
-            if error.error_name != "GROUP_ID_NOT_FOUND":  # after a suspend it has expired
-                raise
-
     def _make_topics(self) -> None:
-        for future in self._admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
+        for future in self.admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
             try:
                 future.result(TIMEOUT_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-
-    def _member(self, group_id: str, topic: str, protocol: dict[str, str], stack: ExitStack) -> Consumer:
-        own = {"group.id": group_id, "client.id": group_id, **protocol}
-        reads = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**self._settings, **own, **reads})
-        stack.callback(consumer.close)
-        consumer.subscribe([topic])
-        return consumer
-
-    def _transactional(self, transactional_id: str) -> Producer:
-        producer = Producer({**self._settings, "transactional.id": transactional_id, "transaction.timeout.ms": 900_000})
-        producer.init_transactions(TIMEOUT_S)
-        return producer
 
 
 def _read_and_commit(member: Consumer) -> None:

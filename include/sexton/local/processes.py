@@ -55,7 +55,7 @@ class Processes:
         self._children.append(child)
         self._directory.mkdir(parents=True, exist_ok=True)
         record = {**asdict(process_id(child.pid)), "host": host()}
-        self._pid_file(name).write_text(json.dumps(record), encoding="utf-8")
+        (self._directory / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
         return child.pid
 
     def running(self) -> dict[str, psutil.Process]:
@@ -124,9 +124,6 @@ class Processes:
     def _reap(self) -> None:
         """Collect our ended children, which would stay as zombies."""
         self._children = [child for child in self._children if child.poll() is None]
-
-    def _pid_file(self, name: str) -> Path:
-        return self._directory / f"{name}.json"
 
 
 def _default_signals() -> None:

@@ -1,14 +1,15 @@
-"""Start and stop the embedded system: a broker and Airflow's API server, scheduler, DAG processor and triggerer.
+"""Start and stop the embedded system: a broker, a Spark Connect server and Airflow's API server, scheduler, DAG
+processor and triggerer.
 
 Separate processes instead of `airflow standalone`, so that each can be stopped alone. They start at the same time as
 the broker, because Airflow spends its first seconds importing.
 """
 
-import socket
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -20,12 +21,13 @@ from sexton.airflow.pools import POOLS
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, RunningBroker, running_broker, stop_broker
+from sexton.kafka.broker import EmbeddedBroker, RunningBroker, require_free, running_broker, stop_broker
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.airflow_home import HOST, USER, AirflowHome
 from sexton.local.processes import Patience, Processes
+from sexton.local.spark_server import SparkServer, ui_of
 from sexton.runs.engine import JVM_OPTIONS, spark_environment
-from sexton.settings import Settings, environment, variable
+from sexton.settings import Settings, environment, program, variable
 
 COMPONENTS = {
     "api-server": ("api-server",),
@@ -36,6 +38,7 @@ COMPONENTS = {
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 """Name -> arguments of the airflow command."""
+SPARK = "spark"
 CLIENTS = "clients"
 """The process of example_clients.py on the broker of `make up`; `is_running` does not count it."""
 MAIN_DAG = "offset_retention"
@@ -77,9 +80,14 @@ class System:
         running = self._running_brokers()
         return running[0].bootstrap_servers if running else f"{HOST}:{self.broker_port}"
 
+    def spark_ui(self) -> str | None:
+        """Address of the running Spark server's UI; None if there is no server of our own."""
+        running = self._processes.running().get(SPARK)
+        return ui_of(running.cmdline()) if running else None
+
     def is_running(self) -> bool:
         """Whether everything that `start` starts is running."""
-        return set(self._processes.running()) >= set(COMPONENTS) and bool(self._running_brokers())
+        return not self._not_running() and bool(self._running_brokers())
 
     def are_clients_running(self) -> bool:
         return CLIENTS in self._processes.running()
@@ -112,23 +120,26 @@ class System:
         broker_directory = broker_directory or self.broker_directory
         has_broker = running_broker(broker_directory) is not None  # `sexton broker up` starts the same one
         if not has_broker:
-            _require_free(self.broker_port, fix="SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
-        _require_free(self.home.port, fix="SEXTON_AIRFLOW_PORT=PORT")
+            require_free(self.broker_port, fix="another with SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
+        require_free(self.home.port, fix="another with SEXTON_AIRFLOW_PORT=PORT")
         java = find_java(self.config.cache, variable("JAVA_HOME"), variable("PATH"))
         kafka_jars = jars.ensure(self.config.cache, "kafka")
-        lake_jars = ",".join(str(jar) for jar in jars.ensure(self.config.cache, "spark"))
+        lake_jars = jars.ensure(self.config.cache, "spark")
+        server = None if self._has_foreign_spark else SparkServer()
         spark = {
             **spark_environment(),
-            "SEXTON_SPARK_JARS": self.config.spark_jars or lake_jars,
+            "SEXTON_SPARK_JARS": self.config.spark_jars or ",".join(map(str, lake_jars)),
             "SPARK_SUBMIT_OPTS": JVM_OPTIONS,
         }
+        if server:
+            variables[self.home.spark_connection] = json.dumps(server.connection)
         airflow = self.home.environment(spark, **variables)
         self.home.write()
         self._migrate(airflow)
         for name, arguments in COMPONENTS.items():
-            log = self._log_of(name)
-            log.unlink(missing_ok=True)
-            self._processes.start(name, [*_airflow(), *arguments], environment=airflow, log=log)
+            self._start(name, [program("airflow"), *arguments], airflow)
+        if server:
+            self._start(SPARK, server.command(self.config, lake_jars), server.environment(airflow))
         broker = EmbeddedBroker(
             broker_directory, port=self.broker_port, java=java, jars=kafka_jars, settings=broker_settings
         )
@@ -137,11 +148,19 @@ class System:
                 broker.start()
         if meanwhile:
             meanwhile()
+        if server:
+            with self.step("Spark", server.ui):
+                self._wait_for_spark(server)
         with self.step("Airflow", self.home.url):
             self._wait_until_ready()
 
+    def _start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        log = self._log_of(name)
+        log.unlink(missing_ok=True)
+        self._processes.start(name, command, environment=environment, log=log)
+
     def stop_airflow(self) -> bool:
-        """Stop Airflow and what its tasks started; True if any of it was running."""
+        """Stop Airflow, Spark and what tasks started; True if any of it was running."""
         return self._processes.stop()
 
     def stop(self, patience: Patience | None = None) -> bool:
@@ -170,7 +189,7 @@ class System:
         if (self.home.root / "airflow.db").exists() and stamp.exists() and stamp.read_text("utf-8") == release:
             return
         with self.step("Database", str(self.home.root / "airflow.db")):
-            command = [*_airflow(), "db", "migrate"]
+            command = [program("airflow"), "db", "migrate"]
             done = subprocess.run(
                 command,
                 env=airflow,
@@ -183,6 +202,14 @@ class System:
         if done.returncode:
             raise SetupError(f"airflow db migrate failed: {_tail(done.stderr or done.stdout)}", where=self.home.root)
         stamp.write_text(release, encoding="utf-8")
+
+    def _wait_for_spark(self, server: SparkServer) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not server.is_ready():
+            self._require_alive()
+            if time.monotonic() > deadline:
+                raise SextonError(f"Spark is not ready after {READY_TIMEOUT_S} s", where=self._log_of(SPARK))
+            time.sleep(POLL_S)
 
     def _wait_until_ready(self) -> None:
         api, deadline = self.api(), time.monotonic() + READY_TIMEOUT_S
@@ -199,33 +226,25 @@ class System:
             time.sleep(POLL_S)
         raise SextonError(f"not ready after {READY_TIMEOUT_S} s: {', '.join(waiting_for)}", where=self.home.log_folder)
 
+    @property
+    def _has_foreign_spark(self) -> bool:
+        """Whether the environment names a Spark, which is used instead of one of our own."""
+        return variable(self.home.spark_connection) is not None
+
+    def _not_running(self) -> list[str]:
+        started = [*COMPONENTS, *([] if self._has_foreign_spark else [SPARK])]
+        return sorted(set(started) - set(self._processes.running()))
+
     def _log_of(self, component: str) -> Path:
-        return self.config.var / "log" / f"airflow-{component}.log"
+        name = SPARK if component == SPARK else f"airflow-{component}"
+        return self.config.var / "log" / f"{name}.log"
 
     def _require_alive(self) -> None:
-        """SextonError with the end of its log if one of Airflow's processes has ended."""
-        gone = sorted(set(COMPONENTS) - set(self._processes.running()))
+        """SextonError with the end of its log if a process of Airflow or Spark has ended."""
+        gone = self._not_running()
         if gone:
             log = self._log_of(gone[0])
-            raise SextonError(f"airflow {gone[0]} ended: {_tail(log.read_text('utf-8', 'replace'))}", where=log)
-
-
-def _airflow() -> list[str]:
-    """The airflow command of this Python environment, whatever PATH says."""
-    return [str(Path(sys.executable).parent / "airflow")]
-
-
-def _require_free(port: int, *, fix: str) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise SetupError(
-                f"port {port} cannot be used: {error.strerror}",
-                where=HOST,
-                fix=f"stop what listens there, or choose another with {fix}",
-            ) from None
+            raise SextonError(f"{log.stem} ended: {_tail(log.read_text('utf-8', 'replace'))}", where=log)
 
 
 def _tail(text: str) -> str:

@@ -89,7 +89,7 @@ def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = l
     """
     with ExitStack() as stack:
         try:
-            clients = _Clients(config, random.Random(seed), stack)
+            clients = _Workload(config, random.Random(seed), stack)
             clients.make_topics()
             say(f"{len(TOPICS)} topics with {sum(TOPICS.values())} partitions")
             members = clients.run_members()
@@ -111,15 +111,46 @@ def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = l
         yield Workload(groups=groups, counts=dict(clients.counts), left_out=tuple(clients.left_out))
 
 
-class _Clients:
-    """The clients of one run; what must be closed is on `stack`."""
+class Clients:
+    """Clients of one cluster; what must be closed is on `stack`."""
+
+    def __init__(self, config: ClientConfig, stack: ExitStack) -> None:
+        self.settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
+        self.admin = AdminClient(self.settings)
+        self.session = stack.enter_context(ClusterSession(config))
+        self.stack = stack
+
+    def member(self, group_id: str, topics: Sequence[str], **more: str | int) -> Consumer:
+        """A subscribed member without automatic commits."""
+        own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more}
+        consumer = Consumer({**self.settings, **own})
+        self.stack.callback(consumer.close)
+        consumer.subscribe(list(topics))
+        return consumer
+
+    def transactional(self, transactional_id: str) -> Producer:
+        own = {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+        producer = Producer({**self.settings, **own})
+        producer.init_transactions(TIMEOUT_S)
+        return producer
+
+    def delete_offsets(self, group_id: str, topic: str, partitions: Sequence[int]) -> int:
+        """Delete offsets of a group, if it exists; returns how many were accepted."""
+        try:
+            deleted = delete_offsets(self.session, group_id, {topic: partitions})
+        except GroupError as error:
+            if error.error_name != "GROUP_ID_NOT_FOUND":
+                raise
+            return 0
+        return sum(error is None for error in deleted.values())
+
+
+class _Workload(Clients):
+    """The clients of one run of the workload."""
 
     def __init__(self, config: ClientConfig, rng: random.Random, stack: ExitStack) -> None:
-        self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
+        super().__init__(config, stack)
         self._rng = rng
-        self._stack = stack
-        self._admin = AdminClient(self._settings)
-        self._session = stack.enter_context(ClusterSession(config))
         self._group_metadata: dict[str, Any] = {}
         self.counts: Counter[str] = Counter()
         self.left_out: list[str] = []
@@ -127,14 +158,14 @@ class _Clients:
     def make_topics(self) -> None:
         """Create topics with messages in every partition, and commit on the two that are deleted later."""
         self._create(TOPICS)
-        producer = Producer({**self._settings, "linger.ms": 5})
+        producer = Producer({**self.settings, "linger.ms": 5})
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
                 for number in range(MESSAGES_A_PARTITION):
                     producer.produce(topic, value=f"message {number}", partition=partition)
         producer.flush(TIMEOUT_S)
         # The first request for a coordinator waits for the offsets topic, and librdkafka may miss its creation.
-        committed_offsets(self._session, PINNED_GROUP)
+        committed_offsets(self.session, PINNED_GROUP)
         for group, topic in LEFT_BEHIND.items():
             self._alter(group, [TopicPartition(topic, partition, 5) for partition in range(TOPICS[topic])])
         self._alter(PINNED_GROUP, [TopicPartition("clicks", partition, 11) for partition in range(6)])
@@ -176,7 +207,7 @@ class _Clients:
 
     def commit_and_delete(self, rounds: int) -> None:
         """Random commits, transactions (two producers, often overlapping) and deletions over the simple groups."""
-        producers = [self._transactional(f"workload-{number}") for number in range(2)]
+        producers = [self.transactional(f"workload-{number}") for number in range(2)]
         open_ones: list[Producer] = []
         for group_id in SIMPLE_GROUPS:
             self._alter(group_id, self._offsets())
@@ -202,17 +233,17 @@ class _Clients:
 
     def leave_transaction_open(self) -> None:
         """Pending offsets over committed ones; the transaction is aborted when the stack is closed."""
-        producer = self._transactional("workload-open")
+        producer = self.transactional("workload-open")
         producer.begin_transaction()
         pending = [TopicPartition("clicks", partition, 100 + partition) for partition in range(4)]
         producer.send_offsets_to_transaction(pending, self._metadata_of(PINNED_GROUP), TIMEOUT_S)
         self._send(producer, TRANSACTIONAL_GROUPS[1])
-        self._stack.callback(_abort, producer)
+        self.stack.callback(_abort, producer)
         self.counts["open_transactions"] += 1
 
     def remove_topics(self) -> None:
         for topic in LEFT_BEHIND.values():
-            wait(self._admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
+            wait(self.admin.delete_topics([topic], operation_timeout=TIMEOUT_S))
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -225,45 +256,22 @@ class _Clients:
                     raise
                 time.sleep(0.1)
         # The coordinator learns of it later still, and then writes the tombstones of the offsets.
-        while any(committed_offsets(self._session, group) for group in LEFT_BEHIND) and time.monotonic() < deadline:
+        while any(committed_offsets(self.session, group) for group in LEFT_BEHIND) and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def _member(self, group_id: str, protocol: str, topics: Sequence[str], **more: str) -> Consumer:
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": group_id,
-                "group.protocol": protocol,
-                "client.id": f"{group_id}-client",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "max.poll.interval.ms": 86_400_000,  # stays a member without being polled
-                **more,
-            }
-        )
-        self._stack.callback(consumer.close)
-        consumer.subscribe(list(topics))
-        return consumer
+        unpolled = {"max.poll.interval.ms": 86_400_000}  # stays a member without being polled
+        own = {"group.protocol": protocol, "client.id": f"{group_id}-client", **unpolled, **more}
+        return self.member(group_id, topics, **own)
 
     def _share_member(self, group_id: str, topic: str) -> Any:
         try:
-            share = confluent_kafka.ShareConsumer({**self._settings, "group.id": group_id})
+            share = confluent_kafka.ShareConsumer({**self.settings, "group.id": group_id})
             share.subscribe([topic])
         except (AttributeError, KafkaException) as error:
             self.left_out.append(f"share group: {error}")
             return None
         return share
-
-    def _transactional(self, transactional_id: str) -> Producer:
-        producer = Producer(
-            {
-                **self._settings,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            }
-        )
-        producer.init_transactions(TIMEOUT_S)
-        return producer
 
     def _send(self, producer: Producer, group_id: str) -> None:
         producer.send_offsets_to_transaction(self._offsets(), self._metadata_of(group_id), TIMEOUT_S)
@@ -279,7 +287,7 @@ class _Clients:
 
     def _metadata_of(self, group_id: str) -> Any:
         if group_id not in self._group_metadata:
-            self._group_metadata[group_id] = group_metadata(self._settings, group_id)
+            self._group_metadata[group_id] = group_metadata(self.settings, group_id)
         return self._group_metadata[group_id]
 
     def _offsets(self) -> list[TopicPartition]:
@@ -298,23 +306,18 @@ class _Clients:
         ]
 
     def _alter(self, group_id: str, offsets: list[TopicPartition]) -> None:
-        commit_offsets(self._admin, group_id, offsets)
+        commit_offsets(self.admin, group_id, offsets)
         self.counts["commits"] += 1
 
     def _delete_offsets(self, group_id: str) -> None:
         topic = self._rng.choice(LASTING_TOPICS)
         some = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
-        try:
-            deleted = delete_offsets(self._session, group_id, {topic: some})
-        except GroupError as error:
-            if error.error_name != "GROUP_ID_NOT_FOUND":  # deleted before and not committed to since
-                raise
-            return
-        self.counts["deleted_offsets"] += sum(error is None for error in deleted.values())
+        # No group, if it was deleted before and not committed to since.
+        self.counts["deleted_offsets"] += self.delete_offsets(group_id, topic, some)
 
     def _delete_group(self, group_id: str) -> None:
         try:
-            wait(self._admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
+            wait(self.admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
             self.counts["deleted_groups"] += 1
         except KafkaException as error:
             # Deleted before and not committed to since.
@@ -322,7 +325,7 @@ class _Clients:
                 raise
 
     def _create(self, topics: dict[str, int]) -> None:
-        wait(self._admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+        wait(self.admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
 
 
 def group_metadata(client: Mapping[str, Any], group_id: str) -> Any:

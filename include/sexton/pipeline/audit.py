@@ -6,7 +6,6 @@ from pathlib import Path
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.policy import Policy
-from sexton.quality import Validate, validate
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 
@@ -20,10 +19,10 @@ class AuditRequest:
     policy: Policy | None = None
 
 
-def run_audit(engine: Engine, request: AuditRequest, *, validate: Validate = validate) -> RunRecord:
+def run_audit(engine: Engine, request: AuditRequest) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is a row of dq_results, not an error."""
     folder = RunFolder(request.out)
     replay_groups.run(engine, folder, request.replay)
     find_expired.run(engine, folder, policy=request.policy)
     plan_tombstones.run(engine, folder)
-    return validate_tables.run(engine, folder, lake=False, validate=validate)
+    return validate_tables.check_folder(folder)

@@ -30,10 +30,15 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("--run-dir", required=True, type=Path, metavar="DIR", help="run folder that the stages share")
+    options.add_argument("--run-dir", required=True, type=whole, metavar="DIR", help="run folder that the stages share")
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return options
+
+
+def whole(path: str) -> Path:
+    """The absolute path: a Spark worker has another working directory."""
+    return Path(path).absolute()
 
 
 def add_kafka_options(options: argparse.ArgumentParser) -> None:
@@ -62,7 +67,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     could not be decoded.
     """
     arguments = options.parse_args(argv)
-    _with_login(arguments)
+    _complete(arguments)
     try:
         require_fit()
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
@@ -87,11 +92,15 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     return int(str(outcome["exit_code"]))
 
 
-def _with_login(arguments: argparse.Namespace) -> None:
-    """Give the archive's URI the login that the settings have: a job gets it without, since arguments are visible."""
+def _complete(arguments: argparse.Namespace) -> None:
+    """Give the archive's URI the login that the settings have, since arguments are visible; make paths absolute."""
     own = settings().archive_uri
     if getattr(arguments, "archive", None) == uri_without_login(own):
         arguments.archive = own
+    for name in ("archive", "segments"):
+        place = getattr(arguments, name, None)
+        if place and "://" not in place:
+            setattr(arguments, name, str(whole(place)))
 
 
 def _print_error(arguments: argparse.Namespace, line: str) -> None:

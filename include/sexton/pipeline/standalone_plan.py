@@ -13,7 +13,6 @@ from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import Page, keep_plan
 from sexton.policy import Policy
-from sexton.quality import Validate, validate
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
@@ -41,12 +40,12 @@ class Planned:
     why_not: str | None
 
 
-def make_plan(engine: Engine, request: PlanRequest, *, page: Page, validate: Validate = validate) -> Planned:
+def make_plan(engine: Engine, request: PlanRequest, *, page: Page) -> Planned:
     """Make the plan of an instant in `request.out`, and keep it where it is of an archive, sound and not empty."""
     folder = RunFolder(request.out)
     record = judged_run(engine, folder, request.replay, request.policy)
     plan_tombstones.run(engine, folder, page=page)
-    record = validate_tables.run(engine, folder, lake=False, validate=validate)
+    record = validate_tables.check_folder(folder)
     plan, failed = own_plan(folder), failed_critical(folder)
     why_not = _why_not(record, plan, failed)
     if why_not is None:

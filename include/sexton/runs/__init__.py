@@ -9,5 +9,4 @@ checkpoint_verify   whether runs can start from the checkpoints of an archive
 choose_profile      the release whose rules a log follows
 endless_load        where the load of a log partition never ends
 judging             the verdicts of one log partition, read from the folder
-validation_process  Great Expectations in a process of its own
 """

@@ -1,7 +1,7 @@
 """Checks that runs can start from an archive's checkpoints: manifests, SHA-256, and every fold as a run reads it.
 
 Of a checkpoint whose folds have another release's form only the files are compared: no run of this release reads it.
-Whether a fold agrees with the log is checked elsewhere (sexton.maintenance.checkpoint_comparison).
+Whether a fold agrees with the log is checked elsewhere (sexton.maintenance.check_checkpoint).
 """
 
 from collections.abc import Iterator

@@ -4,20 +4,19 @@ A stage's work is a list of items (chunks of log, or log partitions) and a plain
 are small. The data itself stays in the run folder, which executors write and read themselves.
 """
 
-import os
+import pickle
 import re
+import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
+import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sexton.distributions import require_fit
+from sexton.distributions import PIPELINE, require_fit
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.settings import set_variables, settings, variable
@@ -32,15 +31,18 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
 """The JVM only plans and moves rows; the quick compiler and the small collector start sooner."""
 
-PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-
+REMOTE = "SPARK_REMOTE"
+"""The URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
+CONNECT_PORT, CONNECT_TIMEOUT_S = 15_002, 10
+SESSION_ID = "session_id="
+"""In that URL: a session that several jobs use one after the other, and with it the workers that they have warmed."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit has started the JVM, and this process from there."""
 CATALOGS = "spark.sql.catalog."
-CATALOG_CLASS = "org.apache.iceberg.spark.SparkCatalog"
+SQL_CONF = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
-SMALL_WORK_BYTES = 64 * 1024 * 1024
-"""Below this much input a stage of small steps works in the driver: a Spark start costs more than the work itself."""
+ITEMS = pa.schema([("number", pa.int32()), ("packed", pa.binary())])
+"""An item of work, or its result: its number and its pickle."""
 
 
 def spark_environment() -> dict[str, str]:
@@ -62,32 +64,26 @@ def compiler_environment() -> dict[str, str]:
 
 
 def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, iceberg: bool = False) -> "SparkSession":
-    """The session of this process: under spark-submit the submitted one, else a local one with modest settings."""
+    """The session of this process: of the Connect server of SPARK_REMOTE, else of a JVM of its own.
+
+    Under spark-submit that JVM is the submitted one, else a local one with modest settings.
+    """
     require_fit()
     set_variables(spark_environment())
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise SetupError(f"pyspark cannot be imported: {error}", fix="run `make install`") from None
-    config = settings()
-    defaults = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.coalescePartitions.enabled": "true",
-        "spark.driver.memory": config.spark_driver_memory,
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
-        "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
-    }
-    if iceberg:
-        defaults.update(_lake_conf())
-    wanted = {**defaults, **(conf or {})}
-    # What a session knows before its JVM runs is an argument of that JVM, for `ps` to show; a catalog has a password.
-    late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
+        raise SetupError(f"pyspark cannot be imported: {error}", fix=PIPELINE) from None
+    wanted = {**SQL_CONF, **(_lake_conf() if iceberg else {}), **(conf or {})}
+    if url := variable(REMOTE):
+        _require_server(url)
+        late = {name: value for name, value in wanted.items() if name in SQL_CONF or name.startswith(CATALOGS)}
+        wanted = {}
+    else:
+        # What is known before the JVM runs is an argument of it, for `ps` to show; a catalog has a password.
+        late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
+        wanted |= _jvm_conf()
     builder = SparkSession.builder.appName(app_name)
-    if variable(SUBMITTED) is None:  # else it would replace the master given to spark-submit
-        builder = builder.master(config.spark_master)
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
@@ -102,6 +98,31 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
     return session
 
 
+def _require_server(url: str) -> None:
+    """SextonError, which is retried, if no server listens: PySpark would try for ten minutes without a word."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or CONNECT_PORT), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        fix = "start it, or let the Airflow connection name another Spark"
+        raise SextonError(f"no Spark Connect server answers: {error}", where=parts.netloc, fix=fix) from None
+
+
+def _jvm_conf() -> dict[str, str]:
+    """What the JVM of a session is started with."""
+    config = settings()
+    found = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        "spark.driver.memory": config.spark_driver_memory,
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
+    }
+    if variable(SUBMITTED) is None:  # else it would replace the master given to spark-submit
+        found["spark.master"] = config.spark_master
+    return found
+
+
 def _lake_conf() -> dict[str, str]:
     """What a session needs for the lake. The jars count only where this process starts the JVM itself."""
     from sexton.kafka import jars
@@ -112,12 +133,15 @@ def _lake_conf() -> dict[str, str]:
 
 def _require_iceberg(session: "SparkSession") -> None:
     """Under spark-submit the JVM was there before us, and only --jars could bring Iceberg into it."""
-    jvm: Any = session.sparkContext._jvm
+    from sexton.lake.catalog import open_lake
+
     try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(CATALOG_CLASS)
+        session.sql(f"SHOW NAMESPACES IN `{open_lake().name}`").collect()
     except Exception as error:
+        if "catalog plugin class" not in str(error):
+            raise SextonError(f"the lake's catalog does not answer: {_cause(error)}") from error
         fix = "submit with --jars, see SEXTON_SPARK_JARS, or run the job with python instead of spark-submit"
-        raise SetupError("the Iceberg runtime is not on Spark's class path", fix=fix) from error
+        raise SetupError("the Iceberg runtime is not on Spark's class path", fix=fix) from None
 
 
 class Engine:
@@ -136,38 +160,55 @@ class Engine:
                 self._session = spark_session(self._app_name, iceberg=self._iceberg)
         return self._session
 
-    def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
-        """`work` of every item, in the order of `items`, one Spark task an item.
-
-        With `work_bytes` given and small, the items are worked on here, by threads: most of it is compiled code.
-        """
+    def map(
+        self,
+        label: str,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        *,
+        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
+    ) -> list[R]:
+        """`work` of every item, in the order of `items`, one Spark task an item, however many bytes it reads."""
         if not items:
             return []
-        if work_bytes is not None and self.works_here(work_bytes):
-            with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
-                return list(pool.map(work, items))
         results = self._spread(label, items, _ErrorsAsResults(work))
         for result in results:
             if isinstance(result, SextonError):
                 raise result
         return results
 
-    def works_here(self, work_bytes: int) -> bool:
-        """Whether `map` works on so much in this process."""
-        return work_bytes < SMALL_WORK_BYTES and self._session is None
+    def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
+        """Whether `map` works on so much in this process, so that what it returns may be large."""
+        return False
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-        context = self.session.sparkContext
-        with self._progress(label, len(items)):
-            try:
-                results: list[R] = context.parallelize(items, len(items)).map(work).collect()
-            except Exception as error:
-                raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
-        return results
+        """One row an item, in a partition of its own; the results come back as rows."""
+        import cloudpickle
+
+        pack: Callable[[object], bytes] = cloudpickle.dumps
+        rows = pa.table({"number": range(len(items)), "packed": map(pack, items)}, ITEMS)
+
+        def worked_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                results = [pack(work(pickle.loads(packed.as_py()))) for packed in batch["packed"]]
+                yield pa.record_batch([batch["number"], pa.array(results, pa.binary())], ITEMS)
+
+        self.session.addTag(label)  # the Spark UI shows it
+        try:
+            spread = self.session.createDataFrame(rows).repartitionById(len(items), "number")
+            found = spread.mapInArrow(worked_on, "number int, packed binary").toArrow().sort_by("number")
+        except Exception as error:
+            raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
+        finally:
+            self.session.removeTag(label)
+        return [pickle.loads(packed.as_py()) for packed in found["packed"]]
 
     def stop(self) -> None:
         if self._session is not None:
-            self._session.stop()
+            if SESSION_ID in (variable(REMOTE) or ""):
+                self._session.client.close()  # type: ignore[operator]  # other jobs have the same session
+            else:
+                self._session.stop()
             self._session = None
 
     def __enter__(self) -> "Engine":
@@ -175,30 +216,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @contextmanager
-    def _progress(self, label: str, total: int) -> Iterator[None]:
-        """Draw finished tasks of the running Spark job on a terminal; nothing in a pipe."""
-        if self._console.quiet:
-            yield
-            return
-        tracker = self.session.sparkContext.statusTracker()
-        done = threading.Event()
-        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
-            task = progress.add_task(label, total=total)
-
-            def watch() -> None:
-                while not done.wait(0.5):
-                    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-                    progress.update(task, completed=sum(info.numCompletedTasks for info in stages if info))
-
-            watcher = threading.Thread(target=watch, daemon=True)
-            watcher.start()
-            try:
-                yield
-            finally:
-                done.set()
-                watcher.join()
 
 
 class _ErrorsAsResults:

@@ -12,15 +12,15 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sexton.errors import SextonError
-from sexton.runs.engine import PROGRESS_COLUMNS, Engine, compiler_environment
+from sexton.runs.engine import Engine, compiler_environment
 from sexton.settings import set_variables, settings
 
 T = TypeVar("T")
@@ -28,6 +28,9 @@ R = TypeVar("R")
 
 PRELOADED = "sexton.pipeline.replay_groups"
 """What the process imports from which the others are forked."""
+PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+SMALL_WORK_BYTES = 64 * 1024 * 1024
+"""So much input is worked on by threads of this process: most of it is compiled code, which needs no other process."""
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
@@ -51,12 +54,22 @@ class ProcessEngine(Engine):
         forkserver.ensure_running()  # it imports while we do
         self._pool = ProcessPoolExecutor(cores, context, initializer=stay_with_parent)
 
+    def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
+        """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
+        if work_bytes is None or not items or not self.works_here(work_bytes):
+            return super().map(label, items, work)
+        with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
+            return list(pool.map(work, items))
+
+    def works_here(self, work_bytes: int) -> bool:
+        return work_bytes < SMALL_WORK_BYTES
+
     def stop(self) -> None:
         self._pool.shutdown(cancel_futures=True)
         super().stop()
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-        from pyspark import cloudpickle  # late: what is imported before the others have begun holds them up
+        import cloudpickle  # late: what is imported before the others have begun holds them up
 
         pack: Callable[[object], bytes] = cloudpickle.dumps
         calls = [self._pool.submit(_call, pack((work, item))) for item in items]
@@ -69,6 +82,16 @@ class ProcessEngine(Engine):
             raise SextonError(f"{label}: a process was ended before its work was done (out of memory?)") from error
         except Exception as error:
             raise SextonError(f"{label}: a task failed: {type(error).__name__}: {error}") from error
+
+
+class SerialEngine(Engine):
+    """As `Engine`, in this process, one item after the other: for little work, or where there are processes enough."""
+
+    def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
+        return True
+
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:  # noqa: ARG002  # it is quick
+        return [work(item) for item in items]
 
 
 def _call(packed: bytes) -> Any:

@@ -1,0 +1,155 @@
+"""Work over a Spark Connect server: the embedded one, started as `make up` starts it."""
+
+import html
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from urllib.parse import urljoin
+
+import httpx
+import pytest
+
+from sexton.kafka import jars
+from sexton.local.processes import Processes
+from sexton.local.spark_server import SparkServer
+from sexton.runs.engine import REMOTE, spark_environment
+from sexton.settings import Settings, environment, settings
+from tests.java_home import ROOT
+
+CLIENT = "from sexton.runs.engine import Engine\nwith Engine('tests', iceberg={iceberg}, quiet=True) as engine:\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+    var = tmp_path_factory.mktemp("server")
+    processes = Processes(var / "pids", mark=str(var))
+    found = SparkServer()
+    config = Settings(home=var, spark_master="local[2]")
+    try:
+        processes.start(
+            "spark",
+            found.command(config, jars.ensure(settings().cache, "spark")),
+            environment=found.environment({**environment(), **spark_environment(), REMOTE: "sc://localhost:1"}),
+            log=var / "spark.log",
+        )
+        deadline = time.monotonic() + 90
+        while not found.is_ready():
+            assert time.monotonic() < deadline, (var / "spark.log").read_text()[-2_000:]
+            time.sleep(0.2)
+        yield found
+    finally:
+        processes.stop()
+
+
+def ask(server: SparkServer, code: str, *, iceberg: bool = False, token: str | None = None, **variables: str) -> str:
+    """What a client prints; its errors are a part of it."""
+    url = f"sc://localhost:{server.port}/;token={server.token if token is None else token}"
+    lines = CLIENT.format(iceberg=iceberg) + "".join(f"    {line}\n" for line in code.splitlines())
+    done = subprocess.run(
+        [sys.executable, "-c", lines],
+        env={**os.environ, "PYTHONPATH": str(ROOT), REMOTE: url, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_work_is_spread_in_order(server: SparkServer) -> None:
+    code = "import os\nprint(engine.map('Squares', range(9), lambda n: n * n), os.getpid())\n"
+    code += "print(len(set(engine.map('Where', range(4), lambda _: os.getpid())) - {os.getpid()}) > 0)"
+    told = ask(server, code)
+    assert told.startswith("[0, 1, 4, 9, 16, 25, 36, 49, 64]"), told
+    assert told.endswith("True\n"), told
+
+
+def test_errors_of_tasks_are_those_of_the_job(server: SparkServer) -> None:
+    known = "from sexton.errors import NoCoverage\ndef fail(_): raise NoCoverage('nothing', where='x')\n"
+    assert "NoCoverage: x: nothing" in ask(server, known + "engine.map('Failing', [1], fail)")
+    told = ask(server, "engine.map('Failing', [0], lambda n: 1 / n)")
+    assert "SextonError: Failing: a Spark task failed: ZeroDivisionError: division by zero" in told
+
+
+def test_a_server_that_is_not_there_is_named(server: SparkServer) -> None:
+    nobody = replace(server, port=1)
+    assert "SextonError: localhost:1: no Spark Connect server answers" in ask(nobody, "engine.session")
+
+
+def test_nobody_works_without_the_token(server: SparkServer) -> None:
+    for token in ("", "guessed"):
+        assert "Spark did not start" in ask(server, "engine.session", token=token)
+
+
+def test_arguments_have_no_token(server: SparkServer, tmp_path: Path) -> None:
+    assert server.token not in " ".join(server.command(Settings(home=tmp_path), []))
+    assert server.token not in repr(server)
+
+
+def test_the_pages_of_spark_show_jobs_and_no_secrets(server: SparkServer) -> None:
+    """Of work, of the catalog's login, and the server's token; the pages have no login."""
+    code = "engine.session.conf.set('spark.sql.catalog.lake.jdbc.password', 'hidden-' + 'login')\n"
+    code += (
+        "secret = 'hidden-' + 'work'\nprint(engine.map('Fetching', [secret] * 3, lambda given: len(given + secret)))"
+    )
+    assert ask(server, code).startswith("[22, 22, 22]")
+    pages = crawl(server.ui)
+    assert len(pages) > 10
+    assert any("Fetching" in text for text in pages.values())
+    told = [(url, word) for url, text in pages.items() for word in ("hidden-", server.token) if word in text]
+    assert told == []
+
+
+def crawl(root: str) -> dict[str, str]:
+    """All pages below `root`, by address."""
+    found: dict[str, str] = {}
+    waiting = [f"{root}/jobs/", f"{root}/api/v1/applications"]
+    with httpx.Client(follow_redirects=True, trust_env=False) as client:
+        while waiting and len(found) < 200:
+            url = waiting.pop()
+            if url in found:
+                continue
+            found[url] = html.unescape(client.get(url).text)
+            links = re.findall(r'href="([^"#]+)"', found[url])
+            waiting += [
+                link
+                for href in links
+                if (link := urljoin(url, html.unescape(href))).startswith(root) and "/static/" not in link
+            ]
+    return found
+
+
+def test_what_a_killed_attempt_kept_in_the_server_is_not_read_again(server: SparkServer, tmp_path: Path) -> None:
+    """The lake is written over Connect, too."""
+    write = dedent("""
+        import os
+        from pathlib import Path
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
+        from sexton.lake.catalog import open_lake
+        from sexton.quality.spark_checks import create_views
+        from sexton.tables import TABLES
+        from tests.quality import world
+
+        lake, key = open_lake(), RunKey(cluster_id="c", as_of_ms=1, run_id="r")
+        schema, file = TABLES["dq_results"].arrow_schema(), Path(os.environ["SEXTON_HOME"], "rows.parquet")
+        row = {name: None for name in schema.names} | {"cluster_id": "c", "as_of_ms": 1, "run_id": "r"}
+        pq.write_table(pa.Table.from_pylist([row] * int(os.environ["ROWS"]), schema), file)
+        ensure_tables(engine.session, lake)
+        write_branch(engine.session, lake, key, {"dq_results": [file]})
+        rows = {"dq_results": read_branch(engine.session, lake, key, "dq_results")}
+        print("rows", create_views(engine.session, rows, world.RUN)["dq_results"].count(), flush=True)
+        os._exit(0)
+    """)
+    home = {"SEXTON_HOME": str(tmp_path), "SEXTON_SPARK_JARS": "the server has them"}
+    for count in (2, 3):
+        told = ask(server, write, iceberg=True, ROWS=str(count), **home)
+        assert f"rows {count}" in told, told

@@ -1,0 +1,57 @@
+"""The options that both data sources share, and the log that they name."""
+
+from collections.abc import Mapping
+
+from sexton.errors import UsageError
+from sexton.log.segment import Segment
+from sexton.policy.durations import parse_instant
+from sexton.runs.source import LogSource, open_archive, open_segments
+
+
+def path_of(options: Mapping[str, str], format_name: str) -> str:
+    """The path given to `load`; UsageError if there is none."""
+    path = options.get("path")
+    if not path:
+        raise UsageError("no path", where=format_name, fix="`.load(PATH)`: an archive or a broker's log directory")
+    return path
+
+
+def instant_of(options: Mapping[str, str], name: str) -> int | None:
+    """An option in epoch milliseconds: a number of them, or ISO 8601 with a zone. None if it is not given."""
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text) if text.strip().isdecimal() else parse_instant(text.strip())
+    except ValueError as error:
+        fix = "epoch milliseconds, or ISO 8601 like 2026-11-21T04:00:00Z"
+        raise UsageError(f"{text!r} {error}", where=f"option {name}", fix=fix) from None
+
+
+def is_disk(path: str) -> bool:
+    """Whether the path is a broker's log directory, or a backup of one, rather than an archive."""
+    try:
+        open_segments(path, topics_file=None)
+    except UsageError:
+        return False
+    return True
+
+
+def open_log(options: Mapping[str, str], format_name: str) -> LogSource:
+    """The log of the options `path`, `as_of` and `cluster_id`; the last two are those of an archive."""
+    path = path_of(options, format_name)
+    as_of_ms = instant_of(options, "as_of")
+    try:
+        return open_segments(path, topics_file=None)
+    except UsageError:  # no disk, then an archive
+        return open_archive(path, as_of_ms=as_of_ms, topics_file=None, cluster_id=options.get("cluster_id"))
+
+
+def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segment]:
+    """The segments of the option `log_partitions`, such as `0,3`, by default of all."""
+    asked = options.get("log_partitions")
+    try:
+        wanted = set(source.segments) if asked is None else {int(each) for each in asked.split(",")}
+    except ValueError:
+        raise UsageError(f"{asked!r} are no numbers", where="option log_partitions", fix="such as 0,3") from None
+    return [segment for part, some in source.segments.items() if part in wanted for segment in some]

@@ -17,6 +17,8 @@ from sexton.settings import variable
 
 OURS = "sexton"
 INSTALL = "run `make install`, or install what requirements.txt names into an environment of its own"
+PIPELINE = "pip install 'sexton[pipeline]'"
+"""Brings what only the DAGs and the embedded system need."""
 _CORE_JAR = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 _VERSION = re.compile(r"""__version__[^=]*=\s*["']([^"']+)["']""")
 
@@ -27,6 +29,11 @@ def version_of(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def has_pipeline() -> bool:
+    """Whether anything of the extra `pipeline` is installed."""
+    return any(version_of(name) for name in ("apache-airflow", "pyspark", "great-expectations"))
 
 
 def require_fit() -> None:
@@ -52,9 +59,9 @@ def unmet(*, missing: bool = False) -> list[str]:
         needs = metadata.requires(OURS) or []
     except metadata.PackageNotFoundError:
         return []  # run from its source
-    found = []
+    found, extra = [], "pipeline" if has_pipeline() else ""
     for need in map(Requirement, needs):
-        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+        if need.marker is not None and not need.marker.evaluate({"extra": extra}):
             continue
         version = version_of(need.name)
         if version is None:

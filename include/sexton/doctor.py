@@ -13,11 +13,10 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from sexton import distributions
 from sexton.errors import SextonError, UsageError
@@ -40,10 +39,9 @@ INSTALL = "run `make install`"
 State = Literal["ok", "warning", "problem"]
 
 
-class Check(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Check:
     """What one check found; `fix` is what to do, None if nothing."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     state: State
@@ -56,20 +54,23 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
 
     A check that raises an unexpected error is reported as a problem.
     """
-    checks: dict[str, Callable[[], Check]] = {
-        "Python": lambda: check_python(sys.version_info[:3]),
+    pipeline: dict[str, Callable[[], Check]] = {
         "Java": lambda: check_java(config),
-        "packages": check_packages,
         "Spark": check_spark,
         "Iceberg": check_iceberg,
         "jars": lambda: check_jars(config.cache / "jars"),
+        "broker port": lambda: check_broker_port(config),
+        "Airflow port": lambda: check_port("Airflow port", config.airflow_port, setting="SEXTON_AIRFLOW_PORT"),
+    }
+    checks: dict[str, Callable[[], Check]] = {
+        "Python": lambda: check_python(sys.version_info[:3]),
+        "packages": check_packages,
         "kernel cache": lambda: check_writable(
             Path(variable("NUMBA_CACHE_DIR") or config.cache / "numba"), "kernel cache"
         ),
         "run folder": lambda: check_writable(config.var, "run folder"),
         "disk": lambda: check_disk(config.home),
-        "broker port": lambda: check_broker_port(config),
-        "Airflow port": lambda: check_port("Airflow port", config.airflow_port, setting="SEXTON_AIRFLOW_PORT"),
+        **(pipeline if distributions.has_pipeline() else {"pipeline": no_pipeline}),
     }
     if client:
         checks["cluster"] = lambda: check_cluster(client)
@@ -78,17 +79,21 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
             yield check()
         except SextonError as error:
             where = f"{error.where}: " if error.where else ""
-            yield Check(name=name, state="problem", found=f"{where}{error.message}", fix=error.fix)
+            yield Check(name, "problem", f"{where}{error.message}", fix=error.fix)
         except Exception as error:
-            found = f"could not be checked: {type(error).__name__}: {without_login(str(error))}"
-            yield Check(name=name, state="problem", found=found)
+            yield Check(name, "problem", f"could not be checked: {type(error).__name__}: {without_login(str(error))}")
 
 
 def check_python(version: tuple[int, ...]) -> Check:
     found = f"{'.'.join(map(str, version))} ({platform.python_implementation()})"
     if PYTHON_FROM <= version[:2] < PYTHON_BELOW:
-        return Check(name="Python", state="ok", found=found)
-    return Check(name="Python", state="problem", found=found, fix="use Python 3.11, 3.12 or 3.13")
+        return Check("Python", "ok", found)
+    return Check("Python", "problem", found, fix="use Python 3.11, 3.12 or 3.13")
+
+
+def no_pipeline() -> Check:
+    found = f"not installed; the DAGs and `make up` need it: {distributions.PIPELINE}"
+    return Check("pipeline", "ok", found)
 
 
 def check_java(config: Settings) -> Check:
@@ -97,32 +102,32 @@ def check_java(config: Settings) -> Check:
 
     java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
     note = f"; {java.note}" if java.note else ""
-    return Check(name="Java", state="ok", found=f"{java.version} from {java.source} at {java.home}{note}")
+    return Check("Java", "ok", f"{java.version} from {java.source} at {java.home}{note}")
 
 
 def check_spark() -> Check:
     """Check that pyspark and pyspark-client, which ship the same files, have one version and unaltered files."""
     versions = {name: distributions.version_of(name) for name in ("pyspark", "pyspark-client")}
     if versions["pyspark"] is None:
-        return Check(name="Spark", state="problem", found="pyspark is not installed", fix=INSTALL)
+        return Check("Spark", "problem", "pyspark is not installed", fix=INSTALL)
     installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     if mix := distributions.spark_mix():
         fix = "install the versions of requirements.txt: all of Spark must be one"
-        return Check(name="Spark", state="problem", found=f"{installed} do not fit together: {'; '.join(mix)}", fix=fix)
+        return Check("Spark", "problem", f"{installed} do not fit together: {'; '.join(mix)}", fix=fix)
     altered = altered_files("pyspark", "pyspark-client") if versions["pyspark-client"] else []
     if altered:
         found = f"{installed}: {len(altered)} files are not those of that version, such as {altered[0]}"
         fix = "reinstall both: `uv pip install --reinstall pyspark==X pyspark-client==X` with the version above"
-        return Check(name="Spark", state="problem", found=found, fix=fix)
-    return Check(name="Spark", state="ok", found=f"{installed}, files intact")
+        return Check("Spark", "problem", found, fix=fix)
+    return Check("Spark", "ok", f"{installed}, files intact")
 
 
 def check_packages() -> Check:
     """Check that every required package is installed in a supported version."""
     found = distributions.unmet(missing=True)
     if found:
-        return Check(name="packages", state="problem", found="; ".join(found), fix=distributions.INSTALL)
-    return Check(name="packages", state="ok", found="all that is needed, in versions that fit")
+        return Check("packages", "problem", "; ".join(found), fix=distributions.INSTALL)
+    return Check("packages", "ok", "all that is needed, in versions that fit")
 
 
 def altered_files(first: str, second: str) -> list[str]:
@@ -144,9 +149,9 @@ def check_iceberg() -> Check:
     for coordinate in runtimes:
         made_for = re.search(r"iceberg-spark-runtime-([\d.]+)_", coordinate)
         if made_for and made_for[1] == wanted:
-            return Check(name="Iceberg", state="ok", found=f"{coordinate.split(':', 1)[1]} for Spark {wanted}")
+            return Check("Iceberg", "ok", f"{coordinate.split(':', 1)[1]} for Spark {wanted}")
     found = f"{', '.join(runtimes) or 'no runtime'} pinned, Spark is {wanted}"
-    return Check(name="Iceberg", state="problem", found=found, fix="install the pyspark of requirements.txt")
+    return Check("Iceberg", "problem", found, fix="install the pyspark of requirements.txt")
 
 
 def check_jars(folder: Path) -> Check:
@@ -154,23 +159,23 @@ def check_jars(folder: Path) -> Check:
 
     Kafka's jars are needed only for the embedded broker.
     """
-    from sexton.kafka.jars import read_lock
+    from sexton.kafka.jars import is_intact, read_lock
 
     pinned = read_lock()
     sets = {"spark", *(jar.jar_set for jar in pinned if (folder / jar.file_name).is_file())}
     jars = [jar for jar in pinned if jar.jar_set in sets]
     missing = [jar.file_name for jar in jars if not (folder / jar.file_name).is_file()]
     damaged = [
-        jar.file_name for jar in jars if jar.file_name not in missing and _sha256(folder / jar.file_name) != jar.sha256
+        jar.file_name for jar in jars if jar.file_name not in missing and not is_intact(folder / jar.file_name, jar)
     ]
     if damaged:
         found = f"{len(damaged)} of {len(jars)} damaged, such as {damaged[0]}"
-        return Check(name="jars", state="problem", found=found, fix=f"{INSTALL}: it fetches them again")
+        return Check("jars", "problem", found, fix=f"{INSTALL}: it fetches them again")
     if missing:
         found = f"{len(missing)} of {len(jars)} not fetched yet, such as {missing[0]}"
-        return Check(name="jars", state="problem", found=found, fix=INSTALL)
+        return Check("jars", "problem", found, fix=INSTALL)
     note = "" if "kafka" in sets else "; none for the embedded broker"
-    return Check(name="jars", state="ok", found=f"{len(jars)} in {folder}, checksums right{note}")
+    return Check("jars", "ok", f"{len(jars)} in {folder}, checksums right{note}")
 
 
 def check_writable(folder: Path, name: str) -> Check:
@@ -180,17 +185,17 @@ def check_writable(folder: Path, name: str) -> Check:
             pass
     except OSError as error:
         fix = "make it writable, or set SEXTON_HOME to a folder that is"
-        return Check(name=name, state="problem", found=f"{folder}: {error.strerror}", fix=fix)
-    return Check(name=name, state="ok", found=f"{folder} is writable")
+        return Check(name, "problem", f"{folder}: {error.strerror}", fix=fix)
+    return Check(name, "ok", f"{folder} is writable")
 
 
 def check_disk(home: Path) -> Check:
     free = _free_bytes(home)
     found = f"{free / 1024**3:.1f} GiB free at {home}"
     if free >= LOW_DISK_BYTES:
-        return Check(name="disk", state="ok", found=found)
+        return Check("disk", "ok", found)
     fix = "make room, or set SEXTON_HOME to a folder on a larger disk"
-    return Check(name="disk", state="problem" if free < NO_DISK_BYTES else "warning", found=found, fix=fix)
+    return Check("disk", "problem" if free < NO_DISK_BYTES else "warning", found, fix=fix)
 
 
 def check_broker_port(config: Settings) -> Check:
@@ -199,11 +204,10 @@ def check_broker_port(config: Settings) -> Check:
 
     running = running_broker(config.var / "kafka")
     if running:
-        found = f"the embedded broker runs on port {running.port} (pid {running.pid})"
-        return Check(name="broker port", state="ok", found=found)
+        return Check("broker port", "ok", f"the embedded broker runs on port {running.port} (pid {running.pid})")
     host, _, port = config.bootstrap_servers.split(",")[0].rpartition(":")
     if host not in (LOOPBACK, "localhost"):
-        return Check(name="broker port", state="ok", found=f"{config.bootstrap_servers} is not on this machine")
+        return Check("broker port", "ok", f"{config.bootstrap_servers} is not on this machine")
     return check_port("broker port", int(port), setting="SEXTON_BOOTSTRAP_SERVERS")
 
 
@@ -214,8 +218,8 @@ def check_port(name: str, port: int, *, setting: str) -> Check:
     except OSError as error:
         found = f"{port} cannot be used by the embedded system: {os.strerror(error.errno or 0)}"
         fix = f"nothing, if `make up` runs; else stop what listens there, or set {setting} to another port"
-        return Check(name=name, state="warning", found=found, fix=fix)
-    return Check(name=name, state="ok", found=f"{port} is free")
+        return Check(name, "warning", found, fix=fix)
+    return Check(name, "ok", f"{port} is free")
 
 
 def check_cluster(client: "ClientConfig") -> Check:
@@ -228,8 +232,8 @@ def check_cluster(client: "ClientConfig") -> Check:
         try:
             topic = describe_topic(session, OFFSETS_TOPIC)
         except UsageError as error:
-            return Check(name="cluster", state="warning", found=f"{found}; {error.message}", fix=error.fix)
-    return Check(name="cluster", state="ok", found=f"{found}, {some(len(topic.leaders), 'log partition')}")
+            return Check("cluster", "warning", f"{found}; {error.message}", fix=error.fix)
+    return Check("cluster", "ok", f"{found}, {some(len(topic.leaders), 'log partition')}")
 
 
 def _free_bytes(folder: Path) -> int:
@@ -247,8 +251,3 @@ def _record_hash(path: Path) -> str | None:
     if not path.is_file():
         return None
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,6 +5,7 @@ With the defaults the project runs on one machine without any configuration. If 
 """
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from sexton.errors import UsageError
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
+HOME = PROJECT_ROOT if (PROJECT_ROOT / "pyproject.toml").is_file() else Path.home() / ".sexton"
+"""The project's folder, or a folder of the user if Sexton was installed without it."""
 
 ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Part of the ids of DAGs, pools and connections."""
@@ -61,13 +64,13 @@ class ClusterSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` prints it")
-    bootstrap_servers: str = Field(default="", min_length=1)
-    kafka_conn_id: str = Field(default="", min_length=1)
-    applier_conn_id: str = Field(default="", min_length=1)
+    bootstrap_servers: str = Field("", min_length=1)
+    kafka_conn_id: str = Field("", min_length=1)
+    applier_conn_id: str = Field("", min_length=1)
     schedule: str = ""
-    deadline_minutes: int = Field(default=0, ge=0)
+    deadline_minutes: int = Field(0, ge=0)
     maintenance_schedule: str = ""
-    retention_minutes: int | None = Field(default=None, ge=1)
+    retention_minutes: int | None = Field(None, ge=1)
     policy: str = ""
 
 
@@ -76,140 +79,121 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
 
-    home: Path = Field(default=PROJECT_ROOT, description="folder of var/ and .cache/")
-    archive: str = Field(default="", description="archive of log segments, a folder or URI; default <home>/var/archive")
-    warehouse: str = Field(default="", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
-    catalog_uri: str = Field(default="", description="Iceberg JDBC catalog; default SQLite under <home>/var")
+    home: Path = Field(HOME, description="folder of var/ and .cache/; without the project's folder ~/.sexton")
+    archive: str = Field("", description="archive of log segments, a folder or URI; default <home>/var/archive")
+    warehouse: str = Field("", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
+    catalog_uri: str = Field("", description="Iceberg JDBC catalog; default SQLite under <home>/var")
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,
         description="properties of any other Iceberg catalog, as JSON; they replace the JDBC catalog",
     )
-    runs: str = Field(
-        default="", description="run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs"
-    )
-    bootstrap_servers: str = Field(
-        default="127.0.0.1:19092", description="brokers of the cluster that the command line uses"
-    )
+    runs: str = Field("", description="run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs")
+    bootstrap_servers: str = Field("127.0.0.1:19092", description="brokers of the cluster that the command line uses")
     example_clients: bool = Field(
-        default=True,
+        True,
         description="whether `make up` runs example clients on its new broker, which then keeps offsets for one minute",
     )
-    airflow_port: int = Field(default=8080, ge=1, le=65_535, description="port of the embedded Airflow on 127.0.0.1")
+    airflow_port: int = Field(8080, ge=1, le=65_535, description="port of the embedded Airflow on 127.0.0.1")
     api_body_limit_bytes: int = Field(
-        default=8 * 1024 * 1024, ge=65_536, description="maximum body of a request to Airflow's API server"
+        8 * 1024 * 1024, ge=65_536, description="maximum body of a request to Airflow's API server"
     )
     clusters: dict[ClusterName, ClusterSettings] = Field(
         default_factory=dict,
         description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",
     )
-    kafka_conn_id: str = Field(default="kafka_default", description="Airflow connection of the cluster")
-    spark_conn_id: str = Field(default="spark_default", description="Airflow connection of Spark")
-    schedule: str = Field(default="0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
-    catchup: bool = Field(default=False, description="whether offset_retention runs for missed intervals")
-    max_active_runs: int = Field(default=1, ge=1, description="concurrent runs of offset_retention, besides backfills")
+    kafka_conn_id: str = Field("kafka_default", description="Airflow connection of the cluster")
+    spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
+    schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
+    catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
+    max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, besides backfills")
     deadline_minutes: int = Field(
-        default=0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
+        0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
     )
     notify: list[str] = Field(
         default_factory=list,
         description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID",
     )
     notify_details: bool = Field(
-        default=False,
+        False,
         description="whether alerts contain full error texts of libraries, which may name groups, topics and hosts",
     )
     retention_minutes: int | None = Field(
-        default=None, ge=1, description="retention to judge by; default: as the broker reports"
+        None, ge=1, description="retention to judge by; default: as the broker reports"
     )
-    policy: str = Field(default="", description="policy file; empty: only the broker's retention applies")
+    policy: str = Field("", description="policy file; empty: only the broker's retention applies")
+    expectations: Path | None = Field(
+        None, description="folder of expectations of your own, one query in a file `*.sql` each (docs/quality.md)"
+    )
     applier_conn_id: str = Field(
-        default="kafka_applier",
+        "kafka_applier",
         description="Airflow connection of the principal that may delete; used only by apply and restore",
     )
     approvers: list[str] = Field(
         default_factory=list, description="Airflow user ids that may approve, as a JSON list; empty: anybody"
     )
-    approval_self_allowed: bool = Field(
-        default=False, description="whether the user who triggered a run may approve it"
-    )
+    approval_self_allowed: bool = Field(False, description="whether the user who triggered a run may approve it")
     approval_login_required: bool = Field(
-        default=False,
-        description="whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell",
+        False, description="whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell"
     )
-    approval_timeout_hours: float = Field(
-        default=24, gt=0, description="an approval without an answer by then is rejected"
-    )
-    approval_max_age_hours: float = Field(
-        default=4, gt=0, description="an older approval is not used; the run asks again"
-    )
-    apply_max_age_hours: float = Field(default=24, gt=0, description="a plan with an older as_of is not applied")
+    approval_timeout_hours: float = Field(24, gt=0, description="an approval without an answer by then is rejected")
+    approval_max_age_hours: float = Field(4, gt=0, description="an older approval is not used; the run asks again")
+    apply_max_age_hours: float = Field(24, gt=0, description="a plan with an older as_of is not applied")
     max_offsets: int = Field(
-        default=100_000, ge=0, description="a plan without a policy that deletes more offsets is not applied"
+        100_000, ge=0, description="a plan without a policy that deletes more offsets is not applied"
     )
     max_share_of_groups: float = Field(
-        default=0.5,
+        0.5,
         ge=0,
         le=1,
         description="a plan without a policy is not applied if a larger share of all groups would lose offsets",
     )
     apply_lease_s: int = Field(
-        default=600,
-        ge=1,
-        description="after how many seconds without a heartbeat another attempt may take over an apply",
+        600, ge=1, description="after how many seconds without a heartbeat another attempt may take over an apply"
     )
     allow_log_sink: bool = Field(
-        default=False,
-        description="whether tombstones may be written into the log for offsets that Kafka refuses to delete",
+        False, description="whether tombstones may be written into the log for offsets that Kafka refuses to delete"
     )
-    settle_ms: int = Field(
-        default=60_000, ge=0, description="how long after as_of a snapshot must be taken to settle the cut"
-    )
-    inflated_cap_bytes: int = Field(
-        default=64 * 1024 * 1024, ge=1, description="maximum size of a batch after decompression"
-    )
-    fold_task_bytes: int = Field(default=128 * 1024 * 1024, ge=1, description="log bytes per Spark task")
+    settle_ms: int = Field(60_000, ge=0, description="how long after as_of a snapshot must be taken to settle the cut")
+    inflated_cap_bytes: int = Field(64 * 1024 * 1024, ge=1, description="maximum size of a batch after decompression")
+    fold_task_bytes: int = Field(128 * 1024 * 1024, ge=1, description="log bytes per Spark task")
     fetch_bytes_per_second: int = Field(
-        default=0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
+        0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
     )
     maintenance_schedule: str = Field(
-        default="30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
+        "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
     )
-    maintenance_deletes: bool = Field(default=False, description="whether maintenance deletes; otherwise report only")
-    maintenance_keep_all_hours: int = Field(default=48, ge=1, description="keep all published runs younger than this")
-    maintenance_keep_hourly_days: int = Field(
-        default=14, ge=0, description="keep the last run of each hour younger than this"
-    )
+    maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
+    maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")
+    maintenance_keep_hourly_days: int = Field(14, ge=0, description="keep the last run of each hour younger than this")
     maintenance_keep_daily_months: int = Field(
-        default=12, ge=0, description="keep the last run of each day younger than this, and of each month if older"
+        12, ge=0, description="keep the last run of each day younger than this, and of each month if older"
     )
     maintenance_holds: list[AwareDatetime] = Field(
         default_factory=list,
         description="as_of of runs that are kept whatever their age, as a JSON list of ISO 8601 instants",
     )
     maintenance_lake_days: int = Field(
-        default=7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
+        7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
     )
     maintenance_runs_days: int = Field(
-        default=30,
-        ge=1,
-        description="how long run folders of offset_retention and maintenance are kept",
+        30, ge=1, description="how long run folders of offset_retention and maintenance are kept"
     )
-    maintenance_verify_days: int = Field(default=7, ge=1, description="number of runs that read the whole archive once")
+    maintenance_verify_days: int = Field(7, ge=1, description="number of runs that read the whole archive once")
     maintenance_checkpoint_days: int = Field(
-        default=7,
+        7,
         ge=1,
         description="how many days after a successful check the newest checkpoint is compared with a full replay again",
     )
     maintenance_reconcile_groups: int = Field(
-        default=1_000, ge=1, description="maximum number of groups compared; larger clusters are sampled"
+        1_000, ge=1, description="maximum number of groups compared; larger clusters are sampled"
     )
     failpoint: str = Field(
-        default="", description="for tests: the place where a process is killed, see `sexton doctor --failpoints`"
+        "", description="for tests: the place where a process is killed, see `sexton doctor --failpoints`"
     )
-    spark_master: str = Field(default="local[*]", description="Spark master without spark-submit, as in `sexton audit`")
-    spark_driver_memory: str = Field(default="2g", description="memory of each driver, in Spark's notation")
+    spark_master: str = Field("local[*]", description="Spark master without spark-submit, as in `sexton audit`")
+    spark_driver_memory: str = Field("2g", description="memory of each driver, in Spark's notation")
     spark_jars: str = Field(
-        default="", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
+        "", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
     )
 
     @model_validator(mode="after")
@@ -282,6 +266,11 @@ def environment(**changes: str | None) -> dict[str, str]:
     """A copy of this process's environment with `changes` applied (None removes), for a child process."""
     merged: dict[str, str | None] = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def program(name: str) -> str:
+    """The path of a program of this Python environment, whatever PATH says."""
+    return str(Path(sys.executable).parent / name)
 
 
 def set_variables(values: Mapping[str, str]) -> None:

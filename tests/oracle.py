@@ -24,7 +24,7 @@ def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | Non
             for _, entries in sorted(loaded.pending.items())
             for key, offset in sorted(entries.items())
         ],
-        "groups": _groups(loaded, log_partition, unreachable.keys()),
+        "groups": _groups(loaded, log_partition, partition_count, unreachable.keys()),
         "members": [
             {**row, **here} for _, group in sorted(loaded.groups.by_id.items()) for row in group.to_member_rows()
         ],
@@ -38,7 +38,7 @@ def _key_row(key: OffsetKey) -> dict[str, Any]:
     return dict(zip(("group_id", "topic", "partition"), key, strict=True))
 
 
-def _groups(loaded: Loaded, log_partition: int, unreachable: Container[OffsetKey]) -> Rows:
+def _groups(loaded: Loaded, log_partition: int, partition_count: int | None, unreachable: Container[OffsetKey]) -> Rows:
     committed = Counter(key[0] for key in loaded.offsets if key not in unreachable)
     pending = Counter(group_id for entries in loaded.pending.values() for group_id, _, _ in entries)
     open_groups = loaded.state.open_groups()
@@ -48,6 +48,7 @@ def _groups(loaded: Loaded, log_partition: int, unreachable: Container[OffsetKey
             "offset_count": committed[group_id],
             "pending_count": pending[group_id],
             "has_open_transaction": group_id in open_groups,
+            "home_log_partition": None if partition_count is None else partition_of(group_id, partition_count),
             "log_partition": log_partition,
         }
         for group_id, group in sorted(loaded.groups.by_id.items())

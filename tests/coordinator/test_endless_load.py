@@ -10,11 +10,11 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.coordinator.api.plain_view import PlainView
-from sexton.coordinator.endless_load import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless
+from sexton.coordinator.endless_load import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.loading import LOADED, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.kernels.endless_load import endless_of, has_too_large_batch
+from sexton.kernels.endless_load import endless_of
 from sexton.kernels.results import finish
 from sexton.log.batch import Batch, read_batches
 from sexton.log.codec import GZIP
@@ -44,7 +44,7 @@ def both(data: bytes, profile: Profile, *, buffer_bytes: int, as_of_ms: int | No
     plain = load([data], cap_bytes=CAP_BYTES, profile=profile, as_of_ms=as_of_ms, load_buffer_bytes=buffer_bytes)
     fold = fold_bytes(data, profile=profile, as_of_ms=as_of_ms)
     endless: Endless | None = None
-    if has_too_large_batch(fold, buffer_bytes=buffer_bytes):
+    if is_too_large(fold.counters["largest_batch_bytes"], buffer_bytes=buffer_bytes, profile=fold.profile):
         endless = endless_of([(as_u8(data), slice_of(data))], buffer_bytes=buffer_bytes, cut=fold.end)
     (row,) = finish(fold, log_partition=0, partition_count=1, endless=endless)["load_profile"].to_pylist()
     told = {name: row[name] for name in ("load_would_fail", "load_failure", "load_outcome")}

@@ -5,10 +5,11 @@ import random
 
 import pytest
 
+from sexton.coordinator.batches import MAX_BATCH_BYTES
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, profile_of
-from sexton.coordinator.tombstones import MAX_BATCH_BYTES, Tombstone, encode_batches, in_plan_order, plan_id
+from sexton.coordinator.tombstones import Tombstone, encode_batches, in_plan_order, plan_id
 from sexton.log.batch import Batch, read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES
 from tests.record_fields import decode_key

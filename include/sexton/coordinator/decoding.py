@@ -6,7 +6,7 @@ GroupCoordinatorRecordSerde and CoordinatorRecordSerde of Kafka 4.3.
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sexton.coordinator.profile import PendingRule, Profile
@@ -98,15 +98,7 @@ class Undecodable:
         return self.record_type in OFFSET_TYPES and self.value is not None
 
     def to_row(self) -> dict[str, Any]:
-        return {
-            "base_offset": self.base_offset,
-            "log_offset": self.log_offset,
-            "record_type": self.record_type,
-            "reason": self.reason,
-            "detail": self.detail,
-            "key": self.key,
-            "value": self.value,
-        }
+        return asdict(self)
 
     def __str__(self) -> str:
         place = "" if self.log_offset is None else f"log_offset {self.log_offset}: "

@@ -8,7 +8,7 @@ what `sweep` does.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
@@ -25,6 +25,7 @@ _INT64_RANGE = range(-(1 << 63), 1 << 63)
 _NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
 SWEEP_BLOCKED = "sweep_blocked"
+Decision = Literal["keep", "expire"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Verdict:
     while no instant alone can make it expire.
     """
 
-    decision: Literal["keep", "expire"]
+    decision: Decision
     reason: str
     base_timestamp_ms: int | None
     expires_at_ms: int | None
@@ -75,37 +76,22 @@ def verdict(
     `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
     is what `sweep_block` finds in its log partition.
     """
-    found = _unblocked(
-        offset, topic, group, is_pending=is_pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile
-    )
-    goes_at_ms = now_ms if found.decision == "expire" else found.expires_at_ms
-    if block is None or goes_at_ms is None or not block.is_on(goes_at_ms):
-        return found
-    return replace(found, decision="keep", reason=SWEEP_BLOCKED, expires_at_ms=None)
-
-
-def _unblocked(
-    offset: StoredOffset,
-    topic: str,
-    group: Group,
-    *,
-    is_pending: bool,
-    retention_ms: int,
-    now_ms: int,
-    profile: Profile,
-) -> Verdict:
-    """The verdict where no sweep fails."""
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
-    is_due, due_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-    kept_by = _kept_by(group, topic, profile)
-    if kept_by is None and not is_due:
-        return Verdict(decision="keep", reason="not_due", base_timestamp_ms=base_ms, expires_at_ms=due_at_ms)
-    if kept_by is None and is_pending and profile.pending_blocks_expiry:
-        kept_by = "pending_transaction"
-    if kept_by is not None:
-        return Verdict(decision="keep", reason=kept_by, base_timestamp_ms=base_ms, expires_at_ms=None)
-    reason = "expired" if offset.expire_timestamp_ms is None else "expired_explicit"
-    return Verdict(decision="expire", reason=reason, base_timestamp_ms=base_ms, expires_at_ms=due_at_ms)
+    is_due, expires_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+    reason = _kept_by(group, topic, profile)
+    if reason is None and is_due and is_pending and profile.pending_blocks_expiry:
+        reason = "pending_transaction"
+    if reason is not None:
+        is_due, expires_at_ms = False, None
+    elif is_due:
+        reason = "expired" if offset.expire_timestamp_ms is None else "expired_explicit"
+    else:
+        reason = "not_due"
+    goes_at_ms = now_ms if is_due else expires_at_ms
+    if block is not None and goes_at_ms is not None and block.is_on(goes_at_ms):
+        is_due, reason, expires_at_ms = False, SWEEP_BLOCKED, None
+    decision: Decision = "expire" if is_due else "keep"
+    return Verdict(decision=decision, reason=reason, base_timestamp_ms=base_ms, expires_at_ms=expires_at_ms)
 
 
 def has_left_topic(group: Group, topic: str) -> bool:
@@ -180,8 +166,12 @@ def sweep_unblocked(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[T
     planned: list[Tombstone] = []
     for group_id, group in loaded.groups.by_id.items():
         offsets = offsets_of.get(group_id, {})
-        expired = _expired(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-        planned += expired
+        verdicts = _verdicts(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+        expired = [key for key, judged in verdicts.items() if judged.decision == "expire"]
+        planned += [
+            offset_tombstone(key, offsets[key], cause=BROKER_RETENTION, key_type=profile.offset_key_type)
+            for key in expired
+        ]
         is_bare = len(expired) == len(offsets) and not _is_held(group_id, offsets, held_groups, profile)
         if is_bare and _is_deleted(group, profile) and not group.left_targets:
             planned += group_tombstones(group)
@@ -235,20 +225,9 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
             continue
         is_held = _is_held(group_id, offsets, held_groups, profile)
         if group.left_targets and _is_deleted(group, profile) and not is_held:
-            verdicts = [
-                _unblocked(
-                    offset,
-                    key[1],
-                    group,
-                    is_pending=key in pending,
-                    retention_ms=retention_ms,
-                    now_ms=now_ms,
-                    profile=profile,
-                )
-                for key, offset in offsets.items()
-            ]
-            if all(one.decision == "expire" or one.expires_at_ms is not None for one in verdicts):
-                instants = [one.expires_at_ms for one in verdicts if one.expires_at_ms is not None]
+            verdicts = _verdicts(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+            if all(one.decision == "expire" or one.expires_at_ms is not None for one in verdicts.values()):
+                instants = [one.expires_at_ms for one in verdicts.values() if one.expires_at_ms is not None]
                 found.append(SweepBlock(group_id=group_id, from_ms=max(instants, default=None)))
     return first_block(found)
 
@@ -289,7 +268,7 @@ def _is_deleted(group: Group, profile: Profile) -> bool:
     return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
 
 
-def _expired(
+def _verdicts(
     offsets: Mapping[OffsetKey, StoredOffset],
     group: Group,
     pending: Set[OffsetKey],
@@ -297,10 +276,10 @@ def _expired(
     retention_ms: int,
     now_ms: int,
     profile: Profile,
-) -> list[Tombstone]:
-    found = []
-    for key, offset in offsets.items():
-        judged = verdict(
+) -> dict[OffsetKey, Verdict]:
+    """The verdicts on a group's offsets where no sweep fails."""
+    return {
+        key: verdict(
             offset,
             key[1],
             group,
@@ -309,19 +288,14 @@ def _expired(
             now_ms=now_ms,
             profile=profile,
         )
-        if judged.decision == "expire":
-            found.append(offset_tombstone(key, offset, cause=BROKER_RETENTION, key_type=profile.offset_key_type))
-    return found
+        for key, offset in offsets.items()
+    }
 
 
 def _base_timestamp_ms(offset: StoredOffset, group: Group, profile: Profile) -> int:
     """When the offset's retention begins: for an empty classic group when it became empty, else at the commit."""
-    if profile.expiry is Expiry.OWN_STAMP:
-        return offset.commit_timestamp_ms
-    if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.is_empty:
-        since = group.current_state_timestamp_ms
-        return offset.commit_timestamp_ms if since is None else since
-    return offset.commit_timestamp_ms
+    since_ms = _empty_since_ms(group, profile)
+    return offset.commit_timestamp_ms if since_ms is None else since_ms
 
 
 def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:

@@ -6,7 +6,7 @@ same names.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sexton.records import OffsetCommitValue, kafka_uuid
@@ -56,16 +56,7 @@ class StoredOffset:
 
     def to_row(self) -> dict[str, Any]:
         """The columns of committed_offsets that belong to the offset alone."""
-        return {
-            "committed_offset": self.committed_offset,
-            "leader_epoch": self.leader_epoch,
-            "metadata": self.metadata,
-            "commit_timestamp_ms": self.commit_timestamp_ms,
-            "expire_timestamp_ms": self.expire_timestamp_ms,
-            "topic_id": self.topic_id,
-            "log_offset": self.log_offset,
-            "producer_id": self.producer_id,
-        }
+        return asdict(self)
 
 
 @dataclass(slots=True, kw_only=True)

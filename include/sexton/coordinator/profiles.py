@@ -61,11 +61,13 @@ def _release(text: str, release: str) -> Release:
     return tuple(map(int, parts))
 
 
-def of_broker(release: str) -> Profile:
-    """The profile of the coordinator that a broker of `release` runs.
+def of_broker(release: str | None) -> Profile:
+    """The profile of the coordinator that a broker of `release` runs; the newest where the release is unknown.
 
     A broker shows its minor release alone: where that is the line of a profile's default, the default is taken.
     """
+    if release is None:
+        return NEWEST
     parts = _release(release, release)
     name = next(name for name in NAMES if _MODULES[name].DATED_RULES[0][0] <= parts or name == NAMES[-1])
     is_default = _MODULES[name].DEFAULT_RELEASE[: len(parts)] == parts

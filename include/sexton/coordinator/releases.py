@@ -7,6 +7,10 @@ A release without a patch number, such as 0.10, means its newest patch, at most 
 from sexton.coordinator.profile import Release
 
 _ANY_PATCH = 1 << 16
+_NEW_FORMATS = ((0, 10), (0, 11))
+"""The releases that brought record formats 1 and 2."""
+_IGNORES_MESSAGE_FORMAT = (3, 0)
+"""From this inter.broker.protocol.version on the newest format is written (KIP-724)."""
 
 
 def reaches(release: Release, since: Release, *, last: Release) -> bool:
@@ -18,3 +22,8 @@ def reaches(release: Release, since: Release, *, last: Release) -> bool:
 def is_beyond(release: Release, last: Release) -> bool:
     """Whether `release` is later than every patch of `last`."""
     return release[: len(last)] > last
+
+
+def message_format_of(configured: Release, protocol: Release) -> int | None:
+    """The magic that a message.format.version asks for, None where inter.broker.protocol.version makes it void."""
+    return None if protocol >= _IGNORES_MESSAGE_FORMAT else sum(configured >= since for since in _NEW_FORMATS)

@@ -10,20 +10,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from sexton.coordinator.batches import MAX_BATCH_BYTES, LogEnd, TopicSettings, encode_append
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log import codec as codecs
-from sexton.log.batch import encode_batch
-from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
 from sexton.records import GroupKey, GroupMetadataKey, Key, MemberKey, OffsetCommitKey, RegularExpressionKey, encode_key
 
 CLASSIC_TYPE = 2
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
-MAX_BATCH_BYTES = 1_048_588
-"""Kafka's default of max.message.bytes."""
 GROUP_EMPTY = "group_empty"
-_BATCH_FORMAT = 2
 
 _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
@@ -127,23 +123,17 @@ def encode_batches(
     have no batches: there each record is a message, unless a compressed message wraps them all.
     """
     batches = []
-    magic = profile.record_format if magic is None else magic
+    topic = TopicSettings(codec=codec, message_format=magic)
     groups = [list(run) for _, run in groupby(keys, itemgetter(0))] if profile.batch_per_group else [keys]
     for some in (fitting for run in groups for fitting in _fitting([key for _, key in run], max_batch_bytes)):
-        records = [(key, None) for key in some]
-        if magic < _BATCH_FORMAT:
-            stamp_ms = as_of_ms if magic == 1 else NO_TIMESTAMP_MS
-            encoded = encode_message_set(
-                records, base_offset=base_offset, magic=magic, timestamp_ms=stamp_ms, codec=codec
-            )
-        else:
-            encoded = encode_batch(
-                records,
-                base_offset=base_offset,
-                timestamp_ms=as_of_ms,
-                base_sequence=profile.base_sequence,
-                codec=codec,
-            )
+        encoded = encode_append(
+            [(key, None) for key in some],
+            profile=profile,
+            topic=topic,
+            end=LogEnd(log_offset=base_offset),
+            now_ms=as_of_ms,
+            base_sequence=profile.base_sequence,
+        )
         batches.append(encoded)
         base_offset += len(some)
     return b"".join(batches)

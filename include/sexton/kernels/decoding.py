@@ -47,51 +47,42 @@ def fill_queue(
 
 
 @inlined
-def _varint(data: Any, pos: int, end: int) -> tuple[int, int]:
+def read_varint(data: Any, pos: int, end: int) -> tuple[int, int]:
     """Zigzag varint of at most 32 bits and the position after it; -1 there when it is not one."""
     if pos < end and data[pos] < 0x80:
         small = np.int64(data[pos])
         return (small >> 1) ^ -(small & 1), pos + 1
-    value = np.int64(0)
-    shift = 0
-    while pos < end and shift < 35:
-        byte = np.int64(data[pos])
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), (pos if value < 1 << 32 else -1)
-        shift += 7
-    return 0, -1
+    value, pos = _read_bits(data, pos, end, 35)
+    return (value >> 1) ^ -(value & 1), (pos if value < 1 << 32 else -1)
 
 
 @compiled
-def _varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """As `_varint`, of at most 63 bits: no timestamp is further from its batch's."""
-    value = np.int64(0)
-    shift = 0
-    while pos < end and shift < 63:
-        byte = np.int64(data[pos])
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), pos
-        shift += 7
-    return 0, -1
+def read_varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
+    """As `read_varint`, of at most 63 bits: no timestamp is further from its batch's."""
+    value, pos = _read_bits(data, pos, end, 63)
+    return (value >> 1) ^ -(value & 1), pos
 
 
 @compiled
-def _unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
+def _read_unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
     """Unsigned varint as a Java int, which wraps, and the position after it; -1 there when it is not one."""
+    value, pos = _read_bits(data, pos, end, 35)
+    return np.int64(np.int32(value)), pos
+
+
+@inlined
+def _read_bits(data: Any, pos: int, end: int, bits: int) -> tuple[int, int]:
+    """Groups of seven bits, the lowest first, and the position after them; 0 and -1 when they do not end in time."""
     value = np.int64(0)
     shift = 0
-    while pos < end and shift < 35:
+    while pos < end and shift < bits:
         byte = np.int64(data[pos])
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return np.int64(np.int32(value)), pos
+            return value, pos
         shift += 7
-    return 0, -1
+    return np.int64(0), -1
 
 
 @inlined
@@ -106,24 +97,24 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
         status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ over others
     while done < total and queued < L.QUEUE_ROWS:
-        size, at = _varint(data, pos, end)
+        size, at = read_varint(data, pos, end)
         stop = at + size
         if at < 0 or size < 1 or stop > end:
             status = L.FALLBACK
             break
-        shift_ms, at = _varlong(data, at + 1, stop)
+        shift_ms, at = read_varlong(data, at + 1, stop)
         if at < 0:
             status = L.FALLBACK
             break
-        delta, at = _varint(data, at, stop)
+        delta, at = read_varint(data, at, stop)
         if at < 0 or delta <= last_delta or delta > batches[batch, L.B_LAST_DELTA]:
             status = L.FALLBACK
             break
-        key_size, key = _varint(data, at, stop)
+        key_size, key = read_varint(data, at, stop)
         if key < 0 or key_size < 2 or key + key_size > stop:
             status = L.FALLBACK
             break
-        value_size, value = _varint(data, key + key_size, stop)
+        value_size, value = read_varint(data, key + key_size, stop)
         if value < 0 or value_size < -1 or value + max(value_size, 0) != stop - 1 or data[stop - 1] != 0:
             status = L.FALLBACK  # also a record with headers: nobody writes them here, the slow path reads them
             break
@@ -224,7 +215,7 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
         leader_epoch = np.int64(be32(data, at))
         at += 4
     if version == 4:
-        text_size, at = _unsigned(data, at, stop)
+        text_size, at = _read_unsigned(data, at, stop)
         text_size -= 1
     else:
         text_size = np.int64(be16(data, at))
@@ -262,12 +253,12 @@ def _read_tags(data: Any, at: int, stop: int) -> tuple[int, int]:
     As Kafka reads them: an unknown tag is skipped by its size, the size of a known one is ignored.
     """
     topic_id = np.int64(-1)
-    tags, at = _unsigned(data, at, stop)
+    tags, at = _read_unsigned(data, at, stop)
     while at >= 0 and tags > 0:
-        tag, at = _unsigned(data, at, stop)
+        tag, at = _read_unsigned(data, at, stop)
         if at < 0:
             break
-        size, at = _unsigned(data, at, stop)
+        size, at = _read_unsigned(data, at, stop)
         if at < 0:
             break
         if tag == 0:

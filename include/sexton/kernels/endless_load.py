@@ -4,17 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sexton.coordinator.endless_load import Endless, is_too_large
-from sexton.kernels.partial_fold import PartialFold
+from sexton.coordinator.endless_load import Endless
 from sexton.log.crc import U8Array
 from sexton.log.framing import first_frame
 from sexton.log.headers import headers_of
 from sexton.log.segment import SegmentSlice
-
-
-def has_too_large_batch(fold: PartialFold, *, buffer_bytes: int | None) -> bool:
-    """Whether any batch of the fold is too large; then `endless_of` finds the first one."""
-    return is_too_large(fold.counters["largest_batch_bytes"], buffer_bytes=buffer_bytes, profile=fold.profile)
 
 
 def endless_of(slices: Iterable[tuple[U8Array, SegmentSlice]], *, buffer_bytes: int, cut: int) -> Endless | None:

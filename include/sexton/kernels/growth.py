@@ -1,4 +1,4 @@
-"""How the arrays of a fold grow: empty states, room for more, hash slots filled anew, metadata compacted.
+"""How the arrays of a fold grow: empty states, space for more, hash slots filled anew, metadata compacted.
 
 A compiled loop never grows an array: it stops where `is_full` says so, and its caller calls `grow` and goes on.
 """
@@ -26,7 +26,7 @@ that share a slot. No order of rows depends on it, and it is never written."""
 
 
 def new_state(*, keys: int = 1024) -> State:
-    """An empty state with room for about `keys` keys before it first grows."""
+    """An empty state with space for about `keys` keys before it first grows."""
     state = State(
         counts=np.zeros(L.COUNTS, np.int64),
         key_slots=np.zeros(_slots_for(keys), np.int64),
@@ -57,7 +57,7 @@ def copy_state(state: State) -> State:
 
 
 def grow(state: State, need: int) -> State:
-    """A state with room for at least one more row of everything and `need` more bytes in every arena."""
+    """A state with space for at least one more row of everything and `need` more bytes in every arena."""
     return reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1), sizes=dict.fromkeys(L.ARENAS, need))
 
 
@@ -71,7 +71,7 @@ def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
-    """A state with room for that many more rows and bytes; `state` itself if it has them."""
+    """A state with space for that many more rows and bytes; `state` itself if it has them."""
     used = state.counts
     bigger: dict[str, npt.NDArray[Any]] = {}
     for name, more in rows.items():

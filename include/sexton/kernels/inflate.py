@@ -89,7 +89,7 @@ class _Inflater:
         return False
 
     def _grow(self) -> None:
-        """Make room for a batch larger than the empty arena, or leave it to `log.batch` if it is too large."""
+        """Make space for a batch larger than the empty arena, or leave it to `log.batch` if it is too large."""
         if len(self.arena) < self._cap_bytes:
             self.arena = np.empty(min(self._cap_bytes, len(self.arena) * 8), np.uint8)
         else:

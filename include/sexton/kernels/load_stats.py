@@ -45,7 +45,7 @@ def load_profile(
     if endless is not None and failure is not None and failure[0] < log_order_before(endless.log_offset):
         endless = None
     counters: Mapping[str, int] = fold.counters
-    misplaced = found.group_is_misplaced
+    misplaced = None if found.group_home is None else found.group_home != log_partition
     row = {
         "log_partition": log_partition,
         "bytes": counters["bytes"],

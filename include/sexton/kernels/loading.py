@@ -84,7 +84,7 @@ def _ask_for_rows(state: View, queue: Any, count: int) -> None:
 
 @inlined
 def _replay_records(state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any) -> bool:
-    """Replay the queued records from C_TAKEN on; False when the state has no room for the next one."""
+    """Replay the queued records from C_TAKEN on; False when the state has no space for the next one."""
     while cursor[L.C_TAKEN] < cursor[L.C_QUEUED]:
         record = cursor[L.C_TAKEN]
         need = queue[record, L.Q_KEY_SIZE] + max(queue[record, L.Q_VALUE_SIZE], 0) + 64

@@ -34,8 +34,8 @@ _ADDED = (
 
 
 def absorb_state(left: State, right: State) -> State:
-    """The left state with the right one joined to it, in the left one's arrays where these have room."""
-    left = _with_room(left, right)
+    """The left state with the right one joined to it, in the left one's arrays where these have space."""
+    left = _with_space(left, right)
     _absorb(left, right, False)
     return left
 
@@ -47,13 +47,13 @@ def prune_dead(state: State) -> State:
     """
     if state.counts[L.LEAKS_OPEN_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[L.KEYS]:
         return state
-    fresh = _with_room(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), state)
+    fresh = _with_space(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), state)
     copy_rules(state, fresh)
     _absorb(fresh, state, True)
     return fresh
 
 
-def _with_room(left: State, right: State) -> State:
+def _with_space(left: State, right: State) -> State:
     rows, sizes = used_by(right)
     return reserve(left, rows=rows, sizes=sizes)
 
@@ -76,7 +76,7 @@ def is_live(state: View, key: int) -> bool:
 
 @compiled
 def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
-    """Join `right` to `left`, which has room for it; `only_live` leaves out dead keys and closed producers."""
+    """Join `right` to `left`, which has space for it; `only_live` leaves out dead keys and closed producers."""
     left, right = view_of(left_arrays), view_of(right_arrays)
     _join_groups(left, right)
     key_rows = np.empty(right.counts[L.KEYS] + 1, np.int64)

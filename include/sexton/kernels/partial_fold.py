@@ -159,7 +159,7 @@ class PartialFold:
 
     @classmethod
     def read_parquet(cls, folder: Path, *, room_for: "PartialFold | None" = None) -> "PartialFold":
-        """The fold that `write_parquet` wrote, with room for all of `room_for`, which is to be joined to it.
+        """The fold that `write_parquet` wrote, with space for all of `room_for`, which is to be joined to it.
 
         DamagedFold, with the name of the file, for anything else.
         """

@@ -5,6 +5,7 @@ offsets, so nothing here makes a Python object for them.
 """
 
 from collections.abc import Container
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,9 @@ def _schema(table: str, *without: str) -> pa.Schema:
 
 
 _OFFSET_SCHEMA = _schema("committed_offsets", "log_partition")
-_GROUP_SCHEMA = _schema("groups", "offset_count", "pending_count", "has_open_transaction", "log_partition")
+_GROUP_SCHEMA = _schema(
+    "groups", "offset_count", "pending_count", "has_open_transaction", "home_log_partition", "log_partition"
+)
 _MEMBER_SCHEMA = _schema("members")
 _UNDECODABLE_SCHEMA = _schema("undecodable_records", "log_partition").append(pa.field("log_partition", pa.int32()))
 _TRANSACTION_SCHEMA = _schema("open_transactions", "log_partition")
@@ -132,13 +135,7 @@ def _from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
     return [
-        {
-            "group_id": group.group_id,
-            "ordinal": ordinal,
-            "record_type": tombstone.record_type,
-            "member_id": tombstone.member_id,
-            "regular_expression": tombstone.regular_expression,
-        }
+        {"group_id": group.group_id, "ordinal": ordinal, **asdict(tombstone)}
         for ordinal, tombstone in enumerate(group.tombstones())
     ]
 
@@ -199,10 +196,14 @@ def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.T
     if own:
         table = pa.concat_tables([table, _from_rows([group.to_group_row() for group in own.values()], _GROUP_SCHEMA)])
     order = np.concatenate([simple, np.array(list(own), np.int64)])
+    homes = (
+        pa.nulls(len(order), pa.int32()) if found.group_home is None else pa.array(found.group_home[order], pa.int32())
+    )
     table = (
         table.append_column("offset_count", pa.array(found.offset_counts[order]))
         .append_column("pending_count", pa.array(found.pending_counts[order]))
         .append_column("has_open_transaction", pa.array(found.group_has_transaction[order]))
+        .append_column("home_log_partition", homes)
     )
     return table.sort_by("group_id").combine_chunks()
 

@@ -36,7 +36,8 @@ class SortedRows:
     pending: Int64s
     """Rows of `pending`."""
     group_exists: Mask
-    group_is_misplaced: Mask | None
+    group_home: Int64s | None
+    """The log partition that each group hashes to; None where their number is not known."""
     group_has_transaction: Mask
     """Whether the coordinator takes a transaction with the group's offsets for open."""
     offset_counts: Int64s
@@ -71,14 +72,13 @@ def sort_rows(
         replay.groups.complete({name for name, row in replay.rows_of.items() if exists[row]})
     for group_id, row in replay.rows_of.items():
         exists[row] = group_id in replay.groups.by_id
-    is_misplaced: Mask | None = None
+    homes: Int64s | None = None
     is_share_group = _share_groups(replay, len(groups))
     lost = ~exists[of_group] | is_share_group[of_group]
     if partition_count is not None:
         homes = np.empty(len(groups), np.int64)
         _place(state.key_bytes, groups, partition_count, homes)
-        is_misplaced = homes != log_partition
-        lost |= _is_away(state, is_misplaced, replay.profile, held_elsewhere)[of_group]
+        lost |= _is_away(state, homes != log_partition, replay.profile, held_elsewhere)[of_group]
     unreachable = _by_key(state, stored[lost])
     return SortedRows(
         committed=_by_key(state, stored[~lost]),
@@ -87,7 +87,7 @@ def sort_rows(
         is_shared=is_share_group[keys[unreachable, L.KEY_GROUP]],
         pending=pending_rows[_pending_order(state, pending_rows)],
         group_exists=exists,
-        group_is_misplaced=is_misplaced,
+        group_home=homes,
         group_has_transaction=has_transaction,
         offset_counts=np.bincount(of_group[~lost], minlength=len(groups)),
         pending_counts=np.bincount(of_pending, minlength=len(groups)),

@@ -75,7 +75,7 @@ def is_canonical(data: Any, start: int, size: int) -> bool:
 
 @compiled
 def canonicalise(data: Any, start: int, size: int, out: Any, at: int) -> int:
-    """Write the canonical form of the span to `out` from `at`; return its size. `out` has room for GROWTH * size."""
+    """Write the canonical form of the span to `out` from `at`; return its size. `out` has space for GROWTH * size."""
     pos = start
     end = start + size
     to = at

@@ -20,16 +20,11 @@ class GroupMetadataMember:
     """A member of a classic group."""
 
     member_id: str = wire_field(Text())
-    group_instance_id: str | None = wire_field(Text(nullable=True), since=3, default=None, note="KIP-345, Kafka 2.3")
+    group_instance_id: str | None = wire_field(Text(nullable=True), since=3, default=None)  # KIP-345, Kafka 2.3
     client_id: str = wire_field(Text())
     client_host: str = wire_field(Text())
-    rebalance_timeout_ms: int = wire_field(
-        INT32,
-        since=1,
-        default=-1,
-        renamed_from="rebalanceTimeout",
-        note="KIP-62, Kafka 0.10.1; where it is absent the coordinator takes the session timeout",
-    )
+    # KIP-62, Kafka 0.10.1; where it is absent the coordinator takes the session timeout
+    rebalance_timeout_ms: int = wire_field(INT32, since=1, default=-1, renamed_from="rebalanceTimeout")
     session_timeout_ms: int = wire_field(INT32, renamed_from="sessionTimeout")
     subscription: bytes = wire_field(Blob())
     assignment: bytes = wire_field(Blob())
@@ -39,26 +34,24 @@ class GroupMetadataMember:
 class GroupMetadataValue:
     """A classic group with its members."""
 
-    protocol_type: str = wire_field(Text(), note='"" for a group that only ever committed offsets')
+    protocol_type: str = wire_field(Text())  # "" for a group that only ever committed offsets
     generation: int = wire_field(INT32)
     protocol: str | None = wire_field(Text(nullable=True))
     leader: str | None = wire_field(Text(nullable=True))
-    current_state_timestamp_ms: int = wire_field(
-        INT64, since=2, default=-1, renamed_from="currentStateTimestamp", note="KIP-211, Kafka 2.1"
-    )
+    # KIP-211, Kafka 2.1
+    current_state_timestamp_ms: int = wire_field(INT64, since=2, default=-1, renamed_from="currentStateTimestamp")
     members: tuple[GroupMetadataMember, ...] = wire_field(Array(Struct(GroupMetadataMember)))
 
 
 GROUP_METADATA = RecordType(
-    number=2,
-    name="GroupMetadata",
-    key=Schema(GroupMetadataKey),
-    value=Schema(GroupMetadataValue, flexible_since=4),
-    versions=range(5),
-    since="0.9.0",
-    read_by=Releases((0, 9)),
-    note="4.x still writes v3; v4 is declared since 3.5 so that brokers can be downgraded (KIP-915)",
+    2,
+    "GroupMetadata",
+    Schema(GroupMetadataKey),
+    Schema(GroupMetadataValue, flexible_since=4),
+    Releases((0, 9)),
+    range(5),
 )
+"""4.x still writes v3; v4 is declared since 3.5 so that brokers can be downgraded (KIP-915)."""
 
 
 @record

@@ -43,7 +43,7 @@ class ConsumerGroupMetadataValue:
     """Type 3: the group's epoch."""
 
     epoch: int = wire_field(INT32)
-    metadata_hash: int = wire_field(INT64, tag=0, new_in=(4, 1), default=0, note="KIP-1101")
+    metadata_hash: int = wire_field(INT64, tag=0, new_in=(4, 1), default=0)  # KIP-1101
 
 
 @record
@@ -99,11 +99,11 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = wire_field(Text(nullable=True))
     rebalance_timeout_ms: int = wire_field(INT32)
     server_assignor: str | None = wire_field(Text(nullable=True))
+    # of a member that speaks the classic protocol within a consumer group; null for any other
     classic_member_metadata: ClassicMemberMetadata | None = wire_field(
         Struct(ClassicMemberMetadata, nullable=True),
         tag=0,
         default=ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=()),
-        note="a member that speaks the classic protocol within a consumer group; null for any other",
     )
 
 
@@ -112,9 +112,7 @@ class TargetAssignmentMetadataValue:
     """Types 6, 12 and 20: the epoch of a target assignment."""
 
     assignment_epoch: int = wire_field(INT32)
-    assignment_timestamp: int = wire_field(
-        INT64, tag=0, new_in=(4, 3), default=0, note="KIP-1263; ms, 0 when not known"
-    )
+    assignment_timestamp: int = wire_field(INT64, tag=0, new_in=(4, 3), default=0)  # KIP-1263; ms, 0 when not known
 
 
 @record
@@ -132,17 +130,15 @@ class TargetAssignmentMemberValue:
     topic_partitions: tuple[TopicPartitions, ...] = wire_field(Array(Struct(TopicPartitions)))
 
 
-ASSIGNMENT_EPOCHS_NOTE = "as many as partitions: the epoch at which each was assigned; fences zombie commits"
-
-
 @record
 class EpochedTopicPartitions:
     """Partitions of a topic that a member has, each with the epoch at which it was assigned."""
 
     topic_id: UUID = wire_field(ID)
     partitions: tuple[int, ...] = wire_field(Array(INT32))
+    # as many as partitions: the epoch at which each was assigned; fences zombie commits
     assignment_epochs: tuple[int, ...] | None = wire_field(
-        Array(INT32, nullable=True), tag=0, new_in=(4, 3), default=(), note=ASSIGNMENT_EPOCHS_NOTE
+        Array(INT32, nullable=True), tag=0, new_in=(4, 3), default=()
     )
 
 
@@ -152,7 +148,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)
-    state: int = wire_field(INT8, note="0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, 127 UNKNOWN")
+    state: int = wire_field(INT8)  # 0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, 127 UNKNOWN
     assigned_partitions: tuple[EpochedTopicPartitions, ...] = wire_field(Array(Struct(EpochedTopicPartitions)))
     partitions_pending_revocation: tuple[EpochedTopicPartitions, ...] = wire_field(
         Array(Struct(EpochedTopicPartitions))
@@ -163,37 +159,37 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 class RegularExpressionValue:
     """Type 16: a regular expression of a subscription, resolved."""
 
-    topics: tuple[str, ...] = wire_field(Array(Text()), note="what the expression matched")
-    version: int = wire_field(INT64, note="of the metadata image it was matched against")
-    timestamp: int = wire_field(INT64, note="ms, when it was matched")
+    topics: tuple[str, ...] = wire_field(Array(Text()))  # what the expression matched
+    version: int = wire_field(INT64)  # of the metadata image it was matched against
+    timestamp: int = wire_field(INT64)  # ms, when it was matched
 
 
+ConsumerGroupValue = (
+    ConsumerGroupMetadataValue
+    | PartitionMetadataValue
+    | ConsumerGroupMemberMetadataValue
+    | TargetAssignmentMetadataValue
+    | TargetAssignmentMemberValue
+    | ConsumerGroupCurrentMemberAssignmentValue
+    | RegularExpressionValue
+)
 GROUP_KEY, MEMBER_KEY = Schema(GroupKey), Schema(MemberKey)
-PARTITION_METADATA_VALUE = Schema(PartitionMetadataValue, flexible_since=0)
-TARGET_ASSIGNMENT_METADATA_VALUE = Schema(TargetAssignmentMetadataValue, flexible_since=0)
-TARGET_ASSIGNMENT_MEMBER_VALUE = Schema(TargetAssignmentMemberValue, flexible_since=0)
 
 
-def _declared(number: int, name: str, key: Schema, value: Schema, note: str = "KIP-848") -> RecordType:
-    return RecordType(
-        number=number, name=f"ConsumerGroup{name}", key=key, value=value, since="4.0", read_by=SINCE_4_0, note=note
-    )
+def growing_type(number: int, name: str, key: Schema, value: type[object], read_by: Releases | None) -> RecordType:
+    """A record type of Kafka 4 whose value has version 0 alone and grows by tagged fields."""
+    return RecordType(number, name, key, Schema(value, flexible_since=0), read_by)
 
 
 CONSUMER_GROUP_TYPES = (
-    _declared(3, "Metadata", GROUP_KEY, Schema(ConsumerGroupMetadataValue, flexible_since=0)),
-    _declared(
-        4,
-        "PartitionMetadata",
-        GROUP_KEY,
-        PARTITION_METADATA_VALUE,
-        note="KIP-848; from 4.1 on a hash in type 3 replaces it (KIP-1101), and only its tombstones are written",
+    growing_type(3, "ConsumerGroupMetadata", GROUP_KEY, ConsumerGroupMetadataValue, SINCE_4_0),
+    # from 4.1 on a hash in type 3 replaces it (KIP-1101), and only its tombstones are written
+    growing_type(4, "ConsumerGroupPartitionMetadata", GROUP_KEY, PartitionMetadataValue, SINCE_4_0),
+    growing_type(5, "ConsumerGroupMemberMetadata", MEMBER_KEY, ConsumerGroupMemberMetadataValue, SINCE_4_0),
+    growing_type(6, "ConsumerGroupTargetAssignmentMetadata", GROUP_KEY, TargetAssignmentMetadataValue, SINCE_4_0),
+    growing_type(7, "ConsumerGroupTargetAssignmentMember", MEMBER_KEY, TargetAssignmentMemberValue, SINCE_4_0),
+    growing_type(
+        8, "ConsumerGroupCurrentMemberAssignment", MEMBER_KEY, ConsumerGroupCurrentMemberAssignmentValue, SINCE_4_0
     ),
-    _declared(5, "MemberMetadata", MEMBER_KEY, Schema(ConsumerGroupMemberMetadataValue, flexible_since=0)),
-    _declared(6, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
-    _declared(7, "TargetAssignmentMember", MEMBER_KEY, TARGET_ASSIGNMENT_MEMBER_VALUE),
-    _declared(
-        8, "CurrentMemberAssignment", MEMBER_KEY, Schema(ConsumerGroupCurrentMemberAssignmentValue, flexible_since=0)
-    ),
-    _declared(16, "RegularExpression", Schema(RegularExpressionKey), Schema(RegularExpressionValue, flexible_since=0)),
+    growing_type(16, "ConsumerGroupRegularExpression", Schema(RegularExpressionKey), RegularExpressionValue, SINCE_4_0),
 )

@@ -25,39 +25,20 @@ class OffsetCommitValue:
     """A committed offset as it is on the wire: what is not known is -1, or the zero UUID."""
 
     committed_offset: int = wire_field(INT64, renamed_from="offset")
-    leader_epoch: int = wire_field(INT32, since=3, default=-1, note="KIP-320, Kafka 2.1")
+    leader_epoch: int = wire_field(INT32, since=3, default=-1)  # KIP-320, Kafka 2.1
     metadata: str = wire_field(Text())
     commit_timestamp_ms: int = wire_field(INT64, renamed_from="commitTimestamp")
-    expire_timestamp_ms: int = wire_field(
-        INT64,
-        only=1,
-        default=-1,
-        renamed_from="expireTimestamp",
-        note="KIP-211 (Kafka 2.1) dropped it; a commit with an explicit retention is still written as v1",
-    )
-    topic_id: UUID = wire_field(ID, since=4, tag=0, default=ZERO_UUID, note="KIP-848, Kafka 4.1")
+    # KIP-211 (Kafka 2.1) dropped it; a commit with an explicit retention is still written as v1
+    expire_timestamp_ms: int = wire_field(INT64, only=1, default=-1, renamed_from="expireTimestamp")
+    topic_id: UUID = wire_field(ID, since=4, tag=0, default=ZERO_UUID)  # KIP-848, Kafka 4.1
 
 
 _KEY = Schema(OffsetCommitKey)
 _VALUE = Schema(OffsetCommitValue, flexible_since=4)
 
-LEGACY_OFFSET_COMMIT = RecordType(
-    number=0,
-    name="LegacyOffsetCommit",
-    key=_KEY,
-    value=_VALUE,  # its version 0 is the whole of LegacyOffsetCommitValue
-    since="0.8.2",
-    read_by=Releases((0, 8)),
-    note="written by 0.8.2 alone; up to 4.0 coordinators read its values as those of type 1, in any version of those",
-)
+LEGACY_OFFSET_COMMIT = RecordType(0, "LegacyOffsetCommit", _KEY, _VALUE, Releases((0, 8)))
+"""Written by 0.8.2 alone; version 0 of the value is the whole of LegacyOffsetCommitValue. Up to 4.0 coordinators read
+its values as those of type 1, in any version of those."""
 
-OFFSET_COMMIT = RecordType(
-    number=1,
-    name="OffsetCommit",
-    key=_KEY,
-    value=_VALUE,
-    versions=range(5),
-    since="0.9.0",
-    read_by=Releases((0, 9)),
-    note="written today: v1 with an explicit retention, else v3 (2.1 to 4.0) or v4 (4.1 on)",
-)
+OFFSET_COMMIT = RecordType(1, "OffsetCommit", _KEY, _VALUE, Releases((0, 9)), range(5))
+"""Written today: v1 with an explicit retention, else v3 (2.1 to 4.0) or v4 (4.1 on)."""

@@ -17,23 +17,21 @@ class Releases:
         return self.first <= minor and (self.last is None or minor <= self.last)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecordType:
     """One record type.
 
-    `name` is Kafka's, `versions` the versions of the value that are accepted, `since` the release that first wrote it.
-    `read_by` are the releases whose default coordinators decode it, None where no release does; to any other it is an
-    unknown record type, which is skipped (4.0 on) or ends the load (before).
+    `name` is Kafka's, `versions` the versions of the value that are accepted. `read_by` are the releases whose default
+    coordinators decode it, None where no release does; to any other it is an unknown record type, which is skipped (4.0
+    on) or ends the load (before).
     """
 
     number: int
     name: str
     key: Schema
     value: Schema
-    versions: range = range(1)
-    since: str
     read_by: Releases | None
-    note: str = ""
+    versions: range = range(1)
 
     def is_read_by(self, release: Release) -> bool:
         """Whether the coordinator of Kafka `release`, such as (4, 3) or (4, 0, 1), decodes this type."""

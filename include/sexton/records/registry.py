@@ -14,57 +14,19 @@ from sexton.records import wire
 from sexton.records.classic import GROUP_METADATA, GroupMetadataKey, GroupMetadataValue, read_subscription
 from sexton.records.consumer import (
     CONSUMER_GROUP_TYPES,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataValue,
+    ConsumerGroupValue,
     GroupKey,
     MemberKey,
-    PartitionMetadataValue,
     RegularExpressionKey,
-    RegularExpressionValue,
-    TargetAssignmentMemberValue,
-    TargetAssignmentMetadataValue,
 )
 from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
 from sexton.records.record_type import RecordType
 from sexton.records.schema import Release
-from sexton.records.share import (
-    SHARE_GROUP_TYPES,
-    ShareGroupCurrentMemberAssignmentValue,
-    ShareGroupMemberMetadataValue,
-    ShareGroupMetadataValue,
-    ShareGroupStatePartitionMetadataValue,
-)
-from sexton.records.streams import (
-    STREAMS_GROUP_TYPES,
-    StreamsGroupCurrentMemberAssignmentValue,
-    StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTopologyValue,
-)
+from sexton.records.share import SHARE_GROUP_TYPES, ShareGroupValue
+from sexton.records.streams import STREAMS_GROUP_TYPES, StreamsGroupValue
 
 Key = OffsetCommitKey | GroupMetadataKey | GroupKey | MemberKey | RegularExpressionKey
-Value = (
-    OffsetCommitValue
-    | GroupMetadataValue
-    | ConsumerGroupMetadataValue
-    | PartitionMetadataValue
-    | ConsumerGroupMemberMetadataValue
-    | TargetAssignmentMetadataValue
-    | TargetAssignmentMemberValue
-    | ConsumerGroupCurrentMemberAssignmentValue
-    | RegularExpressionValue
-    | ShareGroupMemberMetadataValue
-    | ShareGroupMetadataValue
-    | ShareGroupCurrentMemberAssignmentValue
-    | ShareGroupStatePartitionMetadataValue
-    | StreamsGroupMetadataValue
-    | StreamsGroupMemberMetadataValue
-    | StreamsGroupTargetAssignmentMemberValue
-    | StreamsGroupCurrentMemberAssignmentValue
-    | StreamsGroupTopologyValue
-)
+Value = OffsetCommitValue | GroupMetadataValue | ConsumerGroupValue | ShareGroupValue | StreamsGroupValue
 
 _DECLARED = (
     *(LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA),

@@ -92,7 +92,7 @@ class Field:
 
     `since` is the first version that has it, `only` the single one. With a `tag` it is a tagged field (KIP-482).
     `new_in` is the first Kafka release that has it, (major, minor), of a field that came without a new version.
-    `absent` is its value where it is not on the wire. `note` says which KIP or release brought it.
+    `absent` is its value where it is not on the wire.
     """
 
     name: str
@@ -104,7 +104,6 @@ class Field:
     new_in: tuple[int, int] | None = None
     absent: Any = REQUIRED
     renamed_from: str | None = None
-    note: str = ""
 
     @property
     def kafka_name(self) -> str:
@@ -128,11 +127,12 @@ def wire_field(
     new_in: tuple[int, int] | None = None,
     default: Any = REQUIRED,
     renamed_from: str | None = None,
-    note: str = "",
 ) -> Any:
     """A field of a `record` class; the arguments are those of Field, `default` is its `absent`."""
-    options = {"since": since, "only": only, "tag": tag, "new_in": new_in, "renamed_from": renamed_from, "note": note}
-    return dataclasses.field(default=default, metadata={"kind": kind, "options": options})
+    declared = Field(
+        "", kind, since=since, only=only, tag=tag, new_in=new_in, absent=default, renamed_from=renamed_from
+    )
+    return dataclasses.field(default=default, metadata={"declared": declared})
 
 
 Record = TypeVar("Record")
@@ -144,8 +144,8 @@ def record(cls: type[Record]) -> type[Record]:
     """A frozen dataclass with slots whose fields are declared by `wire_field`."""
     made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
     _FIELDS[made] = tuple(
-        Field(field.name, field.metadata["kind"], absent=field.default, **field.metadata["options"])
-        for field in dataclasses.fields(made)  # type: ignore[arg-type]
+        dataclasses.replace(field.metadata["declared"], name=field.name)
+        for field in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass now
     )
     return made
 

@@ -9,14 +9,15 @@ from uuid import UUID
 from sexton.records.consumer import (
     GROUP_KEY,
     MEMBER_KEY,
-    PARTITION_METADATA_VALUE,
     SINCE_4_0,
-    TARGET_ASSIGNMENT_MEMBER_VALUE,
-    TARGET_ASSIGNMENT_METADATA_VALUE,
+    PartitionMetadataValue,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataValue,
     TopicPartitions,
+    growing_type,
 )
-from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import ID, INT8, INT32, INT64, Array, Schema, Struct, Text, record, wire_field
+from sexton.records.record_type import Releases
+from sexton.records.schema import ID, INT8, INT32, INT64, Array, Struct, Text, record, wire_field
 
 
 @record
@@ -34,7 +35,7 @@ class ShareGroupMetadataValue:
     """Type 11: the group's epoch."""
 
     epoch: int = wire_field(INT32)
-    metadata_hash: int = wire_field(INT64, new_in=(4, 1), default=0, note="KIP-1101")
+    metadata_hash: int = wire_field(INT64, new_in=(4, 1), default=0)  # KIP-1101
 
 
 @record
@@ -75,35 +76,22 @@ class ShareGroupStatePartitionMetadataValue:
     deleting_topics: tuple[NamedTopic, ...] = wire_field(Array(Struct(NamedTopic)))
 
 
-def _declared(
-    number: int, name: str, key: Schema, value: Schema, note: str = "KIP-932", read_by: Releases = SINCE_4_0
-) -> RecordType:
-    return RecordType(
-        number=number, name=f"ShareGroup{name}", key=key, value=value, since="4.0", read_by=read_by, note=note
-    )
-
-
+ShareGroupValue = (
+    ShareGroupMemberMetadataValue
+    | ShareGroupMetadataValue
+    | ShareGroupCurrentMemberAssignmentValue
+    | ShareGroupStatePartitionMetadataValue
+)
 SHARE_GROUP_TYPES = (
-    _declared(
-        9,
-        "PartitionMetadata",
-        GROUP_KEY,
-        PARTITION_METADATA_VALUE,
-        note="KIP-932, the early access of 4.0 alone; an unknown type from 4.1 on",
-        read_by=Releases((4, 0), (4, 0)),
+    # the early access of 4.0 alone; an unknown type from 4.1 on
+    growing_type(9, "ShareGroupPartitionMetadata", GROUP_KEY, PartitionMetadataValue, Releases((4, 0), (4, 0))),
+    growing_type(10, "ShareGroupMemberMetadata", MEMBER_KEY, ShareGroupMemberMetadataValue, SINCE_4_0),
+    growing_type(11, "ShareGroupMetadata", GROUP_KEY, ShareGroupMetadataValue, SINCE_4_0),
+    growing_type(12, "ShareGroupTargetAssignmentMetadata", GROUP_KEY, TargetAssignmentMetadataValue, SINCE_4_0),
+    growing_type(13, "ShareGroupTargetAssignmentMember", MEMBER_KEY, TargetAssignmentMemberValue, SINCE_4_0),
+    growing_type(
+        14, "ShareGroupCurrentMemberAssignment", MEMBER_KEY, ShareGroupCurrentMemberAssignmentValue, SINCE_4_0
     ),
-    _declared(10, "MemberMetadata", MEMBER_KEY, Schema(ShareGroupMemberMetadataValue, flexible_since=0)),
-    _declared(11, "Metadata", GROUP_KEY, Schema(ShareGroupMetadataValue, flexible_since=0)),
-    _declared(12, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
-    _declared(13, "TargetAssignmentMember", MEMBER_KEY, TARGET_ASSIGNMENT_MEMBER_VALUE),
-    _declared(
-        14, "CurrentMemberAssignment", MEMBER_KEY, Schema(ShareGroupCurrentMemberAssignmentValue, flexible_since=0)
-    ),
-    _declared(
-        15,
-        "StatePartitionMetadata",
-        GROUP_KEY,
-        Schema(ShareGroupStatePartitionMetadataValue, flexible_since=0),
-        note="KIP-932; a 4.0 coordinator decodes it, and then fails for it knows no more of this type",
-    ),
+    # a 4.0 coordinator decodes it, and then fails for it knows no more of this type
+    growing_type(15, "ShareGroupStatePartitionMetadata", GROUP_KEY, ShareGroupStatePartitionMetadataValue, SINCE_4_0),
 )

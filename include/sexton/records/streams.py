@@ -4,14 +4,14 @@ Follows StreamsGroup*{Key,Value}.json; type 18 as it was before 4.1 was released
 """
 
 from sexton.records.consumer import (
-    ASSIGNMENT_EPOCHS_NOTE,
     GROUP_KEY,
     MEMBER_KEY,
-    PARTITION_METADATA_VALUE,
-    TARGET_ASSIGNMENT_METADATA_VALUE,
+    PartitionMetadataValue,
+    TargetAssignmentMetadataValue,
+    growing_type,
 )
-from sexton.records.record_type import RecordType, Releases
-from sexton.records.schema import INT8, INT16, INT32, INT64, UINT16, Array, Schema, Struct, Text, record, wire_field
+from sexton.records.record_type import Releases
+from sexton.records.schema import INT8, INT16, INT32, INT64, UINT16, Array, Struct, Text, record, wire_field
 
 SINCE_4_1 = Releases((4, 1))
 
@@ -34,9 +34,8 @@ class StreamsGroupMetadataValue:
     last_assignment_configs: tuple[KeyValue, ...] | None = wire_field(
         Array(Struct(KeyValue), nullable=True), tag=1, new_in=(4, 2), default=()
     )
-    stored_description_topology_epoch: int = wire_field(
-        INT32, tag=2, new_in=(4, 4), default=-1, note="-2 after an interrupted operation: not certain"
-    )
+    # -2 after an interrupted operation: not certain
+    stored_description_topology_epoch: int = wire_field(INT32, tag=2, new_in=(4, 4), default=-1)
     failed_description_topology_epoch: int = wire_field(INT32, tag=3, new_in=(4, 4), default=-1)
 
 
@@ -86,8 +85,9 @@ class EpochedTasks:
 
     subtopology_id: str = wire_field(Text())
     partitions: tuple[int, ...] = wire_field(Array(INT32))
+    # as many as partitions: the epoch at which each was assigned; fences zombie commits
     assignment_epochs: tuple[int, ...] | None = wire_field(
-        Array(INT32, nullable=True), tag=0, new_in=(4, 2), default=(), note=ASSIGNMENT_EPOCHS_NOTE
+        Array(INT32, nullable=True), tag=0, new_in=(4, 2), default=()
     )
 
 
@@ -100,7 +100,7 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)
-    state: int = wire_field(INT8, note="1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS, 127 UNKNOWN")
+    state: int = wire_field(INT8)  # 1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS, 127 UNKNOWN
     active_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
     standby_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
     warmup_tasks: tuple[EpochedTasks, ...] = wire_field(_EPOCHED_TASKS)
@@ -149,31 +149,24 @@ class StreamsGroupTopologyValue:
     subtopologies: tuple[Subtopology, ...] = wire_field(Array(Struct(Subtopology)))
 
 
-def _declared(
-    number: int, name: str, key: Schema, value: Schema, note: str = "KIP-1071", read_by: Releases | None = SINCE_4_1
-) -> RecordType:
-    return RecordType(
-        number=number, name=f"StreamsGroup{name}", key=key, value=value, since="4.1", read_by=read_by, note=note
-    )
-
-
+StreamsGroupValue = (
+    StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
+)
 STREAMS_GROUP_TYPES = (
-    _declared(17, "Metadata", GROUP_KEY, Schema(StreamsGroupMetadataValue, flexible_since=0)),
-    _declared(
-        18,
-        "PartitionMetadata",
-        GROUP_KEY,
-        PARTITION_METADATA_VALUE,
-        note="KIP-1071, development builds before 4.1 alone; an unknown type to every release",
-        read_by=None,
+    growing_type(17, "StreamsGroupMetadata", GROUP_KEY, StreamsGroupMetadataValue, SINCE_4_1),
+    # development builds before 4.1 alone; an unknown type to every release
+    growing_type(18, "StreamsGroupPartitionMetadata", GROUP_KEY, PartitionMetadataValue, None),
+    growing_type(19, "StreamsGroupMemberMetadata", MEMBER_KEY, StreamsGroupMemberMetadataValue, SINCE_4_1),
+    growing_type(20, "StreamsGroupTargetAssignmentMetadata", GROUP_KEY, TargetAssignmentMetadataValue, SINCE_4_1),
+    growing_type(
+        21, "StreamsGroupTargetAssignmentMember", MEMBER_KEY, StreamsGroupTargetAssignmentMemberValue, SINCE_4_1
     ),
-    _declared(19, "MemberMetadata", MEMBER_KEY, Schema(StreamsGroupMemberMetadataValue, flexible_since=0)),
-    _declared(20, "TargetAssignmentMetadata", GROUP_KEY, TARGET_ASSIGNMENT_METADATA_VALUE),
-    _declared(
-        21, "TargetAssignmentMember", MEMBER_KEY, Schema(StreamsGroupTargetAssignmentMemberValue, flexible_since=0)
+    growing_type(
+        22, "StreamsGroupCurrentMemberAssignment", MEMBER_KEY, StreamsGroupCurrentMemberAssignmentValue, SINCE_4_1
     ),
-    _declared(
-        22, "CurrentMemberAssignment", MEMBER_KEY, Schema(StreamsGroupCurrentMemberAssignmentValue, flexible_since=0)
-    ),
-    _declared(23, "Topology", GROUP_KEY, Schema(StreamsGroupTopologyValue, flexible_since=0)),
+    growing_type(23, "StreamsGroupTopology", GROUP_KEY, StreamsGroupTopologyValue, SINCE_4_1),
 )

@@ -2,13 +2,13 @@
 
 import pytest
 
-from sexton.coordinator.api.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
 from sexton.coordinator.api.commit import Commit, CommitPartition
 from sexton.coordinator.api.dry_run import commit_offsets, store_group
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.java_map import iteration_order
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
+from sexton.coordinator.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker
 from sexton.log import codec as codecs

@@ -10,18 +10,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator.api.batches import BATCH_FORMAT, TopicSettings
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
 from sexton.coordinator.api.recorded_settings import CODEC, TOPIC_CODEC, Recorded
+from sexton.coordinator.batches import BATCH_FORMAT, MAX_BATCH_BYTES, TopicSettings
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.coordinator.releases import message_format_of
 from sexton.log import codec as codecs
 
 METADATA = "offset.metadata.max.bytes"
 MESSAGE_FORMAT, PROTOCOL = "message.format.version", "inter.broker.protocol.version"
 _AS_PRODUCED, _UNCOMPRESSED = "producer", "uncompressed"
-_IGNORES_MESSAGE_FORMAT = (3, 0)
-"""From this inter.broker.protocol.version on the newest format is written (KIP-724)."""
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -71,10 +69,8 @@ def _message_format(broker: Mapping[str, str], topic: Mapping[str, str], profile
     """The magic that the topic asks for, None where that is the newest of the release."""
     configured = _release(topic.get(MESSAGE_FORMAT))
     protocol = min(_release(broker.get(PROTOCOL)) or profile.release, profile.release)
-    if configured is None or protocol >= _IGNORES_MESSAGE_FORMAT:
-        return None
-    magic = 0 if configured < (0, 10) else 1 if configured < (0, 11) else BATCH_FORMAT
-    return magic if magic < profile.record_format else None
+    magic = None if configured is None else message_format_of(configured, protocol)
+    return None if magic is None or magic >= profile.record_format else magic
 
 
 def _release(text: str | None) -> tuple[int, ...] | None:

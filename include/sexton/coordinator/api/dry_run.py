@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from sexton.coordinator.api.append_errors import Operation, answered
-from sexton.coordinator.api.batches import (
+from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
+from sexton.coordinator.api.view import TopicPartition
+from sexton.coordinator.batches import (
     BATCH_FORMAT,
     EMPTY_LOG,
     KAFKA_DEFAULTS,
@@ -22,11 +27,6 @@ from sexton.coordinator.api.batches import (
     encode_append,
     largest_entry_bytes,
 )
-from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
-from sexton.coordinator.api.coordinator import Coordinator
-from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
-from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.profile import Profile
 from sexton.records import ZERO_UUID, OffsetCommitKey, OffsetCommitValue, encode_key, encode_value, parse_kafka_uuid
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sexton.coordinator import decoding, loading
+from sexton.coordinator.batches import BATCH_FORMAT
 from sexton.coordinator.changes.explain import changes_of_write
 from sexton.coordinator.changes.model import (
     Change,
@@ -25,8 +26,6 @@ from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, read_batches, read_records
-
-_BATCH_FORMAT = 2
 
 
 def changes(
@@ -101,7 +100,7 @@ def removal_of(batch: Batch, record: Record, profile: Profile) -> TombstoneRecor
         topic=found.key.topic if isinstance(found, DecodedOffset) else None,
         partition=found.key.partition if isinstance(found, DecodedOffset) else None,
         log_offset=record.log_offset,
-        base_offset=batch.base_offset if batch.magic >= _BATCH_FORMAT else None,
+        base_offset=batch.base_offset if batch.magic >= BATCH_FORMAT else None,
         timestamp_ms=record.timestamp_ms if batch.magic > 0 else None,
         producer_id=batch.producer_id,
     )

@@ -1,11 +1,12 @@
 """The dated rules of the profile `group_metadata_manager`: Kafka 0.10.1 to 3.9, in Scala.
 
-Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources:
-GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata, GroupCoordinator.
+Each entry of DATED_RULES holds what is new in a release, as fields of Profile; the first continues those of
+`offset_manager`. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata, GroupCoordinator.
 """
 
+from sexton.coordinator.dated_rules import offset_manager
 from sexton.coordinator.profile import AfterFailure, DatedRules, Expiry, PendingRule, Subscriptions
-from sexton.log.entry import LZ4, ZSTD
+from sexton.log.entry import ZSTD
 
 NAME = "group_metadata_manager"
 DEFAULT_RELEASE = (3, 9)
@@ -21,49 +22,18 @@ DATED_RULES: DatedRules = (
     (
         (0, 10, 1),
         {
+            **offset_manager.LAST_RULES,
             "value_versions": {0: 1, 1: 1, 2: 1},
-            "skips_unknown_types": False,
-            "newest_format": 1,
-            "grows_load_buffer": False,
-            "reads_topic_ids": False,
+            "refuses_null_protocol": False,
             "forgets_protocol_type": True,
-            "members_may_repeat": True,
-            "instances_may_repeat": True,
-            "says_schema": True,
-            "subscriptions": Subscriptions.UNREAD,
             "after_failure": AfterFailure.EMPTY,
-            "pending_rule": PendingRule.NEVER,
-            "tombstones_cancel_pending": False,
-            "offsets_hold_groups": True,
-            "one_cache": True,
-            "default_retention_minutes": 1_440,
-            "expiry": Expiry.OWN_STAMP,
-            "pending_blocks_expiry": False,
+            "loads_groups_stable": False,
+            "lists_simple_groups": True,
+            "deletes_groups": True,
             "deletes_generation_0": False,
-            "record_format": 1,
-            "newest_codec": LZ4,
             "batch_per_group": True,
-            "stores_after_append": True,
-            "offset_value_version": 1,
             "group_value_version": 1,
-            "expires_by_own_stamp": True,
-            "resolves_topic_ids": False,
-            "has_offset_delete": False,
-            "has_delete_groups": False,
-            "drops_deleted_topics": False,
-            "drops_topics_by_id": False,
-            "sweeps_all_that_is_due": False,
-            "supports_stable_fetch": False,
-            "checks_group_ids": False,
-            "fences_static_members": False,
-            "validates_transactional_members": False,
-            "hides_loading": False,
-            "validates_commits_alike": False,
-            "accepts_older_epochs": False,
-            "maps_storage_errors": False,
-            "offsets_excuse_unload": False,
-            "logs_partition_in_brackets": True,
-            "base_sequence": -1,
+            "maps_replica_errors": True,
         },
     ),
     ((0, 10, 2), {"drops_deleted_topics": True, "offsets_excuse_unload": True}),

@@ -80,3 +80,5 @@ DATED_RULES: DatedRules = (
     ((0, 9, 0, 1), {"unloads_every_group": False}),
     ((0, 10), {"newest_format": 1, "record_format": 1}),
 )
+LAST_RULES = {field: value for _, new in DATED_RULES for field, value in new.items()}
+"""What held in the last release; the next coordinator took it over but for what its first release changed."""

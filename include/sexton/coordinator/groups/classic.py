@@ -5,7 +5,7 @@ After a load a classic group is Empty or Stable; the rebalance states exist only
 
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from sexton.coordinator.groups.group import Group, GroupTombstone, assignment_text
@@ -24,21 +24,6 @@ CONSUMER = "consumer"
 _METADATA_TYPE = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicMember:
-    """A member as the record of type 2 describes it."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    subscription: bytes
-    subscribed_topics: frozenset[str] | None
-    assignment: bytes
-
-
 class ClassicGroup(Group):
     """A classic group. Made from an id alone it is a simple group, which has offsets and no record."""
 
@@ -52,9 +37,10 @@ class ClassicGroup(Group):
         self.generation = 0
         self.leader: str | None = None
         self.current_state_timestamp_ms: int | None = None
-        self.members: dict[str, ClassicMember] = {}
+        self.members: dict[str, GroupMetadataMember] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance; of a member that comes twice the first instance is kept, as in Kafka."""
+        self._topics_by_member: dict[str, frozenset[str] | None] = {}
         self._subscribed_topics: frozenset[str] | None = None
 
     @classmethod
@@ -83,6 +69,7 @@ class ClassicGroup(Group):
         """The last member leaves: no members, no protocol, Empty since then (initNextGeneration)."""
         self._protocol_type = protocol_type
         self.protocol, self.leader, self.members, self.static_members = None, None, {}, {}
+        self._topics_by_member = {}
         self.current_state_timestamp_ms = since_ms
         self._subscribed_topics = self._join_subscriptions()
 
@@ -100,24 +87,13 @@ class ClassicGroup(Group):
             if is_double and not self._profile.members_may_repeat:  # more votes for the protocol than members
                 raise TransitionError("None of the member's protocols can be supported.")
             self.leader = member.member_id if self.leader is None else self.leader
-            self.members[member.member_id] = self._member(member)
+            rebalance_ms, session_ms = member.rebalance_timeout_ms, member.session_timeout_ms
+            self.members[member.member_id] = replace(
+                member, rebalance_timeout_ms=session_ms if rebalance_ms == -1 else rebalance_ms
+            )
+            self._topics_by_member[member.member_id] = self._topics(member.subscription)
 
-    def _member(self, member: GroupMetadataMember) -> ClassicMember:
-        session, rebalance = member.session_timeout_ms, member.rebalance_timeout_ms
-        topics = self._topics(member.subscription)
-        return ClassicMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            session_timeout_ms=session,
-            rebalance_timeout_ms=session if rebalance == -1 else rebalance,
-            subscription=member.subscription,
-            subscribed_topics=None if topics is None else frozenset(topics),
-            assignment=member.assignment,
-        )
-
-    def _topics(self, subscription: bytes) -> list[str] | None:
+    def _topics(self, subscription: bytes) -> frozenset[str] | None:
         """The topics of a member's subscription, None where the coordinator does not know them."""
         rule = self._profile.subscriptions
         if self._protocol_type != CONSUMER or self.protocol is None or rule is Subscriptions.UNREAD:
@@ -125,21 +101,22 @@ class ClassicGroup(Group):
         try:
             # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
             # of a hash map; here a malformed one ends the load at any position.
-            return decode_subscription(subscription)
+            topics = decode_subscription(subscription)
         except MalformedRecord as error:
             if rule is Subscriptions.FAIL or error.reason == "too_many_items":
                 raise
             return None
+        return None if topics is None else frozenset(topics)
 
     def _join_subscriptions(self) -> frozenset[str] | None:
         """ClassicGroup.computeSubscribedTopics: known for consumers only, and only when every member's is."""
         if self._protocol_type != CONSUMER:
             return None
         topics = set[str]()
-        for member in self.members.values():
-            if member.subscribed_topics is None:
+        for of_member in self._topics_by_member.values():
+            if of_member is None:
                 return None
-            topics |= member.subscribed_topics
+            topics |= of_member
         return frozenset(topics)
 
     @property
@@ -182,28 +159,29 @@ class ClassicGroup(Group):
         }
 
     def to_member_rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "group_id": self.group_id,
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "rack_id": None,
-                "session_timeout_ms": member.session_timeout_ms,
-                "rebalance_timeout_ms": member.rebalance_timeout_ms,
-                "member_epoch": None,
-                "subscribed_topics": None if member.subscribed_topics is None else sorted(member.subscribed_topics),
-                "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
-                "assignment_epochs": None,
-                "member_metadata": member.subscription,
-                "member_assignment": member.assignment,
-                "static_instance_ids": self._instances_of(member),
-            }
-            for _, member in sorted(self.members.items())
-        ]
+        return [self._member_row(member) for _, member in sorted(self.members.items())]
 
-    def _instances_of(self, member: ClassicMember) -> list[str] | None:
+    def _member_row(self, member: GroupMetadataMember) -> dict[str, Any]:
+        topics = self._topics_by_member[member.member_id]
+        return {
+            "group_id": self.group_id,
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "rack_id": None,
+            "session_timeout_ms": member.session_timeout_ms,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "member_epoch": None,
+            "subscribed_topics": None if topics is None else sorted(topics),
+            "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
+            "assignment_epochs": None,
+            "member_metadata": member.subscription,
+            "member_assignment": member.assignment,
+            "static_instance_ids": self._instances_of(member),
+        }
+
+    def _instances_of(self, member: GroupMetadataMember) -> list[str] | None:
         """The instances mapped to the member; None where that is its group_instance_id, or it has none."""
         held = sorted(instance for instance, holder in self.static_members.items() if holder == member.member_id)
         named = [] if member.group_instance_id is None else [member.group_instance_id]

@@ -76,19 +76,10 @@ class ConsumerGroup(ModernGroup):
                 self.resolved_regexes[regex] = frozenset(topics)
 
     def replay_tombstone(self, record_type: int, key: Key) -> None:
-        match record_type, key:
-            case 3, _:
-                self.check_removable()
-            case 5, MemberKey(member_id=member_id):
-                self.delete_member(member_id)
-            case 6, _:
-                self.delete_target_epoch()
-            case 7, MemberKey(member_id=member_id):
-                self.delete_target(member_id)
-            case 8, MemberKey(member_id=member_id):
-                self._delete_assignment(member_id)
-            case 16, RegularExpressionKey(regular_expression=regex):
-                self.resolved_regexes.pop(regex, None)
+        if isinstance(key, RegularExpressionKey):
+            self.resolved_regexes.pop(key.regular_expression, None)
+        else:
+            super().replay_tombstone(record_type, key)
 
     def further_tombstones(self) -> list[GroupTombstone]:
         return [
@@ -142,12 +133,9 @@ class ConsumerGroup(ModernGroup):
             )
         )
 
-    def _delete_assignment(self, member_id: str) -> None:
-        if member_id in self.members:
-            gone = replace(
-                self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={}, revoking={}, assignment_epochs={}
-            )
-            self._update(gone)
+    def delete_assignment(self, member_id: str) -> None:
+        member = self.members[member_id]
+        self._update(replace(member, member_epoch=LEAVE_EPOCH, assigned={}, revoking={}, assignment_epochs={}))
 
     def _member(self, member_id: str) -> Member:
         return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)

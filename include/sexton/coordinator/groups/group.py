@@ -7,13 +7,13 @@ pending joins, no metadata images.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from uuid import UUID
 
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
-from sexton.records import ZERO_UUID, Key, Value, kafka_uuid
+from sexton.records import ZERO_UUID, Key, MemberKey, Value, kafka_uuid
 from sexton.records.consumer import (
     EpochedTopicPartitions,
     TargetAssignmentMemberValue,
@@ -175,9 +175,20 @@ class ModernGroup(Group):
     def replay_value(self, key: Key, value: Value) -> None:
         """Apply one of the group's records; TransitionError, and nothing changed, where Kafka's replay throws."""
 
-    @abstractmethod
     def replay_tombstone(self, record_type: int, key: Key) -> None:
         """Apply a tombstone of one of the group's records, in the same way."""
+        assignment, target, epoch, member = self.member_tombstone_types
+        if record_type == self.metadata_type:
+            self.check_removable()
+        elif record_type == epoch:
+            self.delete_target_epoch()
+        elif isinstance(key, MemberKey):
+            if record_type == member:
+                self.delete_member(key.member_id)
+            elif record_type == target:
+                self.delete_target(key.member_id)
+            elif record_type == assignment and key.member_id in self.members:
+                self.delete_assignment(key.member_id)
 
     @property
     def protocol_type(self) -> str | None:
@@ -221,6 +232,10 @@ class ModernGroup(Group):
 
     def delete_target(self, member_id: str) -> None:
         self.targets.discard(member_id)
+
+    def delete_assignment(self, member_id: str) -> None:
+        """Take from a member of the group what it has, and give it the epoch of one that leaves."""
+        self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
 
     def check_deletable(self, member_id: str) -> None:
         """Throw unless the member's assignment and target have been deleted before it."""

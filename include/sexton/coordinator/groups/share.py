@@ -6,7 +6,6 @@ They hold no committed offsets: the delivery state of their records lies in anot
 from dataclasses import replace
 
 from sexton.coordinator.groups.group import (
-    LEAVE_EPOCH,
     Member,
     ModernGroup,
     partitions_by_topic,
@@ -56,19 +55,6 @@ class ShareGroup(ModernGroup):
                 refuse_duplicates(topic.topic_id for topic in topics.initializing_topics)
                 refuse_duplicates(topic.topic_id for topic in topics.initialized_topics)
 
-    def replay_tombstone(self, record_type: int, key: Key) -> None:
-        match record_type, key:
-            case 10, MemberKey(member_id=member_id):
-                self.delete_member(member_id)
-            case 11, _:
-                self.check_removable()
-            case 12, _:
-                self.delete_target_epoch()
-            case 13, MemberKey(member_id=member_id):
-                self.delete_target(member_id)
-            case 14, MemberKey(member_id=member_id):
-                self._delete_assignment(member_id)
-
     @property
     def assignment_epoch_message(self) -> str:
         return "target assignment epoch in invalid."
@@ -96,10 +82,6 @@ class ShareGroup(ModernGroup):
             state=value.state,
             assigned=partitions_by_topic(value.assigned_partitions),
         )
-
-    def _delete_assignment(self, member_id: str) -> None:
-        if member_id in self.members:
-            self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
 
     def _member(self, member_id: str) -> Member:
         return self.members.get(member_id) or Member(member_id=member_id)

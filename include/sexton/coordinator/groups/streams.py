@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sexton.coordinator.groups.assignment_epochs import TASK_KINDS, TaskOwners, Tasks
-from sexton.coordinator.groups.group import LEAVE_EPOCH, Member, ModernGroup, refuse_duplicates
+from sexton.coordinator.groups.group import Member, ModernGroup, refuse_duplicates
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
 from sexton.records import Key, MemberKey, Value
@@ -20,6 +20,7 @@ from sexton.records.streams import (
 )
 
 _UNREVOKED_TASKS = 2
+_TOPOLOGY_TYPE = 23
 _NO_NUMBER = (
     'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
     '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.{}()" is null'
@@ -78,19 +79,10 @@ class StreamsGroup(ModernGroup):
                 self._set_topology(topology)
 
     def replay_tombstone(self, record_type: int, key: Key) -> None:
-        match record_type, key:
-            case 17, _:
-                self.check_removable()
-            case 19, MemberKey(member_id=member_id):
-                self.delete_member(member_id)
-            case 20, _:
-                self.delete_target_epoch()
-            case 21, MemberKey(member_id=member_id):
-                self.delete_target(member_id)
-            case 22, MemberKey(member_id=member_id):
-                self._delete_assignment(member_id)
-            case 23, _:
-                self.topology_epoch = self.source_topics = None
+        if record_type == _TOPOLOGY_TYPE:
+            self.topology_epoch = self.source_topics = None
+        else:
+            super().replay_tombstone(record_type, key)
 
     def _set_group(self, value: StreamsGroupMetadataValue) -> None:
         refuse_duplicates(config.key for config in value.last_assignment_configs or ())
@@ -172,11 +164,10 @@ class StreamsGroup(ModernGroup):
                     f"has {count} partitions but {epoch_count} epochs"
                 )
 
-    def _delete_assignment(self, member_id: str) -> None:
-        if member_id in self.members:
-            if self._owners is not None:
-                self._owners.assign(member_id)
-            self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
+    def delete_assignment(self, member_id: str) -> None:
+        if self._owners is not None:
+            self._owners.assign(member_id)
+        super().delete_assignment(member_id)
 
     def _member(self, member_id: str) -> Member:
         """The member; a new one is blank until its records come (getOrCreateUninitializedMember)."""

@@ -4,7 +4,7 @@ Whoever may write to an archive can change a checkpoint and its hashes. Checked 
 row counts, NULL, ranges, and the offsets of texts within their columns. `restore` refuses duplicates (of a key, a
 group, a producer), because it fills the hash tables anyway.
 
-Not here: whether the values are those of the log. Only a full replay shows that (maintenance.checkpoint_comparison).
+Not here: whether the values are those of the log. Only a full replay shows that (maintenance.check_checkpoint).
 """
 
 from collections.abc import Mapping

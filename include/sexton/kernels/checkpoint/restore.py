@@ -42,14 +42,15 @@ from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 _Number = TypeVar("_Number", np.int64, np.uint8)
 
 _SLACK_ROWS, _SLACK_BYTES = dict.fromkeys(L.ROW_TABLES, 256), dict.fromkeys(L.ARENAS, 1 << 16)
-"""Room of a restored fold for what is folded onto it, before it first grows."""
+"""Space of a restored fold for what is folded onto it, before it first grows."""
 
 
 def from_tables(
     tables: Tables, *, room_for: State | None = None
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
-    """What `to_tables` was given, with room for all of `room_for`, which is to be joined to it, or for a little more.
+    """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
+    The state has space for all of `room_for`, which is to be joined to it, without that for a few more rows.
     DamagedFold, with the name of the table, for anything that `to_tables` does not make: nothing is used unchecked.
     """
     check_tables(tables, {name: table.schema for name, table in no_rows().items()})
@@ -93,7 +94,7 @@ def from_tables(
 
 
 def _empty_state(tables: Tables, profile: Profile, room_for: State | None) -> State:
-    """A state with room for the rows of `tables`, and for `room_for`."""
+    """A state with space for the rows of `tables`, and for `room_for`."""
     more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if room_for is None else used_by(room_for)
     keys, pending, records = tables["keys"], tables["pending"], tables["group_records"]
     rows = {
@@ -229,7 +230,7 @@ def _restore_keys(
 ) -> int:
     """Append keys from their strings; the first row whose key is there already or whose group is not, else -1.
 
-    A group that is not there must not be added: there is no room for it.
+    A group that is not there must not be added: there is no space for it.
     """
     state = view_of(arrays)
     known = state.counts[L.GROUPS]

@@ -22,7 +22,7 @@ NO_ROOM, FALLBACK = -1, -2
 """What is returned instead of an end: the output does not fit; a reader has to look at the input."""
 
 WIDE_BYTES = 16
-"""Short copies move so many bytes at once where there is room."""
+"""Short copies move so many bytes at once where there is space."""
 
 _MAGIC, _FLAGS, _BLOCK_SIZE, _HEADER_CHECKSUM = 0x04224D18, 0x60, 0x40, 0x82
 _HEADER_BYTES = 7

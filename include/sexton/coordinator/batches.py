@@ -1,4 +1,4 @@
-"""The record batch that a coordinator appends for one request, byte for byte as it is before compression.
+"""The record batch that a coordinator appends at once, byte for byte as it is before compression.
 
 Follows CoordinatorRuntime.append (Kafka 4.x), GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9) and
 KafkaApis.producerRequestFromOffsetCommit (0.8.2). A 4.x coordinator may put the records of several requests into one
@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import MAX_BATCH_BYTES
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message_set
+from sexton.log.message_set import encode_message_set
 
+MAX_BATCH_BYTES = 1_048_588
+"""Kafka's default of max.message.bytes."""
 NO_PRODUCER_EPOCH = -1
 _BASE_OFFSET_BYTES = 8
 _ENTRY_SIZE = struct.Struct(">i")
@@ -60,7 +61,7 @@ EMPTY_LOG = LogEnd()
 
 
 def encode_append(
-    records: Sequence[tuple[bytes, bytes]],
+    records: Sequence[tuple[bytes, bytes | None]],
     *,
     profile: Profile,
     topic: TopicSettings,
@@ -76,9 +77,8 @@ def encode_append(
     """
     magic = topic.magic(profile)
     if magic < BATCH_FORMAT:
-        stamp_ms = now_ms if magic == 1 else NO_TIMESTAMP_MS
         return encode_message_set(
-            records, base_offset=end.log_offset, magic=magic, timestamp_ms=stamp_ms, codec=topic.codec
+            records, base_offset=end.log_offset, magic=magic, timestamp_ms=now_ms, codec=topic.codec
         )
     return encode_batch(
         records,

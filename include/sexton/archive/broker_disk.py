@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
+from sexton.archive.files import is_file
 from sexton.log.framing import DAMAGE, KIND, POSITION, TORN, frames
 from sexton.log.headers import batch_headers, headers_of
 from sexton.log.segment import Segment, file_bytes, list_segments
@@ -220,7 +221,7 @@ def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:
 
 
 def _lines(fs: pafs.FileSystem, path: str) -> list[str]:
-    if fs.get_file_info(path).type != pafs.FileType.File:
+    if not is_file(fs, path):
         return []
     with fs.open_input_stream(path) as file:
         return str(file.read(_CHECKPOINT_BYTES), "utf-8", errors="replace").splitlines()

@@ -126,6 +126,14 @@ def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str |
     return clusters[0] if clusters else None
 
 
+def require_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str:
+    """As `the_cluster`; UsageError when the archive is empty."""
+    cluster = the_cluster(fs, root, cluster_id)
+    if cluster is None:
+        raise UsageError("the archive is empty", where=root)
+    return cluster
+
+
 def _read(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> ClusterMetadata:
     path = f"{cluster_folder(root, cluster_id, METADATA_FOLDER)}/{taken_at_ms}.json"
     record = read_record(fs, path, ClusterMetadata, what="cluster metadata")

@@ -8,8 +8,8 @@
 
 No reader sees half of a file, and a process that dies leaves no file on a disk of Linux.
 
-sexton.ledger.create_once does the same job for the ledger, which must not have that gap: it raises Refused instead of
-returning False, settles contended names by tickets on every object store, and needs hard links on a disk.
+The ledger must not have that gap: sexton.ledger.create_once settles names by tickets on every object store, and needs
+hard links on a disk.
 """
 
 import errno
@@ -29,10 +29,12 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 _TAKEN = {"PreconditionFailed", "ConditionalRequestConflict"}
 
 
-def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> bool:
+def create_whole(
+    fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None, needs_links: bool = False
+) -> bool:
     """Write a file that is not there yet; False when it is there, as whoever was first has made it.
 
-    `what` names the failpoints on the way.
+    `what` names the failpoints on the way. With `needs_links` a disk without hard links is an OSError.
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
@@ -41,7 +43,7 @@ def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | Non
             failpoint(f"{what}.half")
         is_mine = _put(fs, path, data)
     elif isinstance(fs, pafs.LocalFileSystem):
-        is_mine = _link(folder or ".", name, data, what)
+        is_mine = _link(folder or ".", name, data, what, needs_links=needs_links)
     else:
         is_mine = fs.get_file_info(path).type == pafs.FileType.NotFound
         if is_mine:
@@ -51,7 +53,7 @@ def create_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | Non
     return is_mine
 
 
-def _link(folder: str, name: str, data: bytes, what: str | None) -> bool:
+def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links: bool) -> bool:
     """Write the bytes without a name, or where there is no such thing under one of our own, and then name them."""
     home = os.open(folder, os.O_RDONLY)
     draft = None
@@ -66,7 +68,8 @@ def _link(folder: str, name: str, data: bytes, what: str | None) -> bool:
             os.fsync(descriptor)
             if what:
                 failpoint(f"{what}.half")
-            is_mine = _named(home, draft or str(_OPEN_FILES / str(descriptor)), name)
+            may_rename = draft is not None and not needs_links
+            is_mine = _named(home, draft or str(_OPEN_FILES / str(descriptor)), name, may_rename=may_rename)
         os.fsync(home)
         return is_mine
     finally:
@@ -83,7 +86,7 @@ def _unnamed(folder: str) -> int | None:
         return None
 
 
-def _named(home: int, draft: str, name: str) -> bool:
+def _named(home: int, draft: str, name: str, *, may_rename: bool) -> bool:
     """Give a file its name in a folder; False when that is taken."""
     try:
         # with the descriptors it is linkat(2), which follows the link that stands for an open file
@@ -91,7 +94,7 @@ def _named(home: int, draft: str, name: str) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if draft.startswith("/") or error.errno not in _NO_LINKS or name in os.listdir(home):
+        if not may_rename or error.errno not in _NO_LINKS or name in os.listdir(home):
             raise
         os.rename(draft, name, src_dir_fd=home, dst_dir_fd=home)
     return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 T = TypeVar("T")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
@@ -33,15 +35,35 @@ def cluster_folder(root: str, cluster_id: str, *names: str) -> str:
     return "/".join((root.rstrip("/"), safe_name(cluster_id, what="cluster id"), *names))
 
 
+def sha256_folder(root: str, cluster_id: str, folder: str, name: str, *, what: str) -> str:
+    """The folder of a thing that is named by a SHA-256; UsageError when an id cannot name it."""
+    if not SHA256.fullmatch(name):
+        raise UsageError(f"no {what}: {name!r}", fix="it has 64 digits of 0-9 and a-f")
+    return cluster_folder(root, cluster_id, folder, name)
+
+
+def list_folder(fs: pafs.FileSystem, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
+    """What is in a folder; nothing where there is none.
+
+    Arrow looks whether the folder exists after it could not list it. One that another process made in between is an
+    error there, and can be listed now.
+    """
+    selector = pafs.FileSelector(folder, recursive=recursive, allow_not_found=True)
+    try:
+        found: list[pafs.FileInfo] = fs.get_file_info(selector)
+    except FileNotFoundError:
+        found = fs.get_file_info(selector)
+    return found
+
+
 def child_folders(fs: pafs.FileSystem, root: str) -> list[str]:
     """Names of the folders in `root`, in order; empty when `root` does not exist."""
-    entries = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-    return sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+    return sorted(entry.base_name for entry in list_folder(fs, root) if entry.type == pafs.FileType.Directory)
 
 
 def numbered_files(fs: pafs.FileSystem, folder: str) -> list[int]:
     """The numbers N of the files N.json in a folder, in order; empty when the folder does not exist."""
-    files = fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    files = list_folder(fs, folder)
     names = (file.base_name.removesuffix(".json") for file in files if file.base_name.endswith(".json"))
     return sorted(int(name) for name in names if name.isdecimal() and len(name) <= 19)
 
@@ -77,6 +99,10 @@ def fsync(fs: pafs.FileSystem, path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def is_file(fs: pafs.FileSystem, path: str) -> bool:
+    return bool(fs.get_file_info(path).type == pafs.FileType.File)
 
 
 def read_file(fs: pafs.FileSystem, path: str) -> bytes:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.files import child_folders, cluster_folder, read_record, record_json, safe_name
+from sexton.archive.files import child_folders, cluster_folder, list_folder, read_record, record_json, safe_name
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
@@ -142,7 +142,7 @@ def list_lineages(
     """
     files: dict[tuple[int, Lineage], list[pafs.FileInfo]] = {}
     topic = topic_folder(root, cluster_id, topic_id)
-    for file in fs.get_file_info(pafs.FileSelector(topic, recursive=True, allow_not_found=True)):
+    for file in list_folder(fs, topic, recursive=True):
         log_partition, lineage, _ = ["", "", "", *file.path.split("/")][-3:]
         if log_partition.isdecimal() and (name := _LINEAGE_FOLDER.fullmatch(lineage)):
             key = int(log_partition), Lineage(ordinal=int(name[1]), start_log_offset=int(name[2]))
@@ -228,7 +228,7 @@ def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int
 
 def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
     """Every segment in a lineage's folder that has a manifest, by log_offset."""
-    return _segments(folder, fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
+    return _segments(folder, list_folder(fs, folder))
 
 
 def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Manifest:

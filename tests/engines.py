@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,6 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def small() -> Iterator[Engine]:
     """An engine that never needs Spark for what is small."""
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         yield engine
         assert engine._session is None

@@ -42,7 +42,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
     def install(ending: Any) -> list[Any]:
         requests: list[Any] = []
 
-        def double(engine: object, request: Any, *, validate: object) -> SimpleNamespace:
+        def double(engine: object, request: Any) -> SimpleNamespace:
             requests.append(request)
             if isinstance(ending, BaseException):
                 raise ending
@@ -52,9 +52,6 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
 
         monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
         monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet: nullcontext())
-        monkeypatch.setattr(
-            "sexton.runs.validation_process.Checker", lambda: nullcontext(SimpleNamespace(validate=None))
-        )
         return requests
 
     return install

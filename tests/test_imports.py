@@ -35,7 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "views",
         "analysis",
         "pipeline execution",
-        "maintenance",
+        "maintenance spark",
         "airflow report",
         "doctor local ui",
         "cli",
@@ -199,6 +199,17 @@ def too_much_for_a_job(source: str) -> list[str]:
     ]
 
 
+def not_over_connect(source: str) -> list[str]:
+    """Names of PySpark that only a session with a JVM of its own has."""
+    names = {"SparkContext", "sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "parallelize"}
+    return [
+        f"{node.lineno}: {name}"
+        for node in ast.walk(ast.parse(source))
+        for name in [getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)]
+        if name in names
+    ]
+
+
 def package_files() -> list[tuple[str, Path]]:
     """(package, file) of every module of ours but sexton's own __init__."""
     root = ROOT / "include" / "sexton"
@@ -257,6 +268,12 @@ def test_dag_files_are_wiring_only() -> None:
     assert [line for path in files for line in located(path, too_much_for_a_dag(path.read_text("utf-8")))] == []
 
 
+def test_spark_is_used_by_dataframes_alone() -> None:
+    assert in_package(lambda source, _: not_over_connect(source)) == []
+    jobs = files_of("spark_jobs")
+    assert [line for path in jobs for line in located(path, not_over_connect(path.read_text("utf-8")))] == []
+
+
 def test_spark_jobs_run_alone() -> None:
     assert [line for p in files_of("spark_jobs") for line in located(p, too_much_for_a_job(p.read_text("utf-8")))] == []
 
@@ -313,6 +330,9 @@ def test_foreign_libraries_sees(package: str, source: str, count: int) -> None:
         (clocks, "import pandas as pd\npd.Timestamp.now()", "record.time_ms"),
         (too_much_for_a_dag, "import pyspark", "from airflow.sdk import dag"),
         (too_much_for_a_dag, "from sexton.pipeline import run", "from sexton.airflow.spark_tasks import STAGES"),
+        (not_over_connect, "session.sparkContext.version", "session.version"),
+        (not_over_connect, "frame.rdd.map(work)", "frame.mapInArrow(work, schema)"),
+        (not_over_connect, "from pyspark import SparkContext", "from pyspark import cloudpickle"),
         (too_much_for_a_job, "from airflow.sdk import task", "from pyspark.sql import SparkSession"),
         (too_much_for_a_job, "from sexton.local import demo", "from sexton.report import write_report"),
     ],

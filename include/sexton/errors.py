@@ -85,6 +85,16 @@ class DownloadError(SextonError):
     """An artifact could not be fetched or is not the one that was pinned."""
 
 
+EXIT_MEANINGS = {
+    UsageError.exit_code: "usage or input is wrong or missing",
+    DataQualityFailure.exit_code: "a critical check failed",
+    NoCoverage.exit_code: "the archive cannot answer for that instant",
+    UndecodableInput.exit_code: "some bytes could not be decoded",
+    Refused.exit_code: "a guard refused",
+}
+"""What the exit codes say that another try does not change."""
+
+
 class LogError(ValueError):
     """Invalid bytes: `reason` is a code of undecodable_records, `detail` explains."""
 

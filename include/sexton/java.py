@@ -81,7 +81,7 @@ def java_version(home: Path) -> int | None:
     """The feature release (8, 11, 17, ...) of the Java at `home`, None if none works."""
     if not (home / "bin" / "java").is_file():
         return None
-    said = _release(home).get("JAVA_VERSION") or _ask_version(home)
+    said = _release(home).get("JAVA_VERSION") or _property(home / "bin" / "java", "java.specification.version")
     found = re.match(r"(?:1\.)?(\d+)", said)
     return int(found[1]) if found else None
 
@@ -94,7 +94,7 @@ def _candidates(java_home: str | None, path: str | None) -> Iterator[tuple[Sourc
         if folder and program.is_file():
             home = program.resolve().parent.parent
             # A launcher (macOS's stub, a version manager's shim) is not a home; ask it which one it starts.
-            yield "PATH", home if (home / "release").is_file() else _ask_home(program) or home
+            yield "PATH", home if (home / "release").is_file() else Path(_property(program, "java.home") or home)
             return  # as the shell, use the first one
 
 
@@ -107,23 +107,15 @@ def _release(home: Path) -> dict[str, str]:
     return dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, flags=re.MULTILINE))
 
 
-def _properties(program: Path) -> str:
+def _property(program: Path, name: str) -> str:
+    """A system property of the Java that `program` starts; empty if it does not start."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stderr + done.stdout if done.returncode == 0 else ""
-
-
-def _ask_version(home: Path) -> str:
-    found = re.search(r"java\.specification\.version = (\S+)", _properties(home / "bin" / "java"))
-    return found[1] if found else ""
-
-
-def _ask_home(program: Path) -> Path | None:
-    found = re.search(r"java\.home = (.+)", _properties(program))
-    return Path(found[1].strip()) if found else None
+    found = re.search(rf"{re.escape(name)} = (.+)", done.stderr + done.stdout) if done.returncode == 0 else None
+    return found[1].strip() if found else ""
 
 
 def _spark_ready(cache: Path, home: Path) -> Path:

@@ -14,6 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 _MACHINE = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
@@ -27,8 +28,7 @@ class ProcessId:
     started: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
     started: str
     is_zombie: bool
 

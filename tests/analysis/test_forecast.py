@@ -15,7 +15,7 @@ from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.tables.offset_verdicts import HORIZON_DAYS
+from sexton.tables.expiry_forecast import HORIZON_DAYS
 from tests.kernels.compare import PROFILES
 from tests.pipeline.policy_verdicts import judged
 from tests.plans.plan_runs import archive_of_commits, planned

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from tests.faults.snapshots import START_MS, Archivist, disk_of, topics_of
 from tests.faults.spoiled_folds import seal
 from tests.kafka.fake_cluster import FakeCluster
@@ -69,7 +69,7 @@ def test_ls_for_machines(run: Run, kept: Path) -> None:
 
 def test_verify_reads_the_checkpoints(run: Run, tmp_path: Path) -> None:
     archive = three_minutes(tmp_path / "archive")
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         place = publish(tmp_path / "r1", replay(engine, tmp_path / "r1", archive, instant(1)), archive)
     code, out, _ = run("verify", "--archive", archive.root)
     assert code == 0

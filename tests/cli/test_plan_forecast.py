@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import fs as pafs
@@ -11,12 +12,13 @@ from pyarrow import fs as pafs
 from sexton.cli import main
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.standalone_plan import PlanRequest, make_plan
-from sexton.plans.read_plan import plans_of, read_plan
-from sexton.quality import Measures, Result, validate
-from sexton.runs.engine import Engine
+from sexton.plans.read_plan import read_plan
+from sexton.quality import duckdb_checks
+from sexton.quality.expectation import Result
+from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
 from tests.pipeline.archive_runs import LATER_MS, instant
-from tests.plans.plan_runs import archive_of_commits
+from tests.plans.plan_runs import archive_of_commits, plans_of
 from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
 
 Run = Callable[..., tuple[int, str, str]]
@@ -65,7 +67,7 @@ def test_a_plan_is_made_kept_and_told(run: Run, archive: Archive, policy: Path, 
     out = tmp_path / "out"
     code, told, err = run("plan", "--archive", archive.root, "--policy", policy, "--out", out)
     assert (code, err) == (0, "")
-    (plan_id,) = plans_of(LOCAL, archive.root, CLUSTER)
+    (plan_id,) = plans_of(archive.root, CLUSTER)
     kept = read_plan(LOCAL, archive.root, None, plan_id)
     for words in (plan_id, kept.sha256, "rule fast", "build", "nobody needs them", "3 offsets of 2 of 3 groups"):
         assert words in told, words
@@ -98,15 +100,19 @@ def test_a_plan_beyond_its_limits_is_kept_and_not_to_be_applied(run: Run, archiv
     assert "sexton apply" not in told
 
 
-def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path) -> None:
-    def failing(measures: Measures, *, docs: Path | None) -> list[Result]:
-        first, *others = validate(measures, docs=docs)
+def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = duckdb_checks.check
+
+    def failing(*arguments: Any, **options: Any) -> list[Result]:
+        first, *others = real(*arguments, **options)
         return [replace(first, success=False, severity="critical"), *others]
 
     replay = ReplayRequest(run_id="r", archive=archive.root, taken_at_ms=LATER_MS, retention_minutes=1)
     request = PlanRequest(replay=replay, policy=None, out=tmp_path / "out")
-    with Engine("tests", quiet=True) as engine:
-        made = make_plan(engine, request, page=lambda _: b"", validate=failing)
+    with SerialEngine("tests", quiet=True) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(duckdb_checks, "check", failing)
+            made = make_plan(engine, request, page=lambda _: b"")
         kept = make_plan(engine, request, page=lambda _: b"").kept_at
     assert (made.kept_at, made.why_not, made.failed_checks) == (None, "1 critical checks failed", 1)
     assert kept is not None

@@ -12,10 +12,11 @@ from sexton import cli
 from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.find_expired import run as judge
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.coordinator.golden import GOLDEN
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
-from tests.views.worlds import Here, log_of, write_archive, write_log, write_run
+from tests.views.worlds import log_of, write_archive, write_log, write_run
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
 SEGMENTS = ("--segments", RECORDING / "before", "--topics", RECORDING / "topics.jsonl")
@@ -208,7 +209,7 @@ def test_show_of_a_run_is_as_of_the_log(run, policy, tmp_path):
     code, out, err = run(*argv, "--run", run_root)
     assert (code, out) == (2, "")
     assert "not there (is the run complete?)" in err
-    judge(Here(), RunFolder(run_root))
+    judge(SerialEngine("tests", quiet=True), RunFolder(run_root))
     of_run = json.loads(run(*argv, "--run", run_root)[1])
     of_log = json.loads(run(*argv, "--segments", log_root, "--topics", topics, "--as-of", as_of_ms)[1])
     assert of_run["decisions"] == of_log["decisions"]

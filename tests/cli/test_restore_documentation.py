@@ -12,8 +12,8 @@ from sexton.execution.restore.restore_plan import What
 from sexton.ledger.entries import FINAL
 from sexton.plans.read_plan import own_plan
 from sexton.plans.write_plan import keep_plan
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
 from tests.archived import Archive
 from tests.cli.test_restore import GONE, archive, cluster  # noqa: F401 (fixtures)
@@ -52,7 +52,7 @@ def test_every_command_runs(
 @pytest.fixture
 def kept_plan(archive: Archive, tmp_path: Path) -> str:  # noqa: F811
     """The plan that has removed the group's offsets: it is kept, and has its ledger."""
-    with Engine("test", quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         planned(engine, tmp_path / "run", archive, at=1)
     folder = RunFolder(tmp_path / "run")
     record = own_plan(folder).record

@@ -13,8 +13,8 @@ from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import keep_plan
 from sexton.report.approval_text import PLAN_QUESTIONS
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER
 from tests.plans.plan_runs import archive_of_commits, planned
 
@@ -40,7 +40,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Plan, str]:
     """An archive with a plan and a restore."""
     folder = tmp_path_factory.mktemp("show")
     archive = archive_of_commits(folder / "archive")
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         planned(engine, folder / "run", archive)
     plan = own_plan(RunFolder(folder / "run"))
     keep_plan(RunFolder(folder / "run"), plan.record, str(archive.root))

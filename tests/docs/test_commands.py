@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from copy import deepcopy
 from importlib.util import find_spec
 from itertools import pairwise
@@ -23,10 +22,12 @@ import typer
 import yaml
 from airflow.sdk.exceptions import ParamValidationError
 
-from sexton import cli, quality
+from sexton import cli
 from sexton.cli.exit_codes import CODES
 from sexton.kafka.client import read_properties
 from sexton.policy import parse_policy
+from sexton.quality.suites import needs, read_expectations
+from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
 from tests.deploy.compose import COMPOSE, SERVICES
 from tests.docs import world
@@ -49,17 +50,6 @@ def once(found: list[Command]) -> list[Command]:
     )[::-1]
 
 
-class Checked:
-    """Great Expectations looks at the first run, and its answer stands for the others': checks have their own tests."""
-
-    results: list[quality.Result] | None = None
-
-    def validate(self, measures: quality.Measures, *, docs: Path | None) -> list[quality.Result]:
-        if self.results is None:
-            self.results = quality.validate(measures, docs=docs)
-        return self.results
-
-
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The world, as the current folder; what the pages' placeholders stand for in it."""
@@ -67,9 +57,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patch:
         world.make(folder)
         world.point_at(folder, patch)
-        checker = Checked()
-        patch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet=False: world.Here(name, quiet=True))
-        patch.setattr("sexton.runs.validation_process.Checker", lambda: nullcontext(checker))
+        patch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet=False: SerialEngine(name, quiet=True))
         patch.setattr("typer.completion._get_shell_name", lambda: "bash")
         patch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
         runs = {}
@@ -285,6 +273,7 @@ def test_other_languages(block: object, tmp_path: Path) -> None:
         "python": lambda text: compile(text, block.page, "exec"),
         "yaml": lambda text: _yaml(text, block.page),
         "properties": _properties(tmp_path),
+        "sql": lambda text: _expectation(text, tmp_path),
         "mermaid": lambda text: text.startswith("flowchart") or pytest.fail("no flowchart"),
     }
     check[block.language](block.text)
@@ -367,3 +356,10 @@ def test_what_is_wrong_with_ours_is_noticed(
 ) -> None:
     with pytest.raises(AssertionError):
         run(Command("here", 1, text), names, monkeypatch, capsys)
+
+
+def _expectation(text: str, folder: Path) -> None:
+    """The example of an expectation of one's own: it is read, and its tables are there."""
+    (folder / "example.sql").write_text(text)
+    (found,) = read_expectations(folder)
+    assert needs(found.sql)

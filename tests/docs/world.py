@@ -6,7 +6,7 @@ pages name. `my-group` is an empty classic group that committed to `orders` and 
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ from sexton import cli
 from sexton.coordinator.partitioner import partition_of
 from sexton.lake.branch import RunKey
 from sexton.records import kafka_uuid
-from sexton.runs.engine import Engine
 from sexton.settings import settings
 from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER, Archive, next_offset
@@ -81,16 +80,6 @@ def story() -> list[Written]:
         Written(at("2026-11-20T20:00:00Z"), GROUP, [tombstone(GROUP, "orders", 3)]),
         committed("2026-11-21T05:00:00Z", "other-group", ("clicks", 0, 6)),
     ]
-
-
-class Here(Engine):
-    """Spreads nothing: the work is small, and processes take seconds to come up."""
-
-    def works_here(self, work_bytes: int) -> bool:
-        return True
-
-    def _spread(self, label: str, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        return [work(item) for item in items]
 
 
 def make(folder: Path) -> None:

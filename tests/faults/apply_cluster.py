@@ -24,9 +24,9 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity, TopicPartition
-from sexton.kafka.admin import CommittedValue, GroupError, GroupNow, Unsettled
-from sexton.kafka.failures import TransientError
-from sexton.kafka.group_state import CommittedOffset
+from sexton.kafka.admin import GroupError, GroupNow
+from sexton.kafka.failures import TransientError, Unsettled
+from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import encode_batch, encode_marker, read_batches
 from tests.record_fields import decode_key, decode_value
@@ -330,7 +330,7 @@ class SimCluster:
         return {
             (one.topic, one.partition): CommittedOffset(
                 committed_offset=one.committed_offset,
-                leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch,
+                leader_epoch=one.leader_epoch,
                 metadata=one.metadata,
                 error_code=int(one.error),
             )
@@ -406,7 +406,7 @@ class SimCluster:
                     offset_key(group_id, *key),
                     offset_value(
                         offsets[key][0],
-                        leader_epoch=offsets[key][1],
+                        leader_epoch=-1 if offsets[key][1] is None else offsets[key][1],
                         metadata=offsets[key][2],
                         commit_timestamp_ms=self.broker_ms,
                     ),

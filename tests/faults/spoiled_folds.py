@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 
 from sexton.archive.verify import Finding
 from sexton.errors import DataQualityFailure
-from sexton.maintenance.checkpoint_comparison import compare_checkpoint
+from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.runs.checkpoint_verify import verify_checkpoints
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, tree_sha256
+from sexton.runs.processes import SerialEngine
 from tests.archived import Archive
 from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, passed_over, publish, run, tables
 from tests.strategies import BatchSpec, classic_fields, commit, encode_log, group_entry, subscription, tombstone
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--flips", type=int, default=0)
     parser.add_argument("--runs", action="store_true", help="a run for each change, also where verify refuses it")
     arguments = parser.parse_args()
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         trial = Trial(engine, arguments.folder)
         files = sorted(path.relative_to(trial.good) for path in trial.good.rglob("*.parquet"))
         own = [file for file in files if file.parts[0] == "0" or file.name == "undecodable.parquet"]

@@ -4,9 +4,9 @@ What is shown must be nothing but text there, and what is kept or told to machin
 log had broken UTF-8: as Java reads it). What a sink may show is told here, not by what writes to it.
 """
 
+import html
 import json
 import re
-import shutil
 import unicodedata
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -29,7 +29,8 @@ from sexton.airflow.notifiers import Message, Sink, notifier_of
 from sexton.airflow.runs import run_folder
 from sexton.execution.restore.restore_plan import read_restore
 from sexton.lake.read import published_runs, read_published
-from sexton.pipeline import validate_tables
+from sexton.quality import spark_checks
+from sexton.quality.suites import suites_of
 from sexton.report import read_summary
 from sexton.report.approval_text import plan_text, restore_text
 from sexton.report.names import short, visible
@@ -37,15 +38,14 @@ from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.report.summarize import summarize
 from sexton.report.terminal import print_summary
-from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder
+from sexton.runs.engine import spark_session
 from sexton.settings import PROJECT_ROOT
-from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.logs import FIXED_SEED
 from tests.faults.names import LONGEST, hostile_names
 from tests.html import Html
+from tests.quality import world as world_of_checks
 from tests.report.run_folder import due, group, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.strategies import BASE_MS
@@ -175,16 +175,33 @@ def report_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
 
 
 def data_docs(world: Hostile, client: TestClient, some: list[str]) -> None:
-    """Great Expectations is given counts: its pages, which escape as it likes, have no name to show."""
-    folder = RunFolder(shutil.copytree(world.run, world.root / "checked"))
-    with Engine("names", quiet=True) as engine:
-        validate_tables.run(engine, folder, lake=False)
-    told = [page.read_text("utf-8") for page in (folder.root / "dq").rglob("*.html")]
-    assert len(told) > len(SNAPSHOT_TABLES)
-    assert any("group_id" in page for page in told)
-    for words in ("alert(1)", "DROP TABLE", "evil.example", "error: forged", "7 * 7", "etc/passwd"):
-        assert any(words in name for name in world.texts)
-        assert not any(words in page for page in told), words
+    """Great Expectations' pages show rows that break an expectation, whatever is in their names."""
+    rows = [world_of_checks.group(name, 0) | {"state": "Odd"} for name in world.texts]
+    tables = world_of_checks.tables_of({"groups": rows})
+    suites = {"groups": [each for each in suites_of(world_of_checks.RUN)["groups"] if each.name == "allowed_state"]}
+    spark = spark_session("names", iceberg=True)  # the JVM stays for the tests after it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_checks, "MOST_SHOWN", len(rows))
+        spark_checks.check(
+            spark,
+            {"groups": spark.createDataFrame(tables["groups"])},
+            world_of_checks.shapes_of(tables),
+            suites,
+            world_of_checks.RUN,
+            docs=world.root / "dq",
+        )
+    told = [page.read_text("utf-8") for page in (world.root / "dq").rglob("*.html")]
+    shown = [
+        json.loads(html.unescape(text))
+        for page in told
+        for text in re.findall(r"\{&quot;group_id.*?\}|\{\"group_id.*?\}(?=<)", page)
+    ]
+    assert {row["group_id"] for row in shown} == set(world.texts)
+    plain = (world.root / "dq" / "index.html").read_text("utf-8")  # has scripts and a title of its own
+    markup = [name for name in world.texts if "<" in name and name not in plain]
+    assert len(markup) > 10
+    assert [name for name in markup if any(name in page for page in told)] == []
+    assert all(unseen(page) == [] for page in told)
 
 
 def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:

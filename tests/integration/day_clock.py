@@ -29,7 +29,7 @@ from sexton.local.workload import TIMEOUT_S
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable
 from tests.archived import list_archived
-from tests.integration.day_script import LOG_PARTITIONS, DayScript, Step
+from tests.integration.day_script import LOG_PARTITIONS, SESSION_TIMEOUT_MS, DayScript, Step
 from tests.integration.differential import Answers, told_by_broker
 
 SETTLE_MS = 500
@@ -216,6 +216,8 @@ def _broker_settings(hour_s: int) -> dict[str, str]:
         "offsets.topic.num.partitions": str(LOG_PARTITIONS),
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "3000",
+        "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "group.consumer.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         "log.roll.ms": "5000",
         "log.cleaner.backoff.ms": "500",
         "log.cleaner.min.cleanable.ratio": "0.01",

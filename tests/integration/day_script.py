@@ -31,6 +31,8 @@ PAIRS, WHOLES, ALONE = range(LOG_PARTITIONS)
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 SHARE = "shared-by-many"
 LONG_MS = 86_400_000
+SESSION_TIMEOUT_MS = 1_800_000
+"""The longest that a broker allows: a member that stays is not lost on a slow machine, nor are its offsets."""
 WAIT_S = 60
 
 Step = Callable[[], None]
@@ -243,6 +245,7 @@ class DayScript(Script):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "max.poll.interval.ms": LONG_MS,
+                **({"session.timeout.ms": SESSION_TIMEOUT_MS} if protocol == "classic" else {}),
             }
         )
         consumer.subscribe(["a"])

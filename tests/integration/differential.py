@@ -191,7 +191,7 @@ def _told(offset: Any) -> Any:
     if offset.error_code == UNSTABLE_CODE:
         return UNSTABLE
     assert offset.error_code == 0, offset
-    return offset.committed_offset, None if offset.leader_epoch < 0 else offset.leader_epoch, offset.metadata
+    return offset.as_committed
 
 
 def told_by_log(data: Path, groups: Iterable[str]) -> Answers:

@@ -33,12 +33,12 @@ from sexton.errors import UsageError
 from sexton.java import JavaHome
 from sexton.kafka.admin import (
     GroupError,
-    append_tombstones,
     commit_offsets,
     delete_group,
     delete_offsets,
     group_now,
 )
+from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import run_tool
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.client import ClientConfig, client_config
@@ -51,7 +51,7 @@ from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
@@ -267,7 +267,7 @@ def test_a_token_that_the_broker_does_not_take(cluster: SecureCluster, monkeypat
 
 
 def test_the_reader_takes_a_snapshot(cluster: SecureCluster, tmp_path: Path) -> None:
-    with Engine("test", quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         request = SnapshotRequest(config=cluster.config(READER), archive=str(tmp_path))
         taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
     assert taken.warnings == []

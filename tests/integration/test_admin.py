@@ -19,15 +19,15 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import (
     GroupError,
     GroupNow,
-    Unsettled,
-    append_tombstones,
     commit_offsets,
     delete_group,
     delete_offsets,
     group_now,
 )
+from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.failures import Unsettled
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
@@ -93,7 +93,7 @@ def tombstones(group_id: str, *offsets: tuple[str, int], base_offset: int = 0) -
 
 def test_offsets_are_committed_and_deleted_one_by_one(session: ClusterSession) -> None:
     tail = tail_of(session, "g")
-    given = {("numbers", 0): (7, 3, "m"), ("numbers", 1): (8, -1, ""), ("nowhere", 0): (1, -1, "")}
+    given = {("numbers", 0): (7, 3, "m"), ("numbers", 1): (8, None, ""), ("nowhere", 0): (1, None, "")}
     answers = commit_offsets(session, "g", given)
     assert answers == {("numbers", 0): None, ("numbers", 1): None, ("nowhere", 0): "UNKNOWN_TOPIC_OR_PARTITION"}
     found = {

@@ -331,7 +331,7 @@ def test_everything_else_is_as_it_was(world: World) -> None:
             del expected[group_id]
     left = {("other", 0): expected["partial"]["offsets"]["other", 0]}
     expected["partial"] = {**expected["partial"], "offsets": left}
-    changed = {**expected["changed"]["offsets"], ("kept", 1): (99, -1, "newer")}
+    changed = {**expected["changed"]["offsets"], ("kept", 1): (99, None, "newer")}
     expected["changed"] = {**expected["changed"], "offsets": changed}
     assert world.offsets() == expected
     with ClusterSession(world.clients) as session:
@@ -354,7 +354,7 @@ def test_the_log_has_the_plans_tombstones_and_no_others(world: World) -> None:
 
 def test_orphans_go_by_the_log_and_a_restart_proves_it(world: World) -> None:
     before = world.offsets()
-    assert before["orphaned"]["offsets"]["never", 0] == (5, -1, "left behind")
+    assert before["orphaned"]["offsets"]["never", 0] == (5, None, "left behind")
     options = ("--sink=log", "--allow-log-sink", "--approved-by=ann")
     code, told = world.apply(*options)
     assert (code, told["counts"].get("refused")) == (0, None)
@@ -363,7 +363,7 @@ def test_orphans_go_by_the_log_and_a_restart_proves_it(world: World) -> None:
     world.broker.stop()
     world.broker.start()
     after = world.offsets()
-    assert after["orphaned"]["offsets"] == {("kept", 0): (3, -1, "")}
+    assert after["orphaned"]["offsets"] == {("kept", 0): (3, None, "")}
     del before["orphaned"]["offsets"]["never", 0]
     assert {name: told["offsets"] for name, told in after.items()} == {
         name: told["offsets"] for name, told in before.items()

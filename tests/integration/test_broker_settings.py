@@ -20,9 +20,9 @@ from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapsh
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import own_plan
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
 from tests.record_fields import decode_key, encode_key, encode_value
-from tests.views.worlds import Here
 
 GROUP, TOPIC, OFFSETS, METADATA_BYTES = "idle", "orders", 300, "777"
 BEHIND_EPOCH = slice(16, None)
@@ -83,9 +83,9 @@ def plan_of(root: Path, archive: str, as_of_ms: int) -> RunFolder:
     """A run of the archive up to its plan; reading stops where that instant begins."""
     run = RunFolder(root)
     asked = ReplayRequest(run_id="run", taken_at_ms=as_of_ms, archive=archive, as_of_ms=as_of_ms, settle_ms=0)
-    replay_groups.run(Here(), run, asked)  # type: ignore[arg-type]
-    find_expired.run(Here(), run)  # type: ignore[arg-type]
-    plan_tombstones.run(Here(), run)  # type: ignore[arg-type]
+    replay_groups.run(SerialEngine("tests", quiet=True), run, asked)
+    find_expired.run(SerialEngine("tests", quiet=True), run)
+    plan_tombstones.run(SerialEngine("tests", quiet=True), run)
     return run
 
 
@@ -104,7 +104,7 @@ def test_the_plan_has_the_batches_that_the_broker_wrote(
         found = swept(broker)
         config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
         request = snapshot_log.SnapshotRequest(config=config, archive=archive)
-        snapshot_log.run(Here(), request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
+        snapshot_log.run(SerialEngine("tests", quiet=True), request, now_ms=lambda: time.time_ns() // 1_000_000)
 
     facts = newest_metadata(pafs.LocalFileSystem(), archive)
     assert facts is not None

@@ -84,7 +84,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
             tables=published(config),
             listed=Counter((g.group_id, g.group_type.lower(), g.state, g.protocol_type or None) for g in listed),
             committed={
-                (group_id, *place): (found.committed_offset, absent(found.leader_epoch), found.metadata)
+                (group_id, *place): found.as_committed
                 for group_id, answer in answers.items()
                 for place, found in answer[False].items()
             },
@@ -98,10 +98,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     finally:
         system.stop()
     assert not system.is_anything_running()
-
-
-def absent(leader_epoch: int) -> int | None:
-    return None if leader_epoch < 0 else leader_epoch
 
 
 def run_dag(api: AirflowApi, *, as_of_ms: int) -> dict[str, str]:

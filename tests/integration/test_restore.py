@@ -30,8 +30,8 @@ from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.plans.read_plan import own_plan
 from sexton.plans.write_plan import keep_plan
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.environment import with_settings
 from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit
@@ -90,7 +90,7 @@ def now_ms() -> int:
 
 def snapshot(config: ClientConfig, archive: Path) -> None:
     """Taken two hours from now, so that every instant of today has settled."""
-    with Engine("test", quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         request = SnapshotRequest(config=config, archive=str(archive))
         run_snapshot(engine, request, now_ms=lambda: now_ms() + 2 * HOUR_MS)
 
@@ -102,7 +102,7 @@ def plan_all(archive: Path, out: Path) -> str:
 
 def plan(archive: Path, out: Path, *, as_of_ms: int, retention_minutes: int) -> str:
     """A plan that the archive keeps; its plan_id."""
-    with Engine("test", quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         request = ReplayRequest(
             archive=str(archive),
             as_of_ms=as_of_ms,
@@ -216,7 +216,7 @@ def delete_as_applied(session: ClusterSession, archive: Path, plan_id: str, grou
             partition=key[1],
             before=Value(
                 committed_offset=found.committed_offset,
-                leader_epoch=None if found.leader_epoch == -1 else found.leader_epoch,
+                leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
             ),
         )
@@ -414,4 +414,4 @@ def test_what_cannot_be_put_back_is_told(
     assert restore(*source, "--clamp", "--apply", "--approved-by", "ann")["counts"] == {"done": 2}
     after = committed_offsets(session, "odd")
     found = {key: (value.committed_offset, value.leader_epoch, value.metadata) for key, value in after.items()}
-    assert found == {(ORDERS, 0): (RECORDS, -1, "far"), (CLICKS, 0): (10, -1, "")}
+    assert found == {(ORDERS, 0): (RECORDS, None, "far"), (CLICKS, 0): (10, None, "")}

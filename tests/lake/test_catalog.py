@@ -107,7 +107,6 @@ def test_no_password_is_shown() -> None:
     lake = Lake(properties={"type": "jdbc", "uri": "jdbc:postgresql://u:canary@db/x", "jdbc.password": "canary"})
     assert "canary" not in repr(lake)
     assert "canary" not in lake.where
-    assert lake.storage_properties() == {}
 
 
 def test_branches_have_names_that_spark_takes() -> None:

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sexton.lake.branch import RunKey, ensure_tables, write_branch
+from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
-from sexton.lake.read import load, published_runs, read_branch, read_published
+from sexton.lake.read import load, published_runs, read_published
 from sexton.tables import TABLES, Table, ddl
 from tests.lake.test_publish import FACTS, HOUR
 from tests.quality import world
@@ -121,9 +121,7 @@ def test_a_run_of_then_is_checked_as_one_that_lacks_them(evolved: Lake, spark: S
     )
     pq.write_table(table, tmp_path / "0.parquet")
     write_branch(spark, evolved, key, {"offset_verdicts": [tmp_path / "0.parquet"]})
-    location = load(evolved, "offset_verdicts").metadata_location
-    found = read_branch(location, evolved.storage_properties(), "offset_verdicts", key, None)
-    assert found is not None
+    found = read_branch(spark, evolved, key, "offset_verdicts").toArrow()
     assert found.to_pylist() == [{**table.to_pylist()[0], **dict.fromkeys(SINCE["offset_verdicts"])}]
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.lake import publish as publishing
-from sexton.lake.branch import RunKey, drop_branch, ensure_tables, write_branch
+from sexton.lake.branch import RunKey, drop_branch, ensure_tables, read_branch, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
 from sexton.lake.read import (
@@ -24,10 +24,10 @@ from sexton.lake.read import (
     owner,
     published_at,
     published_runs,
-    read_branch,
     read_published,
 )
 from sexton.tables import TABLES
+from sexton.tables.ddl import spark_schema
 from tests.killed import Killed
 from tests.quality import world
 
@@ -148,13 +148,10 @@ def test_a_branch_is_no_publication(runs: Runs) -> None:
 @any_catalog
 def test_a_branch_is_read_back(runs: Runs) -> None:
     key = runs.write("one", groups=3)
-    found = load(runs.lake, "groups")
-    rows = read_branch(found.metadata_location, {}, "groups", key, None)
-    assert rows is not None
-    assert rows.num_rows == 3
-    assert rows.schema.types == TABLES["groups"].arrow_schema().types
-    assert read_branch(found.metadata_location, {}, "groups", key, [7]).num_rows == 0  # type: ignore[union-attr]
-    assert read_branch(found.metadata_location, {}, "groups", runs.key("nobody"), None) is None
+    rows = read_branch(runs.spark, runs.lake, key, "groups")
+    assert rows.count() == 3
+    declared = runs.spark.createDataFrame([], spark_schema(TABLES["groups"])).schema
+    assert [field.dataType for field in rows.schema] == [field.dataType for field in declared]
 
 
 @any_catalog

@@ -34,7 +34,7 @@ def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, arch
         out = tmp_path / f"p{number}"
         folder = publish(out, run(small, out, archive, instant(number)), archive)
     done = checked(small, archive, tmp_path)
-    assert [(one["as_of_ms"], one["run_id"]) for one in done.clusters.values()] == [(instant(2), "p2")]
+    assert [(one.as_of_ms, one.run_id) for one in done.clusters.values()] == [(instant(2), "p2")]
     assert done.next_in_days == 7
     assert list((tmp_path / "check_checkpoint").iterdir()) == []  # nothing is left of the replay
 

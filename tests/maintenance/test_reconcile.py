@@ -17,7 +17,7 @@ from sexton.maintenance import reconcile
 from sexton.maintenance.group_answers import GroupAnswer, Kind, LiveAnswers, ask
 from sexton.maintenance.reconcile import ROUNDS, Reconciliation
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, TOPIC, Archive
 from tests.pipeline.archive_runs import instant, minute
 from tests.strategies import commit
@@ -79,7 +79,7 @@ def played(
     monkeypatch.setattr(reconcile, "kinds", lambda _: (dict.fromkeys(listed, SIMPLE), dict(failed or {})))
     monkeypatch.setattr(reconcile.snapshot_log, "run", snapshot)
     request = SnapshotRequest(config=CONFIG, archive=archive.root)
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         found = reconcile.run(
             engine,
             request,
@@ -204,9 +204,9 @@ class Brokers:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, offsets: dict[str, list[int | Exception]], states: list[str]):
         self._offsets, self._states, self.end = offsets, states, 0
-        topic = Topic(name="o", topic_id="T", is_internal=True, leaders={0: PartitionLeader(node_id=1, epoch=0)})
+        topic = Topic(name="o", topic_id="T", leaders={0: PartitionLeader(node_id=1, epoch=0)})
         monkeypatch.setattr(answers, "describe_topic", lambda *_: topic)
-        monkeypatch.setattr(answers, "list_offsets", self.list_offsets)
+        monkeypatch.setattr(answers, "high_watermark", self.high_watermark)
         monkeypatch.setattr(answers, "list_groups", self.list_groups)
         monkeypatch.setattr(answers, "seen_topics", lambda _: None)
         monkeypatch.setattr(answers, "committed_offsets", self.committed_offsets)
@@ -214,9 +214,9 @@ class Brokers:
     def retrying(self, work: Any) -> Any:
         return work()
 
-    def list_offsets(self, _session: object, _topics: object, **_: object) -> dict[tuple[str, int], int]:
+    def high_watermark(self, _session: object, _topic: str, _log_partition: int) -> int:
         self.end += 1
-        return {("o", 0): self.end}
+        return self.end
 
     def list_groups(self, _session: object) -> Listing:
         state = self._states.pop(0)
@@ -228,7 +228,7 @@ class Brokers:
         told = self._offsets[group_id].pop(0)
         if isinstance(told, Exception):
             raise told
-        return {("t", 0): CommittedOffset(committed_offset=told, leader_epoch=-1, metadata="")}
+        return {("t", 0): CommittedOffset(committed_offset=told, leader_epoch=None, metadata="")}
 
 
 def test_an_answer_counts_when_it_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:

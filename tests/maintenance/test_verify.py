@@ -12,7 +12,7 @@ from sexton.archive.verify import Finding, Verified
 from sexton.errors import UsageError
 from sexton.maintenance import verify
 from sexton.maintenance.verify import VerifiedArchive
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
 from tests.faults.spoiled_folds import seal
 from tests.pipeline.archive_runs import instant, publish, run, three_minutes
@@ -172,7 +172,7 @@ def test_many_findings_are_few_alerts(
 
 
 def test_a_spoiled_checkpoint_is_told_until_it_is_gone(archive: Archive, tmp_path: Path) -> None:
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         place = publish(tmp_path / "r1", run(engine, tmp_path / "r1", archive, instant(1)), archive)
     assert all(verified(archive).corrupt == 0 for _ in range(PARTS))
     (place / "1" / "keys.parquet").write_bytes(b"PAR1")

@@ -30,6 +30,7 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs import fold_log
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from sexton.log import segment
 
 disk, out = map(Path, sys.argv[1:])
@@ -48,7 +49,7 @@ whole = fold_log.slice_bytes
 for instead in (shrunk, before):
     fold_log.slice_bytes = instead
     try:
-        with Engine("tests", quiet=True) as engine:
+        with SerialEngine("tests", quiet=True) as engine:
             record = replay_groups.run(
                 engine, RunFolder(out), ReplayRequest(run_id="r", segments=str(disk), taken_at_ms=%d)
             )

@@ -15,7 +15,7 @@ from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonErr
 from sexton.kernels.partial_fold import PartialFold
 from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import SegmentSlice, slice_bytes
-from sexton.maintenance.checkpoint_comparison import compare_checkpoint
+from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.runs import fold_log
 from sexton.runs.checkpoint import checkpoint_folders
 from sexton.runs.engine import Engine

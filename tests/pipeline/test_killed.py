@@ -8,7 +8,7 @@ import pytest
 
 from sexton.failpoints import FAILPOINTS
 from sexton.pipeline.replay_groups import STATE_TABLES
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
 from tests.archived import Archive
 from tests.fork import ended
 from tests.pipeline.archive_runs import instant, publish, run, three_minutes
@@ -19,7 +19,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.startswith(("replay.", "cuts
 def story(archive: Path, out: Path) -> None:
     """Two runs, one after the other."""
     told = Archive(archive)
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         for number in (2, 3):
             here = out / str(number)
             publish(here, run(engine, here, told, instant(number), since_ms=instant(number - 1)), told)

@@ -1,7 +1,6 @@
 """What the checks of a run tell people: counts by expectation, never a group. Checks that crash are no pass."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -10,8 +9,8 @@ import pytest
 
 from sexton.errors import DataQualityFailure
 from sexton.pipeline import job, validate_tables
-from sexton.quality import Result
-from sexton.runs import validation_process as checker
+from sexton.quality import duckdb_checks
+from sexton.quality.expectation import Result
 from sexton.runs.engine import Engine
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world
@@ -37,19 +36,20 @@ def test_failed_warnings_are_one_alert_with_counts(tmp_path: Path) -> None:
     outcome = end_of("validate_tables", tmp_path, "--no-lake")
     assert outcome["exit_code"] == 0
     assert outcome["alerts"] == [
-        "2 warnings, which stop nothing: load_profile: every record is of a known type: 3; "
+        "2 warnings, which stop nothing: load_profile: every record is of a known type: 1; "
         "load_profile: no batch is stamped more than an hour after the snapshot: 1"
     ]
 
 
 def result(number: int, *, success: bool = False) -> Result:
-    return Result(table="groups", expectation=f"e{number}", severity="critical", success=success, observed="7")
+    return Result(
+        table="groups", expectation=f"e{number}", severity="critical", success=success, observed="7", failing_rows=[]
+    )
 
 
 def test_a_run_that_passed_is_no_alert(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    with Engine("tests", quiet=True) as engine:
-        validate_tables.run(engine, folder, lake=False, validate=lambda *_, **__: [result(1, success=True)])
+    validate_tables.check_folder(folder)
     assert validate_tables.alerts_of(folder) == []
 
 
@@ -79,19 +79,17 @@ def broken(change: Callable[[world.Rows], object]) -> world.Rows:
     return rows
 
 
-def die(*_: object) -> None:
-    os._exit(9)
-
-
 def test_checks_that_crash_end_the_job_and_nothing_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process of Great Expectations is gone, as when the machine is out of memory."""
+    def crash(*_: object, **__: object) -> None:
+        raise MemoryError("no memory")
+
     fill(tmp_path)
-    monkeypatch.setattr(checker, "_load", die)
+    monkeypatch.setattr(duckdb_checks, "check", crash)
     outcome = end_of("validate_tables", tmp_path, "--no-lake")
     assert outcome["exit_code"] == 1
-    assert "BrokenProcessPool" in str(outcome["error"])
+    assert "MemoryError" in str(outcome["error"])
     monkeypatch.setattr(Engine, "session", property(lambda _: pytest.fail("nothing may be published")))
     refused = end_of("publish_tables", tmp_path)
     assert refused["exit_code"] == 2

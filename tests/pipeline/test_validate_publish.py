@@ -14,7 +14,7 @@ from sexton.errors import DataQualityFailure, UsageError
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, owner, published_runs, read_published
 from sexton.pipeline import job, publish_tables, validate_tables
-from sexton.quality import CHECKED_TABLES
+from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import SNAPSHOT_TABLES, TABLES
@@ -91,18 +91,17 @@ def failures(folder: RunFolder) -> list[tuple[str, str]]:
 PLAN_A_KEPT_OFFSET = world.change("offset_verdicts", 0, broker_verdict="keep")
 
 
-def test_a_sound_folder(no_spark: Engine, tmp_path: Path) -> None:
+def test_a_sound_folder(tmp_path: Path) -> None:
     folder = fill(tmp_path)
-    record = validate_tables.run(no_spark, folder, lake=False)
+    record = validate_tables.check_folder(folder)
     assert failures(folder) == []
     assert folder.read_run() == record
     assert record.counts["dq_results"] == folder.read_table("dq_results", 0).num_rows > 100
-    assert (tmp_path / "dq" / "index.html").is_file()
 
 
-def test_without_a_lake_failures_are_told(no_spark: Engine, tmp_path: Path) -> None:
+def test_without_a_lake_failures_are_told(tmp_path: Path) -> None:
     folder = fill(tmp_path, broken=PLAN_A_KEPT_OFFSET)
-    validate_tables.run(no_spark, folder, lake=False)
+    validate_tables.check_folder(folder)
     assert ("tombstones", "critical") in failures(folder)
 
 
@@ -112,29 +111,11 @@ def cut_short(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, cut_short], ids=["missing", "cut short"])
 @pytest.mark.parametrize("file", ["groups/1", "topic_partitions/0", "load_profile/0"])
-def test_a_file_that_cannot_be_read(
-    no_spark: Engine, tmp_path: Path, file: str, damage: Callable[[Path], object]
-) -> None:
+def test_a_file_that_cannot_be_read(tmp_path: Path, file: str, damage: Callable[[Path], object]) -> None:
     folder = fill(tmp_path)
     damage(tmp_path / f"{file}.parquet")
-    validate_tables.run(no_spark, folder, lake=False)
+    validate_tables.check_folder(folder)
     assert (file.split("/")[0], "critical") in failures(folder)
-
-
-def test_pieces_add_up(tmp_path: Path) -> None:
-    folder = fill(tmp_path)
-    record = folder.read_run()
-    assert validate_tables.partition_sets(folder, record) == [[0, 1]]
-    assert validate_tables.partition_sets(folder, record, target_bytes=1) == [[0], [1]]
-    unknown = record.model_copy(update={"partition_count": None})
-    assert validate_tables.partition_sets(folder, unknown, target_bytes=1) == [[0, 1]]
-
-
-def test_pieces_go_over_spark(iceberg: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fill(tmp_path, broken=world.change("groups", 2, offset_count=7))
-    monkeypatch.setattr(validate_tables, "partition_sets", lambda *_: [[0], [1]])
-    validate_tables.run(iceberg, folder, lake=False)
-    assert failures(folder) == [("groups", "critical")]
 
 
 def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
@@ -217,7 +198,7 @@ def test_what_was_not_checked_is_not_published(no_spark: Engine, tmp_path: Path)
     folder = fill(tmp_path)
     with pytest.raises(UsageError, match="not checked"):
         publish_tables.run(no_spark, folder)
-    validate_tables.run(no_spark, folder, lake=False)
+    validate_tables.check_folder(folder)
     folder.write_run(folder.read_run().model_copy(update={"run_id": "another"}))
     with pytest.raises(UsageError, match="another run"):
         publish_tables.run(no_spark, folder)

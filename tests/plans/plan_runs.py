@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sexton.pipeline import find_expired, plan_tombstones
+from sexton.plans.plan import MANIFEST
 from sexton.plans.write_plan import Page
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
@@ -12,6 +13,11 @@ from tests.pipeline.archive_runs import instant, minute, run
 from tests.strategies import BASE_MS, commit
 
 PARTITIONS = 3
+
+
+def plans_of(archive: Path | str, cluster_id: str) -> list[str]:
+    """The plan_ids that an archive keeps of a cluster, in order."""
+    return sorted(path.parent.name for path in Path(archive, cluster_id, "plans").glob(f"*/{MANIFEST}"))
 
 
 def archive_of_commits(folder: Path) -> Archive:

@@ -13,7 +13,7 @@ from sexton.coordinator.loading import load
 from sexton.plans.limits import limits_exceeded, not_held
 from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare
-from sexton.tables.offset_verdicts import HORIZON_DAYS
+from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
 from sexton.verdicts.policy import plan_by_policy
 from tests.pipeline.policy_verdicts import facts_of, judged, offset_facts

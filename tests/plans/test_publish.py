@@ -15,16 +15,17 @@ from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs
 from sexton.pipeline import publish_tables, validate_tables
-from sexton.plans.read_plan import own_plan, plans_of, read_plan
+from sexton.plans.read_plan import own_plan, read_plan
 from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
 from tests.fork import ended
 from tests.killed import Killed
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, minute
-from tests.plans.plan_runs import archive_of_commits, planned
+from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
@@ -60,7 +61,7 @@ def published(engine: Engine, lake: Lake, out: Path) -> dict[str, object]:
 def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")
     planned(iceberg, tmp_path / "run", archive)
-    assert plans_of(LOCAL, archive.root, CLUSTER) == []
+    assert plans_of(archive.root, CLUSTER) == []
     row = published(iceberg, lake, tmp_path / "run")
     kept = read_plan(LOCAL, archive.root, None, str(row["plan_id"]))
     assert kept.sha256 == row["plan_sha256"]
@@ -84,9 +85,9 @@ def test_a_run_that_is_in_runs_and_nowhere_else_is_completed(
         patch.setattr(publish_tables, "failpoint", die)
         with pytest.raises(Killed):
             published(iceberg, lake, tmp_path / "run")
-    assert (plans_of(LOCAL, archive.root, CLUSTER), list(archive.folder.rglob("checkpoint.json"))) == ([], [])
+    assert (plans_of(archive.root, CLUSTER), list(archive.folder.rglob("checkpoint.json"))) == ([], [])
     publish_tables.run(iceberg, RunFolder(tmp_path / "run"))
-    assert plans_of(LOCAL, archive.root, CLUSTER) == [RunFolder(tmp_path / "run").read_run().plan_id]
+    assert plans_of(archive.root, CLUSTER) == [RunFolder(tmp_path / "run").read_run().plan_id]
     assert len(list(archive.folder.rglob("checkpoint.json"))) == 1
 
 
@@ -113,7 +114,7 @@ def test_an_empty_plan_is_not_kept(iceberg: Engine, lake: Lake, tmp_path: Path) 
     archive.snapshot(instant(5) + 2_000, {0: minute(5, young, first=0)})
     planned(iceberg, tmp_path / "run", archive, at=5)
     row = published(iceberg, lake, tmp_path / "run")
-    assert (row["plan_sha256"], plans_of(LOCAL, archive.root, CLUSTER)) == (None, [])
+    assert (row["plan_sha256"], plans_of(archive.root, CLUSTER)) == (None, [])
     assert row["plan_id"] is not None
 
 
@@ -134,7 +135,7 @@ def test_a_plan_that_is_not_the_runs_is_not_published(
     error: type[Exception],
 ) -> None:
     planned(small, tmp_path / "run", archive_of_commits(tmp_path / "archive"))
-    validate_tables.run(small, RunFolder(tmp_path / "run"), lake=False)
+    validate_tables.check_folder(RunFolder(tmp_path / "run"))
     change(RunFolder(tmp_path / "run"))
     monkeypatch.setattr(publish_tables, "publish", lambda *_: pytest.fail("published"))
     with pytest.raises(error):
@@ -144,7 +145,7 @@ def test_a_plan_that_is_not_the_runs_is_not_published(
 def story(archive: Path, out: Path) -> None:
     """A run whose plan is kept."""
     told = Archive(archive, partitions=3)
-    with Engine("tests", quiet=True) as engine:
+    with SerialEngine("tests", quiet=True) as engine:
         planned(engine, out, told)
         keep_plan(RunFolder(out), own_plan(RunFolder(out)).record, told.root)
 
@@ -171,8 +172,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 def test_killed_anywhere(name: str, whole: Archive, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")
     assert ended(lambda: story(archive.folder, tmp_path / "run"), failpoint=name) == -signal.SIGKILL
-    (plan_id,) = plans_of(LOCAL, whole.root, CLUSTER)
-    for plan in plans_of(LOCAL, archive.root, CLUSTER):
+    (plan_id,) = plans_of(whole.root, CLUSTER)
+    for plan in plans_of(archive.root, CLUSTER):
         assert read_plan(LOCAL, archive.root, None, plan).record.plan_id == plan_id
     assert ended(lambda: story(archive.folder, tmp_path / "run")) == 0
     left = {name: data for name, data in files(archive.folder).items() if not name.endswith(".part")}

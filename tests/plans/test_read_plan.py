@@ -25,13 +25,13 @@ from sexton.log.codec import CODECS
 from sexton.log.crc import crc32c
 from sexton.plans.check_content import check_content
 from sexton.plans.plan import Plan
-from sexton.plans.read_plan import own_plan, plan_folder, plans_of, read_plan
+from sexton.plans.read_plan import own_plan, plan_folder, read_plan
 from sexton.plans.write_plan import keep_plan, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER, TOPIC, Archive
 from tests.pipeline.archive_runs import instant
-from tests.plans.plan_runs import archive_of_commits, planned
+from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 
 LOCAL = pafs.LocalFileSystem()
 
@@ -312,7 +312,7 @@ def test_the_archive_lists_and_verifies_as_before(copy: tuple[Path, str]) -> Non
     for name in ("ledger", "restores"):
         (folder.parents[1] / name / plan_id).mkdir(parents=True)
     assert topics_of(LOCAL, root, CLUSTER) == [TOPIC]
-    assert plans_of(LOCAL, root, CLUSTER) == [plan_id]
+    assert plans_of(root, CLUSTER) == [plan_id]
     (cluster,) = inventory(LOCAL, root, settle_ms=0)
     assert {line.topic_id for line in cluster.lineages} == {TOPIC}
     assert verify(LOCAL, root).findings == []

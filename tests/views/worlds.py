@@ -1,6 +1,6 @@
-"""Logs on disk, archives and runs for the desk's tests; a run is made without Spark."""
+"""Logs on disk, archives and runs for tests of views; a run is made without Spark."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import CoordinatorView, ViewRequest, open_view
 from tests.archived import segment_range
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
@@ -90,20 +91,10 @@ def write_archive(
     return str(root)
 
 
-class Here:
-    """Spark's part, done in this process."""
-
-    def works_here(self, work_bytes: int) -> bool:
-        return True
-
-    def map(self, label: str, items: Sequence[Any], work: Callable[[Any], Any], **_: object) -> list[Any]:
-        return [work(item) for item in items]
-
-
 def write_run(root: Path, **request: Any) -> Path:
     """What the replay of an audit leaves."""
     asked = ReplayRequest(run_id="run", taken_at_ms=TAKEN_AT_MS, **request)
-    replay(Here(), RunFolder(root), asked)  # type: ignore[arg-type]
+    replay(SerialEngine("tests", quiet=True), RunFolder(root), asked)
     return root
 
 

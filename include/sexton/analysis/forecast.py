@@ -16,7 +16,7 @@ from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
 from sexton.tables import TABLES
-from sexton.tables.offset_verdicts import HORIZON_DAYS
+from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import is_of_offset, plan
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 

@@ -19,7 +19,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import TABLES
-from sexton.tables.offset_verdicts import HORIZON_DAYS
+from sexton.tables.expiry_forecast import HORIZON_DAYS
 
 UNNAMED_RULE = "policy"
 _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"]

@@ -6,7 +6,7 @@ without offsets are left out: the broker deletes them whatever the retention.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, write_parquet
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 
+_MINUTE_MS = 60_000
 _STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions")
 
 
@@ -32,6 +33,12 @@ class RetentionRules:
     retention_ms: int
     policy: Policy | None
     source: str
+
+    def asked(self, retention_minutes: int | None, policy: Policy | None) -> "RetentionRules":
+        """Another policy, and another retention if one is asked for."""
+        if retention_minutes is None:
+            return replace(self, policy=policy)
+        return RetentionRules(retention_ms=retention_minutes * _MINUTE_MS, policy=policy, source="asked for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +87,11 @@ class WhatIf:
     proposed: RetentionRules
     groups: list[ComparedGroup]
     offsets: list[ComparedOffset]
+
+    def differing(self) -> list[ComparedGroup]:
+        """The groups that differ, the largest losses first."""
+        found = (one for one in self.groups if one.differs)
+        return sorted(found, key=lambda one: (-one.newly_lost, -one.spared, one.group_id))
 
     def counts(self) -> dict[str, int]:
         return {

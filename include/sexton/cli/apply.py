@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
-from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri
+from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri, option
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
 from sexton.report.figures import count, some
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sexton.plans.plan import Plan
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what would a plan do now? nothing is written, neither to Kafka nor anywhere else[/dim]
 sexton apply 3f9c...
 
@@ -48,31 +46,23 @@ _COLUMNS = ("OUTCOME", "GROUP", "TOPIC", "PARTITION", "WHY")
 
 SinkOption = Annotated[
     Sink,
-    typer.Option(
-        rich_help_panel=EXECUTION,
-        help="dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
+    option(
+        "--sink",
+        "dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
         "into the log, for offsets whose topic is gone, which coordinators refuse; dangerous, see docs/apply.md.",
+        EXECUTION,
     ),
 ]
 PlanSha256 = Annotated[
-    str | None,
-    typer.Option(
-        "--plan-sha256",
-        metavar="HEX",
-        rich_help_panel=EXECUTION,
-        help="The approved plan (see `show plan`): any other is refused.",
-    ),
+    str | None, option("--plan-sha256 HEX", "The approved plan (see `show plan`): any other is refused.", EXECUTION)
 ]
-AllowLogSink = Annotated[
-    bool, typer.Option("--allow-log-sink", rich_help_panel=EXECUTION, help="--sink log needs this as well.")
-]
+AllowLogSink = Annotated[bool, option("--allow-log-sink", "--sink log needs this as well.", EXECUTION)]
 PolicyOption = Annotated[
     Path | None,
-    typer.Option(
-        "--policy",
-        metavar="FILE",
-        rich_help_panel=EXECUTION,
-        help="The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
+    option(
+        "--policy FILE",
+        "The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
+        EXECUTION,
     ),
 ]
 

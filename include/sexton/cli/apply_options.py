@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from sexton.cli.options import option
 from sexton.cli.progress import bar
 from sexton.errors import UsageError
 
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 EXECUTION = "Execution"
 """A panel of --help."""
 
-ApprovedBy = Annotated[
-    str | None, typer.Option(metavar="NAME", rich_help_panel=EXECUTION, help="Who approved it, for the ledger.")
-]
+ApprovedBy = Annotated[str | None, option("--approved-by NAME", "Who approved it, for the ledger.", EXECUTION)]
 
 
 def check_approved(approved_by: str | None, *, option: str, what: str) -> None:
@@ -59,6 +56,6 @@ def publish(entries: "list[Entry]", *, as_of_ms: int) -> tuple[int | None, str |
 
     try:
         return publish_ledger(open_lake(), entries, as_of_ms=as_of_ms), None
-    except Exception as error:
+    except Exception as error:  # of whatever kind: what was done on the cluster is reported in any case
         fix = "everything was done and is in the ledger; run the same command again"
         return None, f"the table apply_ledger was not updated: {error} ({fix})"

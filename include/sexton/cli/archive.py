@@ -17,6 +17,7 @@ from sexton.cli.options import (
     check_topics_file,
     now_ms,
     open_archive_uri,
+    option,
     parse_instant,
 )
 from sexton.cli.output import print_archived, print_aside, print_json, print_line, print_table
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from sexton.archive.inventory import ClusterInventory, LineageLine
 
 LS_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what is there, and which instants it covers[/dim]
 sexton archive ls
 
@@ -38,8 +37,6 @@ sexton archive ls
 sexton archive ls --archive s3://keep/offsets --json | jq '.clusters[].lineages[] | select(.start > 0)'
 """
 VERIFY_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# every byte[/dim]
 sexton archive verify
 
@@ -50,8 +47,6 @@ sexton archive verify --archive s3://keep/offsets --subset $(date +%u)/7
 sexton archive verify --repair
 """
 IMPORT_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# the disk of a broker, with the topics as they were then[/dim]
 sexton archive import /var/kafka-logs --topics topics.jsonl
 
@@ -126,14 +121,10 @@ def verify(
     cluster_id: ClusterId = None,
     subset: Annotated[
         str | None,
-        typer.Option(metavar="N/T", help="Read part N of T of the bytes; T runs with N = 1 .. T read everything once."),
+        option("--subset N/T", "Read part N of T of the bytes; T runs with N = 1 .. T read everything once."),
     ] = None,
     repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="First repair segments that do not match their manifests; old files stay in `aside`.",
-        ),
+        bool, option("--repair", "First repair segments that do not match their manifests; old files stay in `aside`.")
     ] = False,
     json: Json = False,
 ) -> int:
@@ -201,20 +192,15 @@ def import_(
     *,
     archive: ArchiveUri = None,
     topics: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The cluster's topics then, as JSON lines (topic, id, partitions)."),
+        Path | None, option("--topics FILE", "The cluster's topics then, as JSON lines (topic, id, partitions).")
     ] = None,
-    taken_at: Annotated[
-        str | None, typer.Option(metavar="ISO|MS", help="When the disk was copied. Default: now.")
-    ] = None,
-    cluster_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The cluster's id. Default: as on the disk.")
-    ] = None,
+    taken_at: Annotated[str | None, option("--taken-at ISO|MS", "When the disk was copied. Default: now.")] = None,
+    cluster_id: Annotated[str | None, option("--cluster-id ID", "The cluster's id. Default: as on the disk.")] = None,
     topic_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The id of __consumer_offsets. Default: as on the disk.")
+        str | None, option("--topic-id ID", "The id of __consumer_offsets. Default: as on the disk.")
     ] = None,
     new_lineage: Annotated[
-        bool, typer.Option("--new-lineage", help="Keep a log that does not continue the archive as a new lineage.")
+        bool, option("--new-lineage", "Keep a log that does not continue the archive as a new lineage.")
     ] = False,
     json: Json = False,
 ) -> int:
@@ -239,8 +225,4 @@ def import_(
     )
     with bar("Importing", is_quiet=json, in_percent=True) as progress:
         taken = import_log.run(request, progress=progress)
-    if json:
-        print_json(asdict(taken))
-        return 0
-    print_archived(taken, request.archive)
-    return 0
+    return print_archived(taken, request.archive, json=json)

@@ -5,16 +5,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sexton.cli.input_options import ReplayInput
-from sexton.cli.options import OUTPUT, Json, read_policy_file
+from sexton.cli.options import OUTPUT, Json, option, read_policy_file
 from sexton.cli.output import console, print_doubts
 from sexton.errors import UsageError
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# a broker's disk, or a copy of one[/dim]
 sexton audit --segments /var/kafka-logs --out run
 
@@ -41,10 +37,10 @@ def audit(
     replay: ReplayInput,
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR",
-            rich_help_panel=OUTPUT,
-            help="Receives tables, batches, report.html and summary.json; an earlier run in it is replaced.",
+        option(
+            "--out DIR",
+            "Receives tables, batches, report.html and summary.json; an earlier run in it is replaced.",
+            OUTPUT,
         ),
     ],
     json: Json = False,
@@ -60,14 +56,13 @@ def audit(
 
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
     from sexton.runs.processes import engine_here
-    from sexton.runs.validation_process import Checker
 
-    with Checker() as checker, engine_here("sexton audit", quiet=json) as engine:
+    with engine_here("sexton audit", quiet=json) as engine:
         from sexton.pipeline.audit import AuditRequest, run_audit
         from sexton.report import summary_json, write_report
 
         request = AuditRequest(replay=replay.request("audit"), out=out, policy=rules)
-        record = run_audit(engine, request, validate=checker.validate)
+        record = run_audit(engine, request)
     print_doubts(record.profile_doubts)
     summary = write_report(out)
     if json:

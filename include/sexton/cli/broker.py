@@ -2,17 +2,13 @@
 
 from typing import Annotated
 
-import typer
-
 from sexton.cli.command import command, command_group
-from sexton.cli.options import Json
+from sexton.cli.options import Json, option
 from sexton.cli.output import print_json, print_line
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 
 UP_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# on 127.0.0.1:19092[/dim]
 sexton broker up
 
@@ -20,8 +16,6 @@ sexton broker up
 sexton broker up --port 19093 --set offsets.retention.minutes=1
 """
 DOWN_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# its data stays; `sexton broker up` continues with it[/dim]
 sexton broker down
 """
@@ -33,11 +27,10 @@ def up(
     *,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65_535, help="Port on 127.0.0.1. Default: that of SEXTON_BOOTSTRAP_SERVERS."),
+        option("--port", "Port on 127.0.0.1. Default: that of SEXTON_BOOTSTRAP_SERVERS.", at_least=1, at_most=65_535),
     ] = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A broker property, such as offsets.retention.minutes=1."),
+        list[str] | None, option("--set NAME=VALUE", "A broker property, such as offsets.retention.minutes=1.")
     ] = None,
     json: Json = False,
 ) -> int:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 Function = Callable[..., int]
+_HEADING = "[b]Examples[/b]\n\n"
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,10 +39,10 @@ Debug = Annotated[
 
 
 def command(app: typer.Typer, name: str, examples: str) -> Callable[[Function], Function]:
-    """Add a function to `app` as the command `name`."""
+    """Add a function to `app` as the command `name`; --help ends with its examples."""
 
     def add(function: Function) -> Function:
-        app.command(name, epilog=examples)(_with_plain_options(function))
+        app.command(name, epilog=_HEADING + examples)(_with_plain_options(function))
         return function
 
     return add
@@ -49,7 +50,7 @@ def command(app: typer.Typer, name: str, examples: str) -> Callable[[Function], 
 
 def command_group(text: str, examples: str) -> typer.Typer:
     """An app for several commands, which prints its help when none of them is given."""
-    app = typer.Typer(help=text, epilog=examples, rich_markup_mode="rich", add_completion=False)
+    app = typer.Typer(help=text, epilog=_HEADING + examples, rich_markup_mode="rich", add_completion=False)
 
     @app.callback(invoke_without_command=True)
     def _help(context: typer.Context) -> int:
@@ -83,6 +84,7 @@ def _with_plain_options(function: Function) -> Function:
         return function(**given)
 
     parameters.append(debug)
+    # Typer reads the signature from the function, on which Python's types declare no such attribute.
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

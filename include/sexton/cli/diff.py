@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from sexton.history.difference import Comparison, Side
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what changed overnight[/dim]
 sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --archive s3://keep/offsets
 
@@ -98,7 +96,8 @@ def _side(text: str, log: LogInput) -> "Side":
     source, taken_at_ms = log.source(at_ms), now_ms()
     parts = LogParts(source, profile=NEWEST, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
     choice = choice_of(source, log.profile, parts)
-    return LogSide(source, choice.profile, at_ms, taken_at_ms, doubts=choice.doubts)
+    parts.profile = choice.profile
+    return LogSide(source, choice.profile, parts.fold, at_ms, taken_at_ms, doubts=choice.doubts)
 
 
 def _print(found: "Comparison", limit: int) -> None:

@@ -1,19 +1,17 @@
 """`sexton doctor`: check whether this machine can run Sexton."""
 
+from dataclasses import asdict
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
-from sexton.cli.options import ClusterInput, Json
+from sexton.cli.options import ClusterInput, Json, option
 from sexton.cli.output import console, print_json
 from sexton.cli.progress import working
 from sexton.report.names import harmless
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# this machine[/dim]
 sexton doctor
 
@@ -27,7 +25,7 @@ def doctor(
     *,
     cluster: ClusterInput,
     failpoints: Annotated[
-        bool, typer.Option("--failpoints", help="List the places where tests kill a process, and check nothing.")
+        bool, option("--failpoints", "List the places where tests kill a process, and check nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
@@ -46,7 +44,7 @@ def doctor(
         checks = list(examine(settings(), client=client))
     fit = not any(check.state == "problem" for check in checks)
     if json:
-        print_json({"fit": fit, "checks": [check.model_dump() for check in checks]})
+        print_json({"fit": fit, "checks": [asdict(check) for check in checks]})
         return 0 if fit else 2
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for column in ("state", "check", "found"):

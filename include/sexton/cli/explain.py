@@ -14,10 +14,11 @@ from sexton.cli.options import (
     Json,
     RetentionMinutes,
     now_ms,
+    option,
     parse_optional_instant,
     parse_partition,
 )
-from sexton.cli.output import exit_code, print_json, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.report import figures
 from sexton.report.meanings import sweep_block_text
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# why did this group lose its offsets, and what expires next?[/dim]
 sexton explain my-group --archive s3://keep/offsets
 
@@ -56,12 +55,8 @@ def explain(
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or one partition of it.")
     ] = None,
     *,
-    since: Annotated[
-        str | None, typer.Option("--from", metavar="ISO|MS", rich_help_panel=_EVENTS, help="Events from then on.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="ISO|MS", rich_help_panel=_EVENTS, help="Events before then.")
-    ] = None,
+    since: Annotated[str | None, option("--from ISO|MS", "Events from then on.", _EVENTS)] = None,
+    until: Annotated[str | None, option("--to ISO|MS", "Events before then.", _EVENTS)] = None,
     retention_minutes: RetentionMinutes = None,
     log: Annotated[LogInput, Without({"run", "cluster_id"})],
     json: Json = False,
@@ -85,11 +80,9 @@ def explain(
         found = _explanation(view, home, story, reader)
     found.keep_between(since_ms, until_ms)
     if json:
-        print_view_json(view, OPERATION, {"group_id": group, "log_partition": home, **found.fields()})
-    else:
-        _print(f"{short(group)}{'' if home is None else f' (log partition {home})'}", found)
-        print_notes(view)
-    return exit_code(view)
+        return print_view_json(view, OPERATION, {"group_id": group, "log_partition": home, **found.fields()})
+    _print(f"{short(group)}{'' if home is None else f' (log partition {home})'}", found)
+    return print_notes(view)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,7 +162,7 @@ def _read(
 def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: "StoryReader") -> _Explanation:
     """The story of a group, and the verdicts on what it holds now."""
     from sexton.history.events import describe
-    from sexton.history.log_story import next_verdicts
+    from sexton.history.log_story import NextVerdict, broker_verdicts
 
     held, profile = view.coordinator.shards[home].view, view.coordinator.profile
     group = story.group if held.group(reader.group_id) is not None else None
@@ -177,17 +170,25 @@ def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: 
     retention_ms = known_ms[-1] if known_ms else profile.default_retention_minutes * MINUTE_MS
     at_ms = view.as_of_ms or story.last_timestamp_ms + 1
     block = view.parts.read[home].sweep_block(retention_ms, at_ms)
-    verdicts = next_verdicts(
-        group,
-        {key: offset for key, offset in held.offsets(reader.group_id).items() if reader.is_requested(*key)},
-        held.pending(reader.group_id),
-        retention_ms=retention_ms,
-        now_ms=at_ms,
-        profile=profile,
-        block=block,
-    )
-    state = "" if group is None else describe(group)
-    return _Explanation(state=state, block=block, events=list(story.events), next_verdicts=verdicts)
+    found = _Explanation(block=block, events=list(story.events))
+    if group is not None:
+        offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
+        pending = held.pending(reader.group_id)
+        verdicts = broker_verdicts(
+            group, offsets, pending, retention_ms=retention_ms, now_ms=at_ms, profile=profile, block=block
+        )
+        found.state = describe(group)
+        found.next_verdicts = [
+            NextVerdict(
+                topic=topic,
+                partition=partition,
+                committed_offset=offsets[topic, partition].committed_offset,
+                reason=one.reason,
+                expires_at_ms=one.expires_at_ms,
+            )
+            for (topic, partition), one in verdicts.items()
+        ]
+    return found
 
 
 def _explain_by_tables(
@@ -216,8 +217,10 @@ def _print(name: str, found: _Explanation) -> None:
         print_table(EVENT_COLUMNS, _event_rows(found.events))
     if found.next_verdicts:
         print_line()
-        verdicts = found.next_verdicts
-        rows = ((v.topic, v.partition, v.committed_offset, _instant(v.expires_at_ms), v.reason) for v in verdicts)
+        rows = (
+            (one.topic, one.partition, one.committed_offset, figures.instant(one.expires_at_ms), one.reason)
+            for one in found.next_verdicts
+        )
         print_table(NEXT_COLUMNS, rows)
     if found.block is not None:
         print_line()
@@ -227,8 +230,4 @@ def _print(name: str, found: _Explanation) -> None:
 def _event_rows(events: "Iterable[Event]") -> Iterable[tuple[object, ...]]:
     for event in events:
         log_offset = None if event.log_offset < 0 else event.log_offset
-        yield _instant(event.timestamp_ms), log_offset, event.what, event.detail
-
-
-def _instant(at_ms: int | None) -> str | None:
-    return None if at_ms is None else figures.instant(at_ms)
+        yield figures.instant(event.timestamp_ms), log_offset, event.what, event.detail

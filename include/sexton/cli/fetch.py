@@ -3,22 +3,18 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from sexton.cli.fetch_in_flight import COLUMNS as IN_FLIGHT_COLUMNS
 from sexton.cli.fetch_in_flight import commit_in_flight, in_flight_offsets, outcomes
 from sexton.cli.input_options import Queried
-from sexton.cli.options import GroupId, Json, parse_partition
+from sexton.cli.options import GroupId, Json, option, parse_partition
 from sexton.cli.output import (
     error_fields,
-    exit_code,
     print_aside,
     print_line,
     print_notes,
     print_table,
     print_view_json,
 )
-from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.report.names import short
 
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# everything that a group has committed, from a broker's disk[/dim]
 sexton fetch my-group --segments /var/kafka-logs
 
@@ -51,31 +45,35 @@ def fetch(
     *,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="T[:P]",
-            rich_help_panel=_QUESTION,
-            help="A topic or one of its partitions; may be repeated. Default: everything that the group has committed.",
+        option(
+            "--topic T[:P]",
+            "A topic or one of its partitions; may be repeated. Default: everything that the group has committed.",
+            _QUESTION,
         ),
     ] = None,
     topic_id: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID",
-            rich_help_panel=_QUESTION,
-            help="The topic's id: offsets committed for an earlier topic of that name are not returned.",
+        option(
+            "--topic-id ID",
+            "The topic's id: offsets committed for an earlier topic of that name are not returned.",
+            _QUESTION,
         ),
     ] = None,
     require_stable: Annotated[
         bool,
-        typer.Option(rich_help_panel=_QUESTION, help="Answer UNSTABLE_OFFSET_COMMIT where a transaction is open."),
+        option(
+            "--require-stable/--no-require-stable",
+            "Answer UNSTABLE_OFFSET_COMMIT where a transaction is open.",
+            _QUESTION,
+        ),
     ] = False,
     in_flight: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="T:P[=OFFSET]",
-            rich_help_panel=_QUESTION,
-            help="Assume a commit of this partition that is not in the log yet: shows the answers before the append, "
+        option(
+            "--in-flight T:P[=OFFSET]",
+            "Assume a commit of this partition that is not in the log yet: shows the answers before the append, "
             "after it, and if it fails; may be repeated.",
+            _QUESTION,
         ),
     ] = None,
     log: Queried,
@@ -94,9 +92,7 @@ def fetch(
     from sexton.coordinator.api import fetch as api
     from sexton.coordinator.commits_in_flight import Outcome
 
-    view = log.view()
-    with working("Reading the log", is_quiet=json):
-        view.check_coverage([group])
+    view = log.view_of([group], is_quiet=json)
     partitions = _partitions(view, group, asked, topic_id) if asked or topic_id is not None else None
     answer, *later_answers = (
         api.fetch(
@@ -115,8 +111,7 @@ def fetch(
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]
         group_fields = {"group_id": group, "log_partition": log_partition, **error_fields(answer.error)}
         document = {**group_fields, "offsets": offsets, "waits": answer.waits}
-        print_view_json(view, OPERATION, {**document, **({"in_flight": later} if flying else {})})
-        return exit_code(view)
+        return print_view_json(view, OPERATION, {**document, **({"in_flight": later} if flying else {})})
     where = "" if log_partition is None else f" (log partition {log_partition})"
     if answer.waits:
         print_aside("the coordinator delays this answer until the commits in flight are replicated")
@@ -129,8 +124,7 @@ def fetch(
     if later:
         print_line()
         print_table(IN_FLIGHT_COLUMNS, (tuple(row.values()) for row in later))
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def _row(offset: "FetchedOffset") -> tuple[object, ...]:

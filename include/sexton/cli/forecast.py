@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.abandonment import Abandonment
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what expires in the next 1, 7 and 30 days, from the published tables[/dim]
 sexton forecast
 
@@ -187,10 +185,10 @@ def _print_group(group: _Group) -> None:
         print_line()
         print_line("if its coordinator loads it now and its members never come back:")
         steps = group.if_abandoned.steps
-        print_table(STEP_COLUMNS, ((_instant(step.at_ms), step.state, step.member_count) for step in steps))
+        print_table(STEP_COLUMNS, ((figures.instant(step.at_ms), step.state, step.member_count) for step in steps))
         print_line()
-        due = group.due_if_abandoned()
-        print_table(("TOPIC", "PARTITION", "EXPIRES"), ((o.topic, o.partition, _instant(at_ms)) for o, at_ms in due))
+        due = ((one.topic, one.partition, figures.instant(at_ms)) for one, at_ms in group.due_if_abandoned())
+        print_table(("TOPIC", "PARTITION", "EXPIRES"), due)
         if group.if_abandoned.block is not None:
             print_line()
             print_line(sweep_block_text(group.if_abandoned.block))
@@ -199,12 +197,8 @@ def _print_group(group: _Group) -> None:
 
 
 def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
-    at, by = _instant(offset.expires_at_ms), offset.changes_by
+    at, by = figures.instant(offset.expires_at_ms), offset.changes_by
     return offset.topic, offset.partition, offset.committed_offset, at, offset.by, offset.reason, by
-
-
-def _instant(at_ms: int | None) -> str | None:
-    return None if at_ms is None else figures.instant(at_ms)
 
 
 def _days(count: int) -> str:

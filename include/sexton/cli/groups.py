@@ -9,10 +9,9 @@ import typer
 from sexton.cli.command import command, command_group
 from sexton.cli.groups_live import list_live
 from sexton.cli.input_options import LogInput, Queried
-from sexton.cli.options import ClusterInput, Json
+from sexton.cli.options import ClusterInput, Json, option
 from sexton.cli.output import (
     error_fields,
-    exit_code,
     print_aside,
     print_line,
     print_notes,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
 
 LIST_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# every group on a broker's disk[/dim]
 sexton groups list --segments /var/kafka-logs
 
@@ -40,8 +37,6 @@ sexton groups list --run audit --state Empty --type Classic --json | jq -r '.gro
 sexton groups list --bootstrap-servers kafka-1:9092
 """
 DESCRIBE_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# offsets and lag[/dim]
 sexton groups describe my-group --segments backup --topics topics.jsonl
 
@@ -70,10 +65,8 @@ _REBALANCING = ("Assigning", "Reconciling", "NotReady")
 @command(app, "list", LIST_EXAMPLES)
 def list_(
     *,
-    state: Annotated[list[str] | None, typer.Option(help="Only groups in this state; may be repeated.")] = None,
-    type_: Annotated[
-        list[str] | None, typer.Option("--type", help="Only Classic, Consumer, Share or Streams groups.")
-    ] = None,
+    state: Annotated[list[str] | None, option("--state", "Only groups in this state; may be repeated.")] = None,
+    type_: Annotated[list[str] | None, option("--type", "Only Classic, Consumer, Share or Streams groups.")] = None,
     log: Queried,
     cluster: ClusterInput,
     json: Json = False,
@@ -96,23 +89,21 @@ def list_(
     view.check_read()
     if json:
         groups = [{**asdict(item.group), "log_partition": item.log_partition} for item in answer.groups]
-        print_view_json(view, "ListGroups", {**error_fields(answer.error), "groups": groups})
-        return exit_code(view)
+        return print_view_json(view, "ListGroups", {**error_fields(answer.error), "groups": groups})
     print_table(LIST_COLUMNS, map(attrgetter(*LIST_FIELDS), answer.groups))
     if answer.error:
         print_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 @command(app, "describe", DESCRIBE_EXAMPLES)
 def describe(
     groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group ids.")] = None,
     *,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group that is listed.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets and lag by partition (the default).")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Members instead of offsets.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="One line for each group instead of offsets.")] = False,
+    all_groups: Annotated[bool, option("--all-groups", "Every group that is listed.")] = False,
+    offsets: Annotated[bool, option("--offsets", "Offsets and lag by partition (the default).")] = False,
+    members: Annotated[bool, option("--members", "Members instead of offsets.")] = False,
+    state: Annotated[bool, option("--state", "One line for each group instead of offsets.")] = False,
     log: Queried,
     json: Json = False,
 ) -> int:
@@ -137,15 +128,13 @@ def describe(
             view.check_coverage(wanted)
     described = describe_groups(view.coordinator, dict.fromkeys(wanted))
     if json:
-        print_view_json(view, "DescribeGroups", {"groups": [_fields(view, group) for group in described]})
-        return exit_code(view)
+        return print_view_json(view, "DescribeGroups", {"groups": [_fields(view, group) for group in described]})
     for group in described:
         _print_state(group, is_quiet=all_groups or state)
     there = [group for group in described if group.group is not None]
     if there:
         _print_rows(view, there, "members" if members else "state" if state else "offsets")
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def _print_rows(view: "CoordinatorView", described: "list[DescribedGroup]", what: str) -> None:

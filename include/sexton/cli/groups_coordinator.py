@@ -7,7 +7,7 @@ import typer
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput, Queried
 from sexton.cli.options import Json
-from sexton.cli.output import error_fields, exit_code, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 COORDINATOR_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# which log partition holds these groups[/dim]
 sexton groups coordinator my-group other-group --segments backup
 """
 UNLOAD_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what moves to another broker with log partition 3[/dim]
 sexton groups unload 3 --archive archive
 """
@@ -58,12 +54,10 @@ def coordinator(
             {"group_id": o.group_id, "log_partition": o.log_partition, "leader": o.leader, **error_fields(o.error)}
             for o in owners
         ]
-        print_view_json(view, "FindCoordinator", {"partition_count": count, "groups": found})
-        return exit_code(view)
+        return print_view_json(view, "FindCoordinator", {"partition_count": count, "groups": found})
     columns = ("GROUP", "LOG-PARTITION", "COORDINATOR (ID)", "ERROR")
     print_table(columns, ((o.group_id, o.log_partition, o.leader, o.error.name) for o in owners))
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def unload(
@@ -95,8 +89,7 @@ def unload(
             "pending": _pending_rows(gone.pending),
             "staying": staying,
         }
-        print_view_json(view, "unload", answer)
-        return exit_code(view)
+        return print_view_json(view, "unload", answer)
     led = "" if leader is None else f", which broker {leader} led when the snapshot was taken"
     print_line(
         f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}{led}"
@@ -107,8 +100,7 @@ def unload(
         print_line("open transactions, which the next coordinator loads again:")
         rows = _pending_rows(gone.pending)
         print_table(("PRODUCER-ID", "GROUP", "TOPIC", "PARTITION", "PENDING-OFFSET"), ([*row.values()] for row in rows))
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def _pending_rows(pending: "Mapping[int, Mapping[OffsetKey, StoredOffset]]") -> list[dict[str, Any]]:

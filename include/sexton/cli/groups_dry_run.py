@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sexton.cli.input_options import Queried
-from sexton.cli.options import GroupId, Json, codec_number, now_ms, parse_exact_partition
-from sexton.cli.output import error_fields, exit_code, print_line, print_notes, print_table, print_view_json
-from sexton.cli.progress import working
+from sexton.cli.options import GroupId, Json, codec_number, now_ms, option, parse_exact_partition
+from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.errors import UsageError
 from sexton.log.entry import CODECS
 from sexton.report.names import short
@@ -17,15 +16,13 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sexton.coordinator.api.batches import LogEnd, TopicSettings
     from sexton.coordinator.api.broker_settings import BrokerSettings
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
+    from sexton.coordinator.batches import LogEnd, TopicSettings
     from sexton.views.coordinator_view import CoordinatorView
 
 CHECK_COMMIT_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# would an offset reset succeed while the group has members?[/dim]
 sexton groups check-commit my-group orders:0 orders:1 --segments backup
 
@@ -36,8 +33,6 @@ sexton groups check-commit my-group orders:0 --member-id m-1 --generation 7 --me
 sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 --segments backup --out batch
 """
 METADATA_RECORD_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# the record of a group, as Kafka 2.8 writes it[/dim]
 sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
 """
@@ -45,89 +40,66 @@ _REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
 _RECORDED = "Default: as recorded, else Kafka's"
 Codec = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(CODECS),
-        rich_help_panel=_BROKER,
-        help=f"offsets.topic.compression.codec. {_RECORDED}, none.",
-    ),
+    str | None, option(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.", _BROKER)
 ]
 MessageFormat = Annotated[
     int | None,
-    typer.Option(
-        metavar="0|1|2",
-        min=0,
-        max=2,
-        rich_help_panel=_BROKER,
-        help="Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
+    option(
+        "--message-format 0|1|2",
+        "Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
+        _BROKER,
+        at_least=0,
+        at_most=2,
     ),
 ]
-LeaderEpoch = Annotated[
-    int, typer.Option(metavar="N", min=0, rich_help_panel=_BROKER, help="Leader epoch of the log partition.")
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Also write the batch here, as a segment that kafka-dump-log reads."),
-]
+LeaderEpoch = Annotated[int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)]
+Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
 
 def check_commit(
     group: GroupId,
     partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="The partitions to commit.")],
     *,
-    member_id: Annotated[str, typer.Option(rich_help_panel=_REQUEST, help="The member that commits.")] = "",
+    member_id: Annotated[str, option("--member-id", "The member that commits.", _REQUEST)] = "",
     group_instance_id: Annotated[
-        str | None, typer.Option(metavar="ID", rich_help_panel=_REQUEST, help="group.instance.id of a static member.")
+        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
     ] = None,
-    generation: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="Generation or member epoch; -1: no member.")
-    ] = -1,
-    transactional: Annotated[
-        bool, typer.Option("--transactional", rich_help_panel=_REQUEST, help="In a transaction (TxnOffsetCommit).")
-    ] = False,
-    producer_id: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Producer id of the transaction.")
-    ] = 0,
+    generation: Annotated[int, option("--generation N", "Generation or member epoch; -1: no member.", _REQUEST)] = -1,
+    transactional: Annotated[bool, option("--transactional", "In a transaction (TxnOffsetCommit).", _REQUEST)] = False,
+    producer_id: Annotated[int, option("--producer-id N", "Producer id of the transaction.", _REQUEST, at_least=0)] = 0,
     producer_epoch: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Producer epoch of the transaction.")
+        int, option("--producer-epoch N", "Producer epoch of the transaction.", _REQUEST, at_least=0)
     ] = 0,
-    api_version: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Version of the request.")
-    ] = 9,
-    committed_offset: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=_REQUEST, help="The offset, for every partition.")
-    ] = 0,
+    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9,
+    committed_offset: Annotated[int, option("--committed-offset N", "The offset, for every partition.", _REQUEST)] = 0,
     metadata_length: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="Length of the metadata, in UTF-16 units.")
+        int, option("--metadata-length N", "Length of the metadata, in UTF-16 units.", _REQUEST, at_least=0)
     ] = 0,
     retention_ms: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, rich_help_panel=_REQUEST, help="retention_time_ms of versions 2 to 4."),
+        int | None, option("--retention-ms N", "retention_time_ms of versions 2 to 4.", _REQUEST, at_least=0)
     ] = None,
     max_metadata_length: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, rich_help_panel=_BROKER, help=f"offset.metadata.max.bytes. {_RECORDED}, 4096."
-        ),
+        option("--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", _BROKER, at_least=0),
     ] = None,
     retention_minutes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=_BROKER,
-            help=f"offsets.retention.minutes: up to 2.0 each record has an expiry. {_RECORDED} of that release.",
+        option(
+            "--retention-minutes N",
+            f"offsets.retention.minutes: up to 2.0 each record has an expiry. {_RECORDED} of that release.",
+            _BROKER,
+            at_least=1,
         ),
     ] = None,
     codec: Codec = None,
     message_format: MessageFormat = None,
     max_message_bytes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=_BROKER,
-            help=f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
+        option(
+            "--max-message-bytes N",
+            f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
+            _BROKER,
+            at_least=1,
         ),
     ] = None,
     leader_epoch: LeaderEpoch = 0,
@@ -146,9 +118,7 @@ def check_commit(
     from sexton.coordinator.api.dry_run import commit_offsets
 
     wanted = codec_number(codec)
-    view = log.view()
-    with working("Reading the log", is_quiet=json):
-        view.check_coverage([group])
+    view = log.view_of([group], is_quiet=json)
     broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
     settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
@@ -187,8 +157,7 @@ def check_commit(
         _write(out, end, dry_run.batch)
     if json:
         operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
-        print_view_json(view, operation, _commit_json(group, places, dry_run, end))
-        return exit_code(view)
+        return print_view_json(view, operation, _commit_json(group, places, dry_run, end))
     print_table(
         ("TOPIC", "PARTITION", "ERROR"),
         ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
@@ -196,8 +165,7 @@ def check_commit(
     _print_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
     first = places[0]
     _print_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def metadata_record(
@@ -219,20 +187,15 @@ def metadata_record(
     from sexton.coordinator.api.listing import describe_group
 
     wanted = codec_number(codec)
-    view = log.view()
-    with working("Reading the log", is_quiet=json):
-        view.check_coverage([group])
+    view = log.view_of([group], is_quiet=json)
     settings = _broker(view, codec=wanted, message_format=message_format).topic
     rules, described = view.coordinator.profile, describe_group(view.coordinator, group)
     if described.group is None:
-        answer = described.error.name if described.error else described.state
         if json:
             fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
-            print_view_json(view, "storeGroup", fields)
-        else:
-            print_line(f"{short(group)}: {answer}")
-            print_notes(view)
-        return exit_code(view)
+            return print_view_json(view, "storeGroup", fields)
+        print_line(f"{short(group)}: {described.error.name if described.error else described.state}")
+        return print_notes(view)
     end = _log_end(view, group, leader_epoch)
     try:
         version = value_version(rules)
@@ -252,15 +215,15 @@ def metadata_record(
         record = {"version": version, "key": key.hex(), "value": value.hex()}
         after = {error.name: error_fields(answer) for error, answer in dry_run.after_failed_append.items()}
         batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex(), "after_failed_append": after}
-        print_view_json(view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch})
-        return exit_code(view)
+        return print_view_json(
+            view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch}
+        )
     print_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
     print_line(f"key    {key.hex()}")
     print_line(f"value  {value.hex()}")
     _print_append(dry_run.batch, 1, end=end, settings=settings, view=view)
     _print_failed_appends(dry_run.after_failed_append)
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryRun", end: "LogEnd") -> dict[str, Any]:
@@ -307,7 +270,7 @@ def _print_failed_appends(answers: "Mapping[Error, Error]") -> None:
 
 
 def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd":
-    from sexton.coordinator.api.batches import LogEnd
+    from sexton.coordinator.batches import LogEnd
 
     log_partition = view.coordinator.log_partition_of(group)
     part = None if log_partition is None else view.parts.read.get(log_partition)

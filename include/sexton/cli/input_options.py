@@ -1,11 +1,10 @@
 """The input of a command as its options describe it: a log to query, or a log to replay and judge."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from sexton.cli.command import Without
 from sexton.cli.options import (
@@ -28,8 +27,10 @@ from sexton.cli.options import (
     check_topics_file,
     codec_number,
     now_ms,
+    option,
     parse_optional_instant,
 )
+from sexton.cli.progress import working
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +82,13 @@ class LogInput:
             )
         )
 
+    def view_of(self, groups: Sequence[str], *, is_quiet: bool) -> "CoordinatorView":
+        """Open it, and read where these groups are; NoCoverage if one of them cannot be answered for."""
+        view = self.view()
+        with working("Reading the log", is_quiet=is_quiet):
+            view.check_coverage(groups)
+        return view
+
     def source(self, as_of_ms: int | None) -> "LogSource":
         """The segments of the log, or of the archive as of an instant."""
         from sexton.runs.source import open_archive, open_segments
@@ -119,10 +127,10 @@ class ReplayInput:
     topics: TopicsFile = None
     taken_at: Annotated[
         str | None,
-        typer.Option(
-            metavar="ISO|MS",
-            rich_help_panel=INPUT,
-            help="When the segments were copied; batches stamped over an hour later are reported. Default: now.",
+        option(
+            "--taken-at ISO|MS",
+            "When the segments were copied; batches stamped over an hour later are reported. Default: now.",
+            INPUT,
         ),
     ] = None
     as_of: AsOf = None

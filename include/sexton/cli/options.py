@@ -1,10 +1,11 @@
 """Options that several commands share, each declared once, and what their values mean."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,95 +42,92 @@ def complete_profile(incomplete: str) -> list[str]:
     return [name for name in (*profiles.NAMES, AUTO_PROFILE) if name.startswith(incomplete)]
 
 
-GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
-ShownRows = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Rows to show; 0: all. --json has all.")]
+def option(
+    usage: str,
+    text: str,
+    panel: str | None = None,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
+    """An option of `usage`, such as `--run DIR` or `--full`, in a panel of --help."""
+    name, _, value = usage.partition(" ")
+    return typer.Option(
+        name,
+        metavar=value or None,
+        help=text,
+        rich_help_panel=panel,
+        min=at_least,
+        max=at_most,
+        autocompletion=complete,
+    )
 
-Segments = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=INPUT, help="A log directory with __consumer_offsets-N folders."),
-]
-Archive = Annotated[
-    str | None,
-    typer.Option(metavar="URI", rich_help_panel=INPUT, help="Sexton's archive: a folder or s3://, gs://, ..."),
-]
-RunDir = Annotated[
-    Path | None, typer.Option("--run", metavar="DIR", rich_help_panel=INPUT, help="A folder of `sexton audit --out`.")
-]
+
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
+Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
+ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
+
+Segments = Annotated[Path | None, option("--segments DIR", "A log directory with __consumer_offsets-N folders.", INPUT)]
+Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
+RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="The cluster, where an archive holds several (see `archive ls`)."),
+    str | None, option("--cluster-id ID", "The cluster, where an archive holds several (see `archive ls`).")
 ]
 TopicsFile = Annotated[
     Path | None,
-    typer.Option(
-        "--topics",
-        metavar="FILE",
-        rich_help_panel=INPUT,
-        help="The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
+    option(
+        "--topics FILE",
+        "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
+        INPUT,
     ),
 ]
 Full = Annotated[
-    bool, typer.Option("--full", help="Replay the archive from its beginning instead of from a published checkpoint.")
+    bool, option("--full", "Replay the archive from its beginning instead of from a published checkpoint.")
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(
-        metavar="ISO|MS",
-        rich_help_panel=RULES,
-        help="The instant to answer for; records from then on are not read. Default: after the newest batch.",
+    option(
+        "--as-of ISO|MS",
+        "The instant to answer for; records from then on are not read. Default: after the newest batch.",
+        RULES,
     ),
 ]
-Profile = Annotated[
-    str | None,
-    typer.Option(metavar="NAME[:RELEASE]", rich_help_panel=RULES, help=PROFILE_HELP, autocompletion=complete_profile),
-]
+Profile = Annotated[str | None, option("--profile NAME[:RELEASE]", PROFILE_HELP, RULES, complete=complete_profile)]
 LoadBuffer = Annotated[
     int | None,
-    typer.Option(
-        "--load-buffer-bytes",
-        metavar="N",
-        min=1,
-        rich_help_panel=RULES,
-        help="The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
+    option(
+        "--load-buffer-bytes N",
+        "The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
+        RULES,
+        at_least=1,
     ),
 ]
 Codec = Annotated[
     str | None,
-    typer.Option(
-        metavar="|".join(CODECS),
-        rich_help_panel=RULES,
-        help="offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
+    option(
+        f"--codec {'|'.join(CODECS)}",
+        "offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
+        RULES,
     ),
 ]
 RetentionMinutes = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        rich_help_panel=RULES,
-        help="offsets.retention.minutes. Default: as recorded, else Kafka's: 10080 (1440 before 2.0).",
+    option(
+        "--retention-minutes N",
+        "offsets.retention.minutes. Default: as recorded, else Kafka's: 10080 (1440 before 2.0).",
+        RULES,
+        at_least=1,
     ),
 ]
-PolicyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--policy", metavar="FILE", rich_help_panel=RULES, help="Retention rules and holds (see `sexton policy`)."
-    ),
-]
-ArchiveUri = Annotated[
-    str | None,
-    typer.Option("--archive", metavar="URI", help="A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE."),
-]
+PolicyFile = Annotated[Path | None, option("--policy FILE", "Retention rules and holds (see `sexton policy`).", RULES)]
+ArchiveUri = Annotated[str | None, option("--archive URI", "A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE.")]
 BootstrapServers = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT,...", help="Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
+    option("--bootstrap-servers HOST:PORT,...", "Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
 ]
 ClientConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--client-config", metavar="FILE", help="A client.properties file: for secrets, which no option takes."
-    ),
+    Path | None, option("--client-config FILE", "A client.properties file: for secrets, which no option takes.")
 ]
 
 
@@ -247,9 +245,9 @@ def parse_partition(text: str, where: str) -> tuple[str, int | None]:
     return topic, int(partition) if colon else None
 
 
-def parse_exact_partition(text: str, where: str | None = None) -> tuple[str, int]:
+def parse_exact_partition(text: str) -> tuple[str, int]:
     """Topic and partition of `TOPIC:PARTITION`."""
     topic, _, partition = text.rpartition(":")
     if not topic or not (partition.isascii() and partition.isdigit()):
-        raise UsageError(f"not TOPIC:PARTITION: {text!r}", where=where, fix="such as orders:0")
+        raise UsageError(f"not TOPIC:PARTITION: {text!r}", fix="such as orders:0")
     return topic, int(partition)

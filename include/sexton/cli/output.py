@@ -1,8 +1,9 @@
 """What commands print: answers on stdout as tables, lines or JSON, everything else on stderr."""
 
-import json
+import json as jsonlib
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -41,7 +42,7 @@ def print_aside(text: str) -> None:
 
 def print_json(document: object, *, indent: int | None = 2) -> None:
     """Print an answer for machines."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=True, indent=indent) + "\n")
+    sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=indent) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, limit: int = 0) -> None:
@@ -81,14 +82,18 @@ def _cell(value: object) -> str:
     return MISSING if value is None else visible(value) if isinstance(value, str) else str(value)
 
 
-def print_archived(taken: Any, archive: str, *, at: str = "") -> None:
-    """Print what a snapshot or an import added to an archive, and its warnings."""
+def print_archived(taken: Any, archive: str, *, json: bool, at: str = "") -> int:
+    """Print what a snapshot or an import added to an archive, and its warnings; returns the exit code."""
+    if json:
+        print_json(asdict(taken))
+        return 0
     new = "nothing new"
     if taken.segments:
         new = f"{count(taken.log_offsets)} log_offsets, {size(taken.size_bytes)} in {some(taken.segments, 'segment')}"
     print_line(f"{new} from {some(taken.log_partitions, 'log partition')} of cluster {taken.cluster_id}{at}")
     print_warnings(taken.warnings)
     print_line(f"archive  {uri_without_login(archive)}")
+    return 0
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
@@ -103,22 +108,19 @@ def print_doubts(doubts: Iterable[str]) -> None:
         print_aside(f"! {doubt}")
 
 
-def print_notes(view: "CoordinatorView") -> None:
-    """Print on stderr the warnings and notes on what was read."""
+def print_notes(view: "CoordinatorView") -> int:
+    """Print on stderr the warnings and notes on what was read; returns the exit code."""
     print_doubts([*view.warnings, *view.notes()])
+    return _exit_code(view)
 
 
-def print_view_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> None:
-    """Print a coordinator's answer for machines, with the operation, the profile and the warnings."""
+def print_view_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> int:
+    """Print a coordinator's answer for machines, with profile and warnings; returns the exit code."""
     print_doubts(view.doubts)
     profile = view.coordinator.profile
-    head = {
-        "operation": operation,
-        "profile": profile.text,
-        "is_proven": profile.is_proven,
-        "as_of_ms": view.as_of_ms,
-    }
-    print_json({**head, **answer, "warnings": [*view.warnings, *view.notes()]})
+    head = {"operation": operation, "profile": profile.text, "is_proven": profile.is_proven}
+    print_json({**head, "as_of_ms": view.as_of_ms, **answer, "warnings": [*view.warnings, *view.notes()]})
+    return _exit_code(view)
 
 
 def error_fields(error: "Error") -> dict[str, Any]:
@@ -126,6 +128,6 @@ def error_fields(error: "Error") -> dict[str, Any]:
     return {"error": error.name, "error_code": error.value}
 
 
-def exit_code(view: "CoordinatorView") -> int:
+def _exit_code(view: "CoordinatorView") -> int:
     """5 if something that was read could not be decoded, else 0: an error that a broker would answer is an answer."""
     return UNDECODABLE if view.has_undecodable else 0

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sexton.cli.audit import claim
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
-from sexton.cli.options import OUTPUT, Json, read_policy_file
+from sexton.cli.options import OUTPUT, Json, option, read_policy_file
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.report import figures
 from sexton.report.names import visible
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from sexton.plans.plan import PlanRecord
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# what the broker is about to delete, as a plan that can be approved[/dim]
 sexton plan --archive s3://keep/offsets --out plan
 
@@ -44,12 +40,7 @@ LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
 def plan(
     *,
     replay: Annotated[ReplayInput, Without({"taken_at"})],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", rich_help_panel=OUTPUT, help="Receives the run with its plan/; an earlier run is replaced."
-        ),
-    ],
+    out: Annotated[Path, option("--out DIR", "Receives the run with its plan/; an earlier run is replaced.", OUTPUT)],
     json: Json = False,
 ) -> int:
     """Make the plan of an instant: every record that would be deleted, why, and what undoes it. Deletes nothing.
@@ -61,14 +52,13 @@ def plan(
     claim(out, apart_from=replay.folder)
 
     from sexton.runs.processes import engine_here
-    from sexton.runs.validation_process import Checker
 
-    with Checker() as checker, engine_here("sexton plan", quiet=json) as engine:
+    with engine_here("sexton plan", quiet=json) as engine:
         from sexton.pipeline.standalone_plan import PlanRequest, make_plan
         from sexton.report.plan_page import render_plan
 
         request = PlanRequest(replay=replay.request("plan"), policy=rules, out=out)
-        made = make_plan(engine, request, page=render_plan, validate=checker.validate)
+        made = make_plan(engine, request, page=render_plan)
     print_doubts(made.record.profile_doubts)
     if json:
         print_json(_fields(made, out))

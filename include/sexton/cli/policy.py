@@ -8,10 +8,9 @@ import typer
 
 from sexton.cli.command import Without, command, command_group
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import MINUTE_MS, GroupId, Json, RetentionMinutes, now_ms
-from sexton.cli.output import exit_code, print_aside, print_doubts, print_json, print_line, print_notes, print_view_json
+from sexton.cli.options import MINUTE_MS, GroupId, Json, RetentionMinutes, now_ms, option
+from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_notes, print_view_json
 from sexton.cli.policy_output import ONLY_SHORTENS, decision_fields, decisions_of, judged_group, print_group
-from sexton.cli.progress import working
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.report import figures
 from sexton.report.names import short
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from sexton.policy.testing import PolicyTestResult
 
 CHECK_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# is this file valid, and do its rules have an effect?[/dim]
 sexton policy check policy.yaml
 
@@ -30,8 +27,6 @@ sexton policy check policy.yaml
 sexton policy check policy.yaml --retention-minutes 43200 --json | jq '.warnings'
 """
 SHOW_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# which rule decides about each offset of a group, and why not the others?[/dim]
 sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets
 
@@ -39,8 +34,6 @@ sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets
 sexton policy show ci-build-7 --policy policy.yaml --segments backup --as-of 2026-11-21T04:00:00Z
 """
 TEST_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# the `tests:` of the policy itself, in a pipeline: exit code 3 when one fails[/dim]
 sexton policy test policy.yaml
 
@@ -98,7 +91,7 @@ def check(file: PolicyFile, *, retention_minutes: RetentionMinutes = None, json:
 def put_to_test(
     file: PolicyFile,
     *,
-    tests: Annotated[Path | None, typer.Option("--tests", metavar="FILE", help="More tests, in another file.")] = None,
+    tests: Annotated[Path | None, option("--tests FILE", "More tests, in another file.")] = None,
     json: Json = False,
 ) -> int:
     """Run the tests of a policy: a group with an offset, and the expected decision.
@@ -138,10 +131,7 @@ def _print_result(result: "PolicyTestResult") -> None:
 def show(
     group: GroupId,
     *,
-    policy: Annotated[
-        Path | None,
-        typer.Option("--policy", metavar="FILE", help="The policy. Default: SEXTON_POLICY."),
-    ] = None,
+    policy: Annotated[Path | None, option("--policy FILE", "The policy. Default: SEXTON_POLICY.")] = None,
     retention_minutes: RetentionMinutes = None,
     log: Annotated[LogInput, Without({"cluster_id", "load_buffer_bytes"})],
     json: Json = False,
@@ -153,23 +143,19 @@ def show(
     from sexton.policy import read_policy
 
     rules = read_policy(_policy_file(policy))
-    view = log.view()
-    with working("Reading the log", is_quiet=json):
-        view.check_coverage([group])
+    view = log.view_of([group], is_quiet=json)
     at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     judged = judged_group(view, group, log, retention_minutes=retention_minutes, now_ms=at_ms)
     decisions = [] if judged is None else decisions_of(rules, judged, now_ms=at_ms)
     if json:
         found = None if judged is None else asdict(judged.group)
         head = {"now_ms": at_ms, "policy": _identity(rules), "group": found}
-        print_view_json(view, "policy show", {**head, "decisions": [decision_fields(one) for one in decisions]})
-        return exit_code(view)
+        return print_view_json(view, "policy show", {**head, "decisions": [decision_fields(one) for one in decisions]})
     if judged is None:
         print_line(f"{short(group)}: no such group")
     else:
         print_group(judged, decisions, now_ms=at_ms)
-    print_notes(view)
-    return exit_code(view)
+    return print_notes(view)
 
 
 def _policy_file(given: Path | None) -> Path:

@@ -90,7 +90,7 @@ def _is_lost(offset: "JudgedOffset | None", decision: "Decision") -> bool:
 
 def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object]:
     assert offset is not None
-    facts, at_ms = offset.facts, decision.expires_at_ms
+    facts = offset.facts
     return (
         facts.topic,
         facts.partition,
@@ -99,7 +99,7 @@ def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object
         decision.verdict,
         decision.reason,
         decision.rule,
-        None if at_ms is None else figures.instant(at_ms),
+        figures.instant(decision.expires_at_ms),
     )
 
 

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
 from sexton.cli.options import (
     DEFAULT_ROWS,
@@ -15,6 +13,7 @@ from sexton.cli.options import (
     archive_uri,
     now_ms,
     open_archive_uri,
+    option,
     parse_optional_instant,
     parse_partition,
 )
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from sexton.ledger.ledger import Ledger
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# undo a plan: what did it remove, what is there now, what would come back?[/dim]
 sexton restore --from-ledger 3f2a...
 
@@ -55,58 +52,34 @@ of a deleted group: its offsets come back in a group without members.
 _SOURCE, _WHAT = "Source of the values (give one)", "Selection"
 
 PlanOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PLAN_ID", rich_help_panel=_SOURCE, help="Everything that a kept plan removes: its undo file."
-    ),
+    str | None, option("--from-plan PLAN_ID", "Everything that a kept plan removes: its undo file.", _SOURCE)
 ]
 LedgerOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="PLAN_ID",
-        rich_help_panel=_SOURCE,
-        help="What an apply removed, or what a restore replaced, by its ledger.",
-    ),
+    option("--from-ledger PLAN_ID", "What an apply removed, or what a restore replaced, by its ledger.", _SOURCE),
 ]
 AsOfOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ISO|MS", rich_help_panel=_SOURCE, help="What clients could fetch at that instant, from the archive."
-    ),
+    str | None, option("--as-of ISO|MS", "What clients could fetch at that instant, from the archive.", _SOURCE)
 ]
-IdOption = Annotated[
-    str | None,
-    typer.Option("--id", metavar="RESTORE_ID", rich_help_panel=_SOURCE, help="A kept restore that was shown before."),
-]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", rich_help_panel=_WHAT, help="A group; may be repeated.")
-]
+IdOption = Annotated[str | None, option("--id RESTORE_ID", "A kept restore that was shown before.", _SOURCE)]
+Groups = Annotated[list[str] | None, option("--group GROUP", "A group; may be repeated.", _WHAT)]
 Patterns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pattern", metavar="RE2", rich_help_panel=_WHAT, help="Groups whose whole id matches; may be repeated."
-    ),
+    list[str] | None, option("--pattern RE2", "Groups whose whole id matches; may be repeated.", _WHAT)
 ]
 Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic", metavar="T[:P]", rich_help_panel=_WHAT, help="A topic or one of its partitions; may be repeated."
-    ),
+    list[str] | None, option("--topic T[:P]", "A topic or one of its partitions; may be repeated.", _WHAT)
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", rich_help_panel=EXECUTION, help="Also replace newer commits.")]
+Overwrite = Annotated[bool, option("--overwrite", "Also replace newer commits.", EXECUTION)]
 Clamp = Annotated[
     bool,
-    typer.Option(
+    option(
         "--clamp",
-        rich_help_panel=EXECUTION,
-        help="Move offsets outside of their log to its start or end. Default: keep them; consumers then start by their "
+        "Move offsets outside of their log to its start or end. Default: keep them; consumers then start by their "
         "auto.offset.reset.",
+        EXECUTION,
     ),
 ]
-Apply = Annotated[
-    bool,
-    typer.Option("--apply", rich_help_panel=EXECUTION, help="Put the offsets back. Default: only show them."),
-]
+Apply = Annotated[bool, option("--apply", "Put the offsets back. Default: only show them.", EXECUTION)]
 
 
 def restore(

@@ -10,8 +10,6 @@ from sexton.cli.options import ArchiveUri, ClusterId, Json, open_archive_uri
 from sexton.cli.output import print_json
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# a plan as its approval shows it[/dim]
 sexton show plan 3f9c... --archive archive
 
@@ -19,8 +17,6 @@ sexton show plan 3f9c... --archive archive
 sexton show plan 3f9c... --json | jq -r .sha256
 """
 RESTORE_EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# a restore as its approval shows it: then, now, what would be written[/dim]
 sexton show restore 9c41... --archive archive
 """

@@ -1,17 +1,12 @@
 """`sexton snapshot`: copy what is new in `__consumer_offsets` from a cluster into the archive."""
 
-from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, parse_optional_instant
-from sexton.cli.output import print_archived, print_json
+from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, option, parse_optional_instant
+from sexton.cli.output import print_archived
 from sexton.report.figures import instant
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# the embedded broker, into var/archive[/dim]
 sexton snapshot
 
@@ -28,8 +23,7 @@ def snapshot(
     cluster: ClusterInput,
     archive: ArchiveUri = None,
     as_of: Annotated[
-        str | None,
-        typer.Option(metavar="ISO|MS", help="Wait until this instant has settled. Default: copy what is there now."),
+        str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -40,7 +34,7 @@ def snapshot(
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
     from sexton.pipeline import snapshot_log
-    from sexton.runs.engine import Engine
+    from sexton.runs.processes import engine_here
     from sexton.settings import settings
 
     request = snapshot_log.SnapshotRequest(
@@ -50,10 +44,6 @@ def snapshot(
         settle_ms=settings().settle_ms,
         bytes_per_second=settings().fetch_bytes_per_second or None,
     )
-    with Engine("sexton snapshot", quiet=json) as engine:
+    with engine_here("sexton snapshot", quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
-    if json:
-        print_json(asdict(taken))
-        return 0
-    print_archived(taken, request.archive, at=f", taken at {instant(taken.taken_at_ms)}")
-    return 0
+    return print_archived(taken, request.archive, json=json, at=f", taken at {instant(taken.taken_at_ms)}")

@@ -8,7 +8,15 @@ import typer
 
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed, temporary_folder
-from sexton.cli.options import DEFAULT_ROWS, MINUTE_MS, Json, PolicyFile, ShownRows, check_retention, read_policy_file
+from sexton.cli.options import (
+    DEFAULT_ROWS,
+    Json,
+    PolicyFile,
+    ShownRows,
+    check_retention,
+    option,
+    read_policy_file,
+)
 from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report import figures
@@ -16,12 +24,9 @@ from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
     from sexton.analysis.what_if import ComparedGroup, ComparedOffset, RetentionRules, WhatIf
-    from sexton.policy import Policy
     from sexton.runs.folder import RunFolder, RunRecord
 
 EXAMPLES = """\
-[b]Examples[/b]
-
 [dim]# who would lose something if offsets were kept for one day?[/dim]
 sexton what-if --retention-minutes 1440 --archive s3://keep/offsets
 
@@ -44,23 +49,20 @@ def what_if(
     *,
     retention_minutes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, rich_help_panel=_RULES, help="offsets.retention.minutes. Default: as in force."
-        ),
+        option("--retention-minutes N", "offsets.retention.minutes. Default: as in force.", _RULES, at_least=1),
     ] = None,
     policy: PolicyFile = None,
     against_minutes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=_AGAINST,
-            help="The retention in force. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
+        option(
+            "--against-minutes N",
+            "The retention in force. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
+            _AGAINST,
+            at_least=1,
         ),
     ] = None,
     against_policy: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_AGAINST, help="The policy in force. Default: none."),
+        Path | None, option("--against-policy FILE", "The policy in force. Default: none.", _AGAINST)
     ] = None,
     limit: ShownRows = DEFAULT_ROWS,
     log: LogInput,
@@ -74,14 +76,17 @@ def what_if(
     log.check_replayable("what-if")
     if retention_minutes is None and policy is None and against_policy is None:
         raise UsageError("no rules to compare", fix="give --retention-minutes N, --policy FILE, or both")
-    for option, minutes in (("--retention-minutes", retention_minutes), ("--against-minutes", against_minutes)):
-        check_retention(minutes, option)
+    for name, minutes in (("--retention-minutes", retention_minutes), ("--against-minutes", against_minutes)):
+        check_retention(minutes, name)
     tried, known = read_policy_file(policy), read_policy_file(against_policy)
 
     def compared(folder: "RunFolder", record: "RunRecord") -> int:
+        from sexton.analysis.what_if import RetentionRules
         from sexton.analysis.what_if import what_if as compare
 
-        in_force, proposed = _sides(record, retention_minutes, tried, against_minutes, known)
+        recorded = RetentionRules(retention_ms=record.retention_ms, policy=None, source=record.retention_source)
+        in_force = recorded.asked(against_minutes, known)
+        proposed = in_force.asked(retention_minutes, tried)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
         _print(found, record, group, limit=limit, json=json)
         return UNDECODABLE if record.counts.get("undecodable_records") or record.endless else 0
@@ -97,28 +102,6 @@ def what_if(
 
     with temporary_folder() as place:
         return compared(*published_folder(*published(log), place))
-
-
-def _sides(
-    record: "RunRecord",
-    retention_minutes: int | None,
-    policy: "Policy | None",
-    against_minutes: int | None,
-    against_policy: "Policy | None",
-) -> "tuple[RetentionRules, RetentionRules]":
-    from sexton.analysis.what_if import RetentionRules
-
-    in_force = RetentionRules(
-        retention_ms=record.retention_ms if against_minutes is None else against_minutes * MINUTE_MS,
-        policy=against_policy,
-        source=record.retention_source if against_minutes is None else "asked for",
-    )
-    proposed = RetentionRules(
-        retention_ms=in_force.retention_ms if retention_minutes is None else retention_minutes * MINUTE_MS,
-        policy=policy,
-        source=in_force.source if retention_minutes is None else "asked for",
-    )
-    return in_force, proposed
 
 
 def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int, json: bool) -> None:
@@ -172,11 +155,10 @@ def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
 
 
 def _print_groups(found: "WhatIf", limit: int) -> None:
-    differing = [one for one in found.groups if one.differs]
+    differing = found.differing()
     if not differing:
         print_line("no differences")
         return
-    differing.sort(key=lambda one: (-one.newly_lost, -one.spared, one.group_id))
     print_table(GROUP_COLUMNS, map(_group_row, differing), limit=limit)
     print_aside("one group, offset by offset: sexton what-if GROUP ...; as a plan: sexton plan --policy FILE")
 

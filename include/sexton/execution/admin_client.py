@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
-from sexton.kafka.group_state import CommittedOffset
+from sexton.kafka.admin import ErrorName, GroupNow
+from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord
 
 

@@ -18,8 +18,8 @@ from sexton.errors import BrokerError, Refused, SextonError
 from sexton.execution.admin_client import AdminClient
 from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
-from sexton.kafka.admin import GroupError, Unsettled
-from sexton.kafka.failures import NotAllowed, TransientError
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import NotAllowed, TransientError, Unsettled
 from sexton.ledger.entries import NO_STEP, Action, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger
 

@@ -14,13 +14,13 @@ from sexton.errors import UsageError
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity, Tail, TopicView
 from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
-from sexton.kafka.admin import CommittedValue, ErrorName, GroupNow
+from sexton.kafka.admin import ErrorName, GroupNow
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.group_state import CommittedOffset, committed_offsets
-from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.group_state import CommittedOffset, CommittedValue, committed_offsets
+from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import (
     EARLIEST,
@@ -30,6 +30,7 @@ from sexton.kafka.topics import (
     Topic,
     describe_cluster,
     describe_topic,
+    high_watermark,
     list_offsets,
 )
 
@@ -62,13 +63,7 @@ class KafkaAdmin:
         return BrokerTime(at_least_ms=at_least_ms, now_ms=controller_time_ms(self.reading))
 
     def log_end(self, log_partition: int) -> int:
-        return self.reading.retrying(lambda: self._log_end(log_partition))
-
-    def _log_end(self, log_partition: int) -> int:
-        ends = list_offsets(self.reading, [describe_topic(self.reading, OFFSETS_TOPIC)], timestamp=LATEST)
-        if (OFFSETS_TOPIC, log_partition) not in ends:
-            raise TransientError("partition has no leader", where=f"log partition {log_partition}")
-        return ends[OFFSETS_TOPIC, log_partition]
+        return self.reading.retrying(lambda: high_watermark(self.reading, OFFSETS_TOPIC, log_partition))
 
     def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> Tail:
         known_id = None if topic_id == UNKNOWN_ID else topic_id

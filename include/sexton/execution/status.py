@@ -1,9 +1,9 @@
 """The status of a plan or a restore: the result of each item, computed from all entries of the ledger."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sexton.coordinator.offsets import OffsetKey
 from sexton.ledger.entries import FINAL, WRITTEN, Entry, Intent, Item, ItemId, Result, StepOutcome
@@ -12,9 +12,9 @@ from sexton.ledger.recorded_steps import RecordedStep, recorded_steps
 Call = Literal["delete_offsets", "delete_group"]
 
 
-def call_of(intent: Intent) -> Call:
-    """Which call a deletion's intent announced; what the log sink appends has the effect of delete_offsets."""
-    return "delete_group" if intent.checks.get("call") == "delete_group" else "delete_offsets"
+def call_of(checks: Mapping[str, Any]) -> Call:
+    """Which call a deletion announces; what the log sink appends has the effect of delete_offsets."""
+    return "delete_group" if checks.get("call") == "delete_group" else "delete_offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class PlanStatus:
                 self.windows_ms.append(body.window_ms)
 
     def _intend(self, body: Intent, at_ms: int) -> None:
-        call, since = call_of(body), int(body.checks.get("log_offset", 0))
+        call, since = call_of(body.checks), int(body.checks.get("log_offset", 0))
         for item in body.items:
             if (before := self.intended.get(item.item_id)) is not None:
                 since = min(since, before.since)

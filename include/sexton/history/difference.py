@@ -5,7 +5,7 @@ disappeared has the cause of its removal if the later side knows the changes in 
 The table offset_changes and `sexton explain` have the causes of single offsets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,20 +20,17 @@ from sexton.history.events import removal_cause
 from sexton.history.group_batches import stop_offset_of
 from sexton.history.offset_changes import changes_of, known_of
 from sexton.history.published_story import changes_between_runs
-from sexton.kernels.fold import PartialFold, fold_task
+from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
-from sexton.log.segment import plan_fold_tasks, slice_bytes
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
-from sexton.settings import settings
 
 APPEARED, CHANGED, DISAPPEARED = "appeared", "changed", "disappeared"
 OFFSET_KEY = ["group_id", "topic", "partition"]
 _OFFSETS, _GROUPS = "committed_offsets", "groups"
 _STATE = ["group_type", "state", "member_count"]
-_WHOLE_LOG = 1 << 62
 
 
 class Side(Protocol):
@@ -51,10 +48,11 @@ class Side(Protocol):
 
 @dataclass(slots=True)
 class LogSide:
-    """A log at an instant, folded one log partition at a time. An archive's segments end where reading stops."""
+    """A log at an instant; `fold` folds one log partition. An archive's segments end where reading stops."""
 
     source: LogSource
     profile: Profile
+    fold: Callable[[int], PartialFold]
     as_of_ms: int | None
     taken_at_ms: int
     undecodable_count: int = 0
@@ -70,7 +68,7 @@ class LogSide:
 
     def table(self, name: str, log_partition: int) -> pa.Table:
         if log_partition not in self._finished:
-            fold = self._fold(log_partition)
+            fold = self.fold(log_partition)
             self.is_covered |= fold.first_log_offset is not None
             tables = finish(fold, log_partition=log_partition, partition_count=self.source.partition_count)
             self.undecodable_count += tables["undecodable_records"].num_rows
@@ -83,17 +81,16 @@ class LogSide:
         if since_ms is None or not self.source.segments.get(log_partition):
             return {}
         fs, path = filesystem(self.source.uri)
-        before = after = None
+        segments = self.source.segments[log_partition]
+        before = after = cut = None
         if self.source.is_archive:
             before = newest_metadata(fs, path, cluster_id=self.source.cluster_id, at_ms=since_ms)
             after = oldest_metadata_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
-        cut = None
-        if not self.source.is_archive:
-            segments = self.source.segments[log_partition]
+        else:
             cut = stop_offset_of(fs, segments, as_of_ms=self.as_of_ms, taken_at_ms=self.taken_at_ms)
         rows = changes_of(
             fs,
-            self.source.segments[log_partition],
+            segments,
             log_partition=log_partition,
             start=None,
             cut=cut,
@@ -103,21 +100,6 @@ class LogSide:
         rows = rows.filter(pc.is_in(rows["group_id"], value_set=pa.array(group_ids, pa.string())))
         late = [row for row in rows.to_pylist() if row["timestamp_ms"] is None or row["timestamp_ms"] >= since_ms]
         return _causes(late, group_ids, self.profile)
-
-    def _fold(self, log_partition: int) -> PartialFold:
-        fs, _ = filesystem(self.source.uri)
-        segments = self.source.segments.get(log_partition, [])
-        if not segments:
-            return PartialFold.empty(profile=self.profile, is_prefix=True)
-        (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
-        return fold_task(
-            (slice_bytes(fs, span) for span in task.slices),
-            task=task,
-            cap_bytes=settings().inflated_cap_bytes,
-            as_of_ms=None if self.source.is_archive else self.as_of_ms,
-            taken_at_ms=self.source.taken_at_ms or self.taken_at_ms,
-            profile=self.profile,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +223,8 @@ def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table
 
 def _ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Table:
     types: Mapping[str, pa.DataType] = {"partition": pa.int32()}
-    schema = pa.schema(
-        [
-            *((key, types.get(key, pa.string())) for key in keys),
-            ("before", kind),
-            ("after", kind),
-            ("change", pa.string()),
-        ]
-    )
+    columns = [(key, types.get(key, pa.string())) for key in keys]
+    schema = pa.schema([*columns, ("before", kind), ("after", kind), ("change", pa.string())])
     rows = pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
     return rows.sort_by([(key, "ascending") for key in keys])
 

@@ -16,7 +16,7 @@ from sexton.coordinator import decoding
 from sexton.coordinator.changes.model import ChangeEvidence, TopicPartition
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded
-from sexton.coordinator.expiry import SweepBlock, verdict
+from sexton.coordinator.expiry import SweepBlock, Verdict, verdict
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import StoredOffset
@@ -129,38 +129,27 @@ class StoryReader:
         return rows
 
 
-def next_verdicts(
-    group: Group | None,
+def broker_verdicts(
+    group: Group,
     offsets: Mapping[TopicPartition, StoredOffset],
     pending: frozenset[TopicPartition],
     *,
     retention_ms: int,
     now_ms: int,
     profile: Profile,
-    block: SweepBlock | None = None,
-) -> list[NextVerdict]:
-    """What the broker's sweep would do with the remaining offsets, by topic and partition; nothing without a group."""
-    if group is None:
-        return []
-    found = []
-    for (topic, partition), offset in sorted(offsets.items()):
-        judged = verdict(
+    block: SweepBlock | None,
+) -> dict[TopicPartition, Verdict]:
+    """What the broker's sweep would do with each of a group's offsets at an instant."""
+    return {
+        key: verdict(
             offset,
-            topic,
+            key[0],
             group,
-            is_pending=(topic, partition) in pending,
+            is_pending=key in pending,
             retention_ms=retention_ms,
             now_ms=now_ms,
             profile=profile,
             block=block,
         )
-        found.append(
-            NextVerdict(
-                topic=topic,
-                partition=partition,
-                committed_offset=offset.committed_offset,
-                reason=judged.reason,
-                expires_at_ms=judged.expires_at_ms,
-            )
-        )
-    return found
+        for key, offset in offsets.items()
+    }

@@ -8,7 +8,7 @@ anything else.
 Not here: what may be changed (execution, execution/restore), and what no coordinator takes (append.py).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,34 +16,14 @@ from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.append import append_tombstones
 from sexton.kafka.failures import AMBIGUOUS, NamedError, NotAllowed, TransientError, Unsettled, error_name
-from sexton.kafka.group_state import find_coordinator, groups_at
+from sexton.kafka.group_state import CommittedValue, find_coordinator, groups_at
 from sexton.kafka.session import ClusterSession
-
-__all__ = [
-    "CommittedValue",
-    "ErrorName",
-    "GroupError",
-    "GroupNow",
-    "Key",
-    "Unsettled",
-    "append_tombstones",
-    "commit_offsets",
-    "delete_group",
-    "delete_offsets",
-    "group_now",
-]
 
 ErrorName: TypeAlias = str
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
-CommittedValue: TypeAlias = tuple[int, int, str]
-"""Offset, leader epoch (-1 when it is not known), metadata."""
-
-ErrorsOf: TypeAlias = Callable[[Any], set[ErrorName | None]]
-
-NO_GENERATION = -1
+NO_EPOCH = NO_GENERATION = -1
 OFFSET_COMMIT_BY_NAME = 9
 """Version 10 knows topics by id only."""
 DEAD = "Dead"
@@ -91,7 +71,7 @@ def delete_offsets(
         for topic, some in sorted(partitions.items())
     ]
     request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-    answer = _ask_once(session, group_id, request, _whole_error, call="OffsetDelete")
+    answer = _ask_once(session, group_id, request, call="OffsetDelete")
     if answer.error_code:
         raise _refusal(session, group_id, error_name(answer.error_code), "OffsetDelete")
     return _by_partition(answer)
@@ -102,7 +82,7 @@ def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
     GROUP_AUTHORIZATION_FAILED). Raises Unsettled."""
     try:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        answer = _ask_once(session, group_id, request, _group_errors, call="DeleteGroups")
+        answer = _ask_once(session, group_id, request, call="DeleteGroups")
     except GroupError as error:
         return error.error_name
     return _name_or_none(answer.results[0].error_code)
@@ -124,7 +104,7 @@ def commit_offsets(
             CommittedTopic.OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=offset,
-                committed_leader_epoch=leader_epoch,
+                committed_leader_epoch=NO_EPOCH if leader_epoch is None else leader_epoch,
                 committed_metadata=metadata,
             )
         )
@@ -136,7 +116,7 @@ def commit_offsets(
         max_version=OFFSET_COMMIT_BY_NAME,
     )
     try:
-        return _by_partition(_ask_once(session, group_id, request, _partition_errors, call="OffsetCommit"))
+        return _by_partition(_ask_once(session, group_id, request, call="OffsetCommit"))
     except GroupError as error:
         return dict.fromkeys(offsets, error.error_name)
 
@@ -175,12 +155,12 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
     return session.retrying(ask)
 
 
-def _ask_once(session: ClusterSession, group_id: str, request: Any, errors_of: ErrorsOf, *, call: str) -> Any:
+def _ask_once(session: ClusterSession, group_id: str, request: Any, *, call: str) -> Any:
     """The coordinator's answer to a request that changes something: sent anew only while it was surely not done."""
 
     def ask() -> Any:
         answer = session.call_once(request, node_id=_coordinator(session, group_id, call))
-        errors = errors_of(answer)
+        errors = _errors(answer)
         if NOT_DONE in errors:
             raise TransientError("the coordinator loads", where=f"group {group_id}")
         if unclear := sorted(error for error in errors & AMBIGUOUS if error):
@@ -204,16 +184,11 @@ def _refusal(session: ClusterSession, group_id: str, error: ErrorName, call: str
     return GroupError(f"{call} was refused: {error}", where=f"group {group_id}", fix=fix, error_name=error)
 
 
-def _whole_error(answer: Any) -> set[ErrorName | None]:
-    return {_name_or_none(answer.error_code)} | set(_by_partition(answer).values())
-
-
-def _group_errors(answer: Any) -> set[ErrorName | None]:
-    return {_name_or_none(result.error_code) for result in answer.results}
-
-
-def _partition_errors(answer: Any) -> set[ErrorName | None]:
-    return set(_by_partition(answer).values())
+def _errors(answer: Any) -> set[ErrorName | None]:
+    """What an answer says of the whole request, of its groups and of its partitions."""
+    partitions = [one for topic in getattr(answer, "topics", ()) for one in topic.partitions]
+    parts = [answer, *getattr(answer, "results", ()), *partitions]
+    return {_name_or_none(getattr(part, "error_code", 0)) for part in parts}
 
 
 def _by_partition(answer: Any) -> dict[Key, ErrorName | None]:

@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from sexton.errors import BrokerError, SetupError
 from sexton.java import JavaHome
 
@@ -30,6 +32,7 @@ HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 TOOL_TIMEOUT_S = 120
+HEAP_MB = 700
 READY = "Kafka Server started"
 LOG_TAIL_LINES = 6
 
@@ -89,7 +92,6 @@ class EmbeddedBroker:
         java: JavaHome,
         jars: Sequence[Path],
         settings: Mapping[str, str] | None = None,
-        heap_mb: int = 700,
         scram: Sequence[str] = (),
         jvm_options: Sequence[str] = (),
     ) -> None:
@@ -98,7 +100,6 @@ class EmbeddedBroker:
         self._java = java
         self._jars = jars
         self._settings = dict(settings or {})
-        self._heap_mb = heap_mb
         self._scram = tuple(scram)
         self._jvm_options = tuple(jvm_options)
         self._process: subprocess.Popen[bytes] | None = None
@@ -137,7 +138,7 @@ class EmbeddedBroker:
                 where=self.directory,
                 fix="stop it with `sexton broker down`",
             )
-        _require_free(self.port)
+        require_free(self.port)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._write_properties(controller_port=free_port())
         self._format()
@@ -199,7 +200,7 @@ class EmbeddedBroker:
 
     def _launch(self) -> None:
         command = [
-            *_java_command(self._java, self._jars, f"-Xmx{self._heap_mb}m", *self._jvm_options),
+            *_java_command(self._java, self._jars, f"-Xmx{HEAP_MB}m", *self._jvm_options),
             "kafka.Kafka",
             str(self._properties_file),
         ]
@@ -266,14 +267,15 @@ def free_port() -> int:
     return port
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int, *, fix: str = "another port") -> None:
+    """SetupError if something listens on a port of this machine; `fix` is what to choose instead."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError as error:
         raise SetupError(
             f"port {port} cannot be used: {os.strerror(error.errno or 0)}",
             where=HOST,
-            fix="stop what listens there, or choose another port",
+            fix=f"stop what listens there, or choose {fix}",
         ) from None
 
 
@@ -316,13 +318,10 @@ def _pid_file(directory: Path) -> Path:
 
 def _command_line(pid: int) -> str:
     """The command line of a process, empty when it does not run (any more: a zombie has none)."""
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            return ""
-    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return shown.stdout
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -6,14 +6,14 @@ Verdicts and writes need them. Only one broker reports its clock: the leader of 
 
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeQuorumRequest
+from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.configs import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE
+from sexton.kafka.configs import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE, described
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import ORDINARY_CONSUMER, Topic, by_leader
+from sexton.kafka.topics import ORDINARY_CONSUMER, READ_UNCOMMITTED, Topic, by_leader, offset_topics
 
 METADATA_LOG = "__cluster_metadata"
 NEWEST_STAMP = -3
@@ -46,17 +46,12 @@ def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
 
     Also -1 where brokers do not know the request (before Kafka 3.0).
     """
-    Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
     newest_ms = -1
     for node_id, partitions in by_leader([topic]).items():
-        listed = [
-            Asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=NEWEST_STAMP)
-            for _, partition in partitions
-        ]
         request = ListOffsetsRequest(
             replica_id=ORDINARY_CONSUMER,
-            isolation_level=0,
-            topics=[Asked(name=topic.name, partitions=listed)],
+            isolation_level=READ_UNCOMMITTED,
+            topics=offset_topics(partitions, NEWEST_STAMP),
             min_version=_WITH_NEWEST_STAMP,
         )
         answer = _known(session, request, node_id=node_id)
@@ -67,7 +62,7 @@ def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
 
 def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
     """The topic's max.message.bytes; None where this principal may not see it."""
-    return _number(session, MAX_MESSAGE_BYTES, resource_type=TOPIC_RESOURCE, resource_name=topic)
+    return _number(session, MAX_MESSAGE_BYTES, (TOPIC_RESOURCE, topic))
 
 
 def retention_minutes(session: ClusterSession) -> int | None:
@@ -76,17 +71,12 @@ def retention_minutes(session: ClusterSession) -> int | None:
     It takes DESCRIBE_CONFIGS on the cluster. One broker is asked: they are the cluster's in practice.
     """
     broker = session.broker_ids[0]
-    return _number(session, RETENTION_MINUTES, resource_type=BROKER_RESOURCE, resource_name=str(broker), node_id=broker)
+    return _number(session, RETENTION_MINUTES, (BROKER_RESOURCE, str(broker)), node_id=broker)
 
 
-def _number(
-    session: ClusterSession, name: str, *, resource_type: int, resource_name: str, node_id: int | None = None
-) -> int | None:
+def _number(session: ClusterSession, name: str, resource: tuple[int, str], *, node_id: int | None = None) -> int | None:
     """One setting by DescribeConfigs; None where it is not reported."""
-    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    wanted = [Resource(resource_type=resource_type, resource_name=resource_name, configuration_keys=[name])]
-    request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
-    (found,) = session.retrying(lambda: session.call(request, node_id=node_id)).results
+    (found,) = session.retrying(lambda: described(session, {resource: [name]}, node_id=node_id))
     values = [item.value for item in found.configs or [] if item.name == name]
     return int(values[0]) if values and values[0] and not found.error_code else None
 

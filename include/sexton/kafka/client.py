@@ -20,31 +20,28 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
-# Kafka's name (Java first, then librdkafka's other spellings) -> field of ClientConfig.
-FIELDS = {
-    "bootstrap.servers": "bootstrap_servers",
-    "metadata.broker.list": "bootstrap_servers",
-    "client.id": "client_id",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "username",
-    "sasl.password": "password",
-    "ssl.truststore.location": "ca_file",
-    "ssl.ca.location": "ca_file",
-    "ssl.keystore.location": "certificate_file",
-    "ssl.certificate.location": "certificate_file",
-    "ssl.key.location": "key_file",
-    "ssl.key.password": "key_password",
-}
-# Handled by name: they set no field.
-OTHERS = (
-    JAAS,
-    OAUTH_EXTENSIONS,
-    "ssl.truststore.type",
-    "ssl.keystore.type",
-    "ssl.endpoint.identification.algorithm",
+# Field of ClientConfig, kafka-python's argument, librdkafka's setting, all names of the setting (Java's first).
+SPELLINGS = (
+    ("bootstrap_servers", "bootstrap_servers", "bootstrap.servers", ("bootstrap.servers", "metadata.broker.list")),
+    ("client_id", "client_id", "client.id", ("client.id",)),
+    ("security_protocol", "security_protocol", "security.protocol", ("security.protocol",)),
+    ("sasl_mechanism", "sasl_mechanism", "sasl.mechanism", ("sasl.mechanism", "sasl.mechanisms")),
+    ("username", "sasl_plain_username", "sasl.username", ("sasl.username",)),
+    ("password", "sasl_plain_password", "sasl.password", ("sasl.password",)),
+    ("ca_file", "ssl_cafile", "ssl.ca.location", ("ssl.truststore.location", "ssl.ca.location")),
+    (
+        "certificate_file",
+        "ssl_certfile",
+        "ssl.certificate.location",
+        ("ssl.keystore.location", "ssl.certificate.location"),
+    ),
+    ("key_file", "ssl_keyfile", "ssl.key.location", ("ssl.key.location",)),
+    ("key_password", "ssl_password", "ssl.key.password", ("ssl.key.password",)),
 )
+FIELDS = {name: own for own, _, _, names in SPELLINGS for name in names}
+# Handled by name: they set no field.
+CHECKS_HOSTNAME = "ssl.endpoint.identification.algorithm"
+OTHERS = (JAAS, OAUTH_EXTENSIONS, "ssl.truststore.type", "ssl.keystore.type", CHECKS_HOSTNAME)
 # What this client does anyway: the only allowed values.
 ALLOWED_VALUES = {
     "sasl.oauthbearer.method": ("oidc",),
@@ -111,34 +108,18 @@ class ClientConfig:
     def for_kafka_python(self) -> dict[str, Any]:
         """Arguments for kafka-python's connection manager and clients."""
         return {
+            **{argument: getattr(self, own) for own, argument, _, _ in SPELLINGS},
             "bootstrap_servers": self.bootstrap_servers.replace(" ", "").split(","),
-            "client_id": self.client_id,
-            "security_protocol": self.security_protocol,
-            "sasl_mechanism": self.sasl_mechanism,
-            "sasl_plain_username": self.username,
-            "sasl_plain_password": self.password,
             "sasl_oauth_token_provider": TokenProvider(self.oauth) if self.oauth and self._is_oauth else None,
-            "ssl_cafile": self.ca_file,
-            "ssl_certfile": self.certificate_file,
-            "ssl_keyfile": self.key_file,
-            "ssl_password": self.key_password,
             "ssl_check_hostname": self.check_hostname,
         }
 
     def for_confluent(self) -> dict[str, str]:
         """Settings for confluent-kafka's clients; a setting that is not used is left out."""
-        named = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "client.id": self.client_id,
-            "security.protocol": self.security_protocol,
-            "sasl.mechanism": self.sasl_mechanism,
-            "sasl.username": self.username,
-            "sasl.password": self.password,
-            "ssl.ca.location": self.ca_file,
-            "ssl.certificate.location": self.certificate_file,
+        named: dict[str, str | None] = {
+            **{setting: getattr(self, own) for own, _, setting, _ in SPELLINGS},
             "ssl.key.location": self.key_file or self.certificate_file,
-            "ssl.key.password": self.key_password,
-            "ssl.endpoint.identification.algorithm": None if self.check_hostname else "none",
+            CHECKS_HOSTNAME: None if self.check_hostname else "none",
             **(_oauth_for_confluent(self.oauth) if self.oauth and self._is_oauth else {}),
         }
         return {name: value for name, value in named.items() if value is not None}
@@ -163,9 +144,9 @@ def client_config(
         values["oauth"] = client_credentials(plain, where)
     elif JAAS in plain:
         values["username"], values["password"] = name_and_password(plain[JAAS], where)
-    if "ssl.endpoint.identification.algorithm" in plain:
+    if CHECKS_HOSTNAME in plain:
         # Java switches the check off with an empty value, librdkafka with "none".
-        values["check_hostname"] = plain["ssl.endpoint.identification.algorithm"].lower() not in ("", "none")
+        values["check_hostname"] = plain[CHECKS_HOSTNAME].lower() not in ("", "none")
     if bootstrap_servers:
         values["bootstrap_servers"] = bootstrap_servers
     if "bootstrap_servers" not in values:

@@ -1,6 +1,6 @@
 """Settings as a cluster reports them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,9 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
     left out, with a warning that names the ACL.
     """
     first, *others = session.broker_ids
-    results = {one.resource_type: one for one in _described(session, first, topic)}
+    keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
+    asked = {(BROKER_RESOURCE, str(first)): None, (TOPIC_RESOURCE, topic): keys}
+    results = {one.resource_type: one for one in described(session, asked, node_id=first)}
     of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
     warnings = [
         f"{what}: {_why_not_reported(session, result.error_code, topic)}"
@@ -59,7 +61,7 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
 def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
     """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
     try:
-        (answer,) = _described(session, broker)
+        (answer,) = described(session, {(BROKER_RESOURCE, str(broker)): None}, node_id=broker)
     except BrokerError as error:
         return {}, error.message
     return _of_coordinator(answer), _why_not_reported(session, answer.error_code, topic) if answer.error_code else None
@@ -74,15 +76,17 @@ def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str,
     return {name: reported for name, reported in values.items() if len(set(reported.values())) > 1}
 
 
-def _described(session: ClusterSession, broker: int, topic: str | None = None) -> list[Any]:
-    """The settings of one broker, which it alone knows, and those of a topic."""
+def described(
+    session: ClusterSession, resources: Mapping[tuple[int, str], Sequence[str] | None], *, node_id: int | None
+) -> list[Any]:
+    """What a broker reports of resources, by type and name: the settings that are named, or all."""
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    resources = [Resource(resource_type=BROKER_RESOURCE, resource_name=str(broker), configuration_keys=None)]
-    if topic is not None:
-        keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
-        resources.append(Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=keys))
-    request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
-    return list(session.call(request, node_id=broker).results)
+    wanted = [
+        Resource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        for (kind, name), keys in resources.items()
+    ]
+    request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
+    return list(session.call(request, node_id=node_id).results)
 
 
 def _of_coordinator(result: Any) -> dict[str, str]:

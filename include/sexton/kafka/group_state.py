@@ -5,6 +5,7 @@ Offsets are as OffsetFetch by name answers them, plain or stable only (KIP-447).
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
@@ -16,6 +17,9 @@ from sexton.kafka.session import ClusterSession, TransientError
 GROUP_COORDINATOR = 0
 OFFSET_FETCH_BY_NAME = 9
 """The last version that names topics; the answer to it is what clients call the committed offset."""
+
+CommittedValue: TypeAlias = tuple[int, int | None, str]
+"""Offset, leader epoch (None when it is not known), metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +44,16 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """A committed offset as OffsetFetch answers it: -1 where the wire has -1, "" where metadata is empty."""
+    """A committed offset as OffsetFetch answers it: -1 where none is committed, "" where metadata is empty."""
 
     committed_offset: int
-    leader_epoch: int
+    leader_epoch: int | None
     metadata: str
     error_code: int = 0
+
+    @property
+    def as_committed(self) -> CommittedValue:
+        return self.committed_offset, self.leader_epoch, self.metadata
 
 
 def list_groups(session: ClusterSession) -> Listing:
@@ -131,7 +139,7 @@ def committed_offsets(
         return {
             (topic.name, partition.partition_index): CommittedOffset(
                 committed_offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
+                leader_epoch=None if partition.committed_leader_epoch < 0 else partition.committed_leader_epoch,
                 metadata=partition.metadata or "",
                 error_code=partition.error_code,
             )

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from tenacity import RetryError, Retrying, stop_after_attempt, wait_random_exponential
 
-from sexton.errors import DownloadError, SextonError, UsageError
+from sexton.distributions import PIPELINE
+from sexton.errors import DownloadError, SetupError, SextonError, UsageError
 from sexton.settings import settings
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def ensure(cache: Path, jar_set: JarSet, *, lock: Path = LOCK_FILE) -> list[Path
     jars = [jar for jar in read_lock(lock) if jar.jar_set == jar_set]
     stamp = folder / f"{jar_set}.verified"
     if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == _state(folder, jars)):
-        _fetch(folder, [jar for jar in jars if not _is_intact(folder / jar.file_name, jar)])
+        _fetch(folder, [jar for jar in jars if not is_intact(folder / jar.file_name, jar)])
         stamp.write_text(_state(folder, jars), encoding="utf-8")
     return [folder / jar.file_name for jar in jars]
 
@@ -120,7 +121,8 @@ def _state(folder: Path, jars: Iterable[Jar]) -> str:
     return "\n".join(lines)
 
 
-def _is_intact(path: Path, jar: Jar) -> bool:
+def is_intact(path: Path, jar: Jar) -> bool:
+    """Whether a file is there and has the pinned bytes."""
     if not path.is_file() or path.stat().st_size != jar.size_bytes:
         return False
     with path.open("rb") as file:
@@ -160,7 +162,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
                     wanted.cached_path.unlink(missing_ok=True)
                     context.local_repos.clear()
                 path = wanted.resolve()
-                if not _is_intact(path, jar):
+                if not is_intact(path, jar):
                     raise DownloadError(f"got {path.stat().st_size} bytes that are not the {jar.size_bytes} pinned")
     except RetryError as error:
         cause = error.last_attempt.exception()
@@ -173,10 +175,12 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
 
 def _maven(scratch: Path) -> "MavenContext":
     """jgo's access to the repositories that the user's own settings name, else to its default one."""
-    from jgo.config import GlobalSettings
-    from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
-    from jgo.maven import MavenContext
-
+    try:
+        from jgo.config import GlobalSettings
+        from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
+        from jgo.maven import MavenContext
+    except ImportError:
+        raise SetupError("jgo, which fetches jars, is not installed", fix=PIPELINE) from None
     own_repository = default_maven_repo()
     mirror = central_mirror(own_repository.parent / "settings.xml")
     return MavenContext(

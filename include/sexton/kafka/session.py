@@ -100,11 +100,7 @@ class ClusterSession:
         longer than THROTTLE_LIMIT_MS: every call has a limit.
         """
 
-        async def send() -> Any:
-            future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
-            return await self._manager.wait_for(future, self._request_timeout_ms)
-
-        answer = self._run(send)
+        answer = self._run(lambda: self._send(request, node_id))
         throttle_ms = getattr(answer, "throttle_time_ms", None) or 0
         if throttle_ms > THROTTLE_LIMIT_MS:
             raise BrokerError(
@@ -130,8 +126,7 @@ class ClusterSession:
             nonlocal is_sent
             await self._manager.wait_for(self._manager.get_connection(node_id).init_future, self._request_timeout_ms)
             is_sent = True
-            future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
-            return await self._manager.wait_for(future, self._request_timeout_ms)
+            return await self._send(request, node_id)
 
         try:
             answer = self._run(send)
@@ -180,6 +175,10 @@ class ClusterSession:
             stop=stop_after_delay(self._retry_for_s),
             reraise=True,
         )(attempt)
+
+    async def _send(self, request: Any, node_id: int | None) -> Any:
+        future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
+        return await self._manager.wait_for(future, self._request_timeout_ms)
 
     async def _bootstrap(self, timeout_ms: int) -> None:
         """Connect. The manager would go on trying with refused credentials until the time is up: look at them first."""

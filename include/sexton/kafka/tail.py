@@ -4,13 +4,12 @@ Reads up to the high watermark, open transactions and markers included, and not 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from sexton.errors import BrokerError
-from sexton.kafka.fetch import NO_EPOCH, LogChangedError, LogReader
-from sexton.kafka.session import ClusterSession, TransientError
-from sexton.kafka.topics import LATEST, describe_topic, list_offsets
+from sexton.kafka.fetch import LogChangedError, LogReader
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import high_watermark
 from sexton.log.batch import BadRecord, Batch, read_batches, read_records
 
 INFLATED_BYTES = 256 * 1024 * 1024
@@ -36,7 +35,7 @@ class TailReader:
     """Reads one log partition from `from_log_offset` on, what is new with every call.
 
     `log_offset` is its position: everything below has been returned. With `topic_id` given, a topic that was created
-    again raises LogChangedError; `after_epoch` is the leader epoch of the batch before, when it is known (KIP-320).
+    again raises LogChangedError.
     """
 
     def __init__(
@@ -47,11 +46,10 @@ class TailReader:
         *,
         from_log_offset: int,
         topic_id: str | None = None,
-        after_epoch: int = NO_EPOCH,
     ) -> None:
         self.log_offset = from_log_offset
         self._session, self._topic, self._log_partition = session, topic, log_partition
-        self._reader = LogReader(session, topic, log_partition, topic_id=topic_id, after_epoch=after_epoch)
+        self._reader = LogReader(session, topic, log_partition, topic_id=topic_id)
 
     def read(self) -> bytes:
         """The raw batches since the last call up to the high watermark as it is now; b"" when there are none.
@@ -60,7 +58,9 @@ class TailReader:
         again, what was to be read is deleted), BrokerError when its leader cannot be reached for a minute. The next
         call then begins at the same place.
         """
-        end = self._session.retrying(self._high_watermark)
+        end = self._session.retrying(
+            lambda: high_watermark(self._session, self._topic, self._log_partition, call="Fetch")
+        )
         if end < self.log_offset:
             why = f"the log was committed up to {self.log_offset}, now to {end}"
             raise LogChangedError(why, where=self._reader.where)
@@ -71,14 +71,6 @@ class TailReader:
     def records(self) -> list[TailRecord]:
         """`read`, decoded by `records_of`."""
         return records_of(self.read())
-
-    def _high_watermark(self) -> int:
-        topic = describe_topic(self._session, self._topic, call="Fetch")
-        leaders = {number: leader for number, leader in topic.leaders.items() if number == self._log_partition}
-        ends = list_offsets(self._session, [replace(topic, leaders=leaders)], timestamp=LATEST)
-        if (self._topic, self._log_partition) not in ends:
-            raise TransientError("the partition has no leader", where=self._reader.where)
-        return ends[self._topic, self._log_partition]
 
 
 def records_of(data: bytes) -> list[TailRecord]:

@@ -1,7 +1,7 @@
 """Which topics a cluster has, who leads their partitions, where their logs begin and end (Metadata, ListOffsets)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -34,7 +34,6 @@ class Topic:
 
     name: str
     topic_id: str | None
-    is_internal: bool
     leaders: Mapping[int, PartitionLeader]
 
 
@@ -43,7 +42,6 @@ class Cluster:
     """The answer to one Metadata request; `is_whole` unless a topic was left out of `topics`."""
 
     cluster_id: str
-    controller_id: int
     topics: Mapping[str, Topic]
     is_whole: bool = True
 
@@ -67,7 +65,6 @@ def describe_cluster(
             found[topic.name] = _topic(topic)
     return Cluster(
         cluster_id=answer.cluster_id or "unknown",
-        controller_id=answer.controller_id,
         topics=found,
         is_whole=len(found) == len(answer.topics),
     )
@@ -87,15 +84,24 @@ def list_offsets(
     """
     offsets = {}
     for node_id, partitions in by_leader(topics).items():
-        for some in _batched(partitions, PARTITIONS_A_REQUEST):
-            request = ListOffsetsRequest(
-                replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=_offset_topics(some, timestamp)
-            )
+        for at in range(0, len(partitions), PARTITIONS_A_REQUEST):
+            some = offset_topics(partitions[at : at + PARTITIONS_A_REQUEST], timestamp)
+            request = ListOffsetsRequest(replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=some)
             for topic in session.call(request, node_id=node_id).topics:
                 for partition in topic.partitions:
                     if partition.error_code == 0:
                         offsets[(topic.name, partition.partition_index)] = partition.offset
     return offsets
+
+
+def high_watermark(session: ClusterSession, name: str, partition: int, *, call: str = "Metadata") -> int:
+    """Where the log of one partition ends now; TransientError while it has no leader. `call` as above."""
+    topic = describe_topic(session, name, call=call)
+    leaders = {number: leader for number, leader in topic.leaders.items() if number == partition}
+    ends = list_offsets(session, [replace(topic, leaders=leaders)], timestamp=LATEST)
+    if (name, partition) not in ends:
+        raise TransientError(f"log partition {partition} has no leader", where=session.config.bootstrap_servers)
+    return ends[name, partition]
 
 
 def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -143,12 +149,11 @@ def _topic(answer: Any) -> Topic:
         for partition in answer.partitions
     }
     topic_id = kafka_uuid(answer.topic_id) if answer.topic_id else None
-    return Topic(
-        name=answer.name, topic_id=topic_id, is_internal=answer.is_internal, leaders=dict(sorted(leaders.items()))
-    )
+    return Topic(name=answer.name, topic_id=topic_id, leaders=dict(sorted(leaders.items())))
 
 
-def _offset_topics(partitions: Sequence[tuple[str, int]], timestamp: int) -> list[Any]:
+def offset_topics(partitions: Sequence[tuple[str, int]], timestamp: int) -> list[Any]:
+    """What ListOffsets asks for about these partitions."""
     ListedTopic = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
     by_topic: dict[str, list[Any]] = {}
     for name, partition in partitions:
@@ -156,7 +161,3 @@ def _offset_topics(partitions: Sequence[tuple[str, int]], timestamp: int) -> lis
             ListedTopic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         )
     return [ListedTopic(name=name, partitions=listed) for name, listed in by_topic.items()]
-
-
-def _batched(items: Sequence[tuple[str, int]], size: int) -> list[Sequence[tuple[str, int]]]:
-    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -82,11 +82,18 @@ def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[
     """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now."""
 
     def write(name: str) -> None:
-        spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE OR REPLACE BRANCH `{run.branch}`")
+        # CREATE OR REPLACE refuses a branch that exists while main has no snapshot, before the first run of all.
+        spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
+        spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE BRANCH `{run.branch}`")
         rows = spark.read.schema(spark_schema(TABLES[name])).parquet(*(str(file) for file in files[name]))
         replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=_row_count(files[name]) > 0)
 
     side_by_side(write, list(files))
+
+
+def read_branch(spark: "SparkSession", lake: Lake, run: RunKey, table: str) -> "DataFrame":
+    """The run's rows of a table on its branch."""
+    return spark.table(lake.identifier(table, run.branch)).where(run.partition())
 
 
 def replace_partition(rows: "DataFrame", target: str, run: RunKey, *, can_be_picked: bool) -> None:

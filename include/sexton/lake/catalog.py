@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from sqlalchemy import URL
 
+EXTENSIONS = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
+"""What a JVM has to know of Iceberg from its start."""
 _JDBC = "jdbc:"
 _SQLITE = "jdbc:sqlite:"
 _JDBC_DEFAULTS = {"jdbc.schema-version": "V1"}  # the layout that pyiceberg reads too
@@ -58,7 +60,7 @@ class Lake:
         prefix = f"spark.sql.catalog.{self.name}"
         paths = ",".join(str(jar) for jar in jars)
         return {
-            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            **EXTENSIONS,
             prefix: "org.apache.iceberg.spark.SparkCatalog",
             # Every statement reads the table anew: another process may have published meanwhile.
             f"{prefix}.cache-enabled": "false",
@@ -86,10 +88,6 @@ class Lake:
     def where(self) -> str:
         """Where the tables are, for people; never a catalog's URI, which may hold a password."""
         return f"{self.name}.{self.namespace} in {self.properties.get('warehouse', 'the warehouse of its catalog')}"
-
-    def storage_properties(self) -> dict[str, str]:
-        """What a process needs to read files of the lake without its catalog."""
-        return {key: value for key, value in self.properties.items() if key.startswith(_STORAGE)}
 
 
 def open_lake(properties: Mapping[str, str] | None = None) -> Lake:

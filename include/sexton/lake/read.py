@@ -1,10 +1,10 @@
-"""Reads tables as Arrow, without a JVM: a run's branch for the checks, and published runs.
+"""Reads published runs as Arrow, without a JVM.
 
 Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names, or, once that snapshot has
 been expired, from today's table if its partition still is that run's: partitions are only ever replaced whole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,26 +71,6 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
         if owner(found, run.key) not in (run.key.run_id, None):
             raise SextonError("its snapshot has expired, and another run has taken its place", where=table)
     return _rows(found, table, run.key, snapshot_id=snapshot_id, columns=columns)
-
-
-def read_branch(
-    metadata_location: str, properties: dict[str, str], table: str, run: RunKey, log_partitions: Iterable[int] | None
-) -> pa.Table | None:
-    """The rows of the run's branch, of some log partitions or all, with the types they have; None without a branch.
-
-    Takes a metadata file, so that any process with the storage at hand can read, without a catalog.
-    """
-    from pyiceberg.expressions import In
-    from pyiceberg.table import StaticTable
-
-    found = StaticTable.from_metadata(metadata_location, properties)
-    snapshot = found.snapshot_by_name(run.branch)
-    if snapshot is None:
-        return None
-    where = partition_of(run)
-    if log_partitions is not None and TABLES[table].per_log_partition:
-        where = where & In("log_partition", set(log_partitions))
-    return plain(found.scan(row_filter=where, snapshot_id=snapshot.snapshot_id).to_arrow())
 
 
 def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:

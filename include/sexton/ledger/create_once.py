@@ -1,22 +1,19 @@
 """Creates files of the ledger that only one process may write and nobody changes: any other process gets Refused.
 
-On a local filesystem a hard link decides, which the kernel makes or refuses. pyarrow has no such call for object
-stores: there the last writer wins silently. So a process that wants a name there first writes a ticket and then lists
-the tickets. Of two processes at least one sees the other's, and steps back. This needs listings that show what was
-written before, as S3, GCS and ABFS promise.
-
-sexton.archive.create does the same job for the archive: it returns False instead, uses S3's conditional PUT, and on
-other object stores has no tickets, so that two snapshots at once can collide there.
+On a local filesystem a hard link decides (archive.create). pyarrow has no such call for object stores: there the last
+writer wins silently. So a process that wants a name there first writes a ticket and then lists the tickets. Of two
+processes at least one sees the other's, and steps back. This needs listings that show what was written before, as S3,
+GCS and ABFS promise.
 """
 
 import json
-import os
 from uuid import uuid4
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import fsync, make_folder, write_whole
-from sexton.errors import Refused
+from sexton.archive.create import create_whole
+from sexton.archive.files import read_file, write_whole
+from sexton.errors import Refused, UsageError
 from sexton.failpoints import failpoint
 
 _TICKETS = "tickets"
@@ -25,12 +22,13 @@ _TICKETS = "tickets"
 def create(fs: pafs.FileSystem, path: str, data: bytes) -> None:
     """Write a whole file that does not exist yet. Refused when another process has written it."""
     if isinstance(fs, pafs.LocalFileSystem):
-        _link(fs, path, data)
-        return
-    if fs.get_file_info(path).type != pafs.FileType.NotFound:
-        raise _taken(path)
-    write_whole(fs, path, data)
-    if read(fs, path) != data:
+        is_mine = create_whole(fs, path, data, what="ledger", needs_links=True)
+    else:
+        is_mine = fs.get_file_info(path).type == pafs.FileType.NotFound
+        if is_mine:
+            write_whole(fs, path, data)
+            is_mine = read_file(fs, path) == data
+    if not is_mine:
         raise _taken(path)
 
 
@@ -55,39 +53,13 @@ def create_contended(fs: pafs.FileSystem, path: str, data: bytes, *, at_ms: int,
         fs.delete_file(mine)
 
 
-def read(fs: pafs.FileSystem, path: str) -> bytes:
-    """A small file, whole."""
-    with fs.open_input_stream(path) as file:
-        data: bytes = file.read()
-    return data
-
-
-def _link(fs: pafs.FileSystem, path: str, data: bytes) -> None:
-    folder, _, name = path.rpartition("/")
-    make_folder(fs, folder)
-    draft = f"{folder}/.{name}.{uuid4().hex}.part"
-    with open(draft, "xb") as file:  # noqa: PTH123 (paths of pyarrow are text)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    failpoint("ledger.half")
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise _taken(path) from None
-    finally:
-        os.unlink(draft)  # noqa: PTH108
-    fsync(fs, folder)
-    failpoint("ledger.after")
-
-
 def _others(fs: pafs.FileSystem, mine: str, stem: str, *, newer_than_ms: int) -> bool:
     folder = mine.rpartition("/")[0]
     for info in fs.get_file_info(pafs.FileSelector(folder)):
         if info.base_name.startswith(f"{stem}-") and info.path != mine:
             try:
-                at_ms = json.loads(read(fs, info.path))["at_ms"]
-            except FileNotFoundError:
+                at_ms = json.loads(read_file(fs, info.path))["at_ms"]
+            except UsageError:
                 continue  # its owner has stepped back meanwhile, or has the name already, which is looked at next
             except OSError:
                 return True  # it goes while it is read

@@ -20,11 +20,11 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import safe_name
+from sexton.archive.files import cluster_folder, list_folder, read_file, safe_name
 from sexton.archive.lineages import LEDGER_FOLDER
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
-from sexton.ledger.create_once import create, create_contended, read
+from sexton.ledger.create_once import create, create_contended
 from sexton.ledger.entries import Body, Claim, ClaimProcess, Close, Entry, Intent, Kind, StepOutcome
 
 _NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
@@ -151,12 +151,12 @@ class Ledger:
 
     def _names(self) -> list[str]:
         """Names of the entries, in order, without drafts that a killed process left."""
-        files = self._fs.get_file_info(pafs.FileSelector(self.folder, allow_not_found=True))
+        files = list_folder(self._fs, self.folder)
         return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_attempt_and_seq)
 
     def _read(self, name: str) -> tuple[Entry, str]:
         path = f"{self.folder}/{name}"
-        data = read(self._fs, path)
+        data = read_file(self._fs, path)
         entry = Entry.from_bytes(data, where=path)
         if (entry.name, entry.cluster_id, entry.plan_id) != (name, self._cluster_id, self._plan_id):
             raise Refused("the name of the file is not that of its entry", where=path, fix=_LOOK_INTO)
@@ -165,7 +165,7 @@ class Ledger:
 
 def ledgers_folder(root: str, cluster_id: str) -> str:
     """The folder of the ledgers of a cluster, with one folder for each plan."""
-    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{LEDGER_FOLDER}"
+    return cluster_folder(root, cluster_id, LEDGER_FOLDER)
 
 
 def _attempt_and_seq(name: str) -> tuple[int, int]:

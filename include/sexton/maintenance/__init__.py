@@ -1,7 +1,7 @@
 """The tasks of the DAG maintenance: what is done every day to the archive and the lake. Nothing here changes a cluster.
 
     verify            read a part of the archive's bytes, so that several runs read all of it
-    check_checkpoint  compare the newest checkpoint with a full replay, every week (checkpoint_comparison.py)
+    check_checkpoint  compare the newest checkpoint with a full replay, every week
     expire_runs       remove published runs that the retention (run_retention.py) does not keep
     compact_tables    expire Iceberg's old snapshots and branches, rewrite small files
     run_folders       remove old run folders, after compact_tables

@@ -1,28 +1,36 @@
 """check_checkpoint: compare the newest checkpoint with a full replay of its instant, every week.
 
-The instant of the last successful check is stored, so that a cluster becomes due whatever the DAG's schedule:
+Most checkpoints are made from an earlier one, so a mistake in one would be in all later ones. An equal full replay
+proves that there is none. The instant of the last successful check is stored, so that a cluster becomes due whatever
+the DAG's schedule:
 
     <archive>/<cluster_id>/maintenance/check_checkpoint.json
 """
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict
 
+from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.files import safe_name
-from sexton.archive.lineages import clusters_of
-from sexton.errors import NoCoverage
-from sexton.maintenance.checkpoint_comparison import compare_checkpoint
+from sexton.archive.lineages import clusters_of, topics_of
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.maintenance.run_retention import DAY_MS
 from sexton.maintenance.task_state import read_state, write_state
+from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, copy_files, read_manifest
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder
-from sexton.runs.source import filesystem
+from sexton.runs.fold_log import fold_log
+from sexton.runs.folder import RunFolder, tree_sha256
+from sexton.runs.source import filesystem, open_archive
 
 TASK = "check_checkpoint"
+_NAMED_FILES = 3
 
 
 class CheckState(BaseModel):
@@ -34,10 +42,25 @@ class CheckState(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedCheckpoints:
-    """The confirmed checkpoints of clusters that were due, as `Checked` by cluster id, and when the next is due."""
+class Checked:
+    """A checkpoint that a full replay of `records` records confirmed.
 
-    clusters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    `is_same_file` is False if the tables are equal but another release of the Parquet library wrote them.
+    """
+
+    as_of_ms: int
+    run_id: str
+    profile: str
+    sha256: str
+    records: int
+    is_same_file: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedCheckpoints:
+    """The confirmed checkpoints of clusters that were due, by cluster id, and when the next is due."""
+
+    clusters: dict[str, Checked] = field(default_factory=dict)
     next_in_days: int = 0
 
 
@@ -66,7 +89,7 @@ def run(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         write_state(fs, root, cluster_id, TASK, CheckState(at_ms=now_ms))
-        checked[cluster_id] = asdict(found)
+        checked[cluster_id] = found
     if not checked and not waits:
         raise missing
     return CheckedCheckpoints(clusters=checked, next_in_days=min(waits, default=days))
@@ -75,3 +98,98 @@ def run(
 def _days_since(state: CheckState, now_ms: int) -> int | None:
     """Return the calendar days (UTC) since the last check, so that a late run does not delay the next ones."""
     return None if state.at_ms is None else now_ms // DAY_MS - state.at_ms // DAY_MS
+
+
+def compare_checkpoint(
+    engine: Engine,
+    folder: RunFolder,
+    *,
+    archive: str,
+    as_of_ms: int | None = None,
+    cluster_id: str | None = None,
+    settle_ms: int | None = None,
+) -> Checked:
+    """Replay in full into `folder` what a checkpoint was published of, that of `as_of_ms` or the newest, and compare.
+
+    NoCoverage when there is no such checkpoint; DataQualityFailure when it is not what the log says, or is damaged.
+    """
+    fs, root = filesystem(archive)
+    place, manifest = _published(fs, root, the_cluster(fs, root, cluster_id), as_of_ms)
+    source = open_archive(
+        archive,
+        as_of_ms=manifest.as_of_ms,
+        topics_file=None,
+        cluster_id=manifest.cluster_id,
+        settle_ms=settle_ms,
+    )
+    if source.positions != manifest.positions:
+        raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
+    folder.reset()
+    published = folder.root / "internal" / "published"
+    try:
+        copy_files(fs, place, manifest, published)
+    except UsageError as error:
+        raise DataQualityFailure(error.message, where=error.where) from None
+    merged = fold_log(
+        engine,
+        folder,
+        source,
+        as_of_ms=manifest.as_of_ms,
+        taken_at_ms=manifest.as_of_ms,
+        profile=profile_of(manifest.profile),
+    )
+    replayed = folder.root / "fold"
+    sha256 = tree_sha256(replayed)
+    if sha256 != manifest.sha256 and (differing := _differing(replayed, published)):
+        more = f" and {len(differing) - _NAMED_FILES} more" if len(differing) > _NAMED_FILES else ""
+        raise DataQualityFailure(
+            f"a full replay differs from it in {', '.join(differing[:_NAMED_FILES])}{more}",
+            where=place,
+            fix="remove the checkpoint and those after it, and replay their runs with --full",
+        )
+    return Checked(
+        as_of_ms=manifest.as_of_ms,
+        run_id=manifest.run_id,
+        profile=manifest.profile,
+        sha256=sha256,
+        records=sum(part.records for part in merged),
+        is_same_file=sha256 == manifest.sha256,
+    )
+
+
+def _published(
+    fs: pafs.FileSystem, root: str, cluster_id: str | None, as_of_ms: int | None
+) -> tuple[str, CheckpointManifest]:
+    """Return the checkpoint of an instant, or the newest, of any topic id of the cluster's offsets topic."""
+    found = [
+        (at, folder)
+        for topic_id in (topics_of(fs, root, cluster_id) if cluster_id is not None else ())
+        for at, folder in checkpoint_folders(fs, root, cluster_id=str(cluster_id), topic_id=topic_id)
+        if as_of_ms is None or at == as_of_ms
+    ]
+    for _, folder in sorted(found, reverse=True):
+        try:
+            return folder, read_manifest(fs, folder)
+        except UsageError:  # its writer died before the manifest was complete
+            continue
+    asked = "" if as_of_ms is None else f" of {as_of_ms} ms"
+    raise NoCoverage(f"no checkpoint{asked} is published", where=root)
+
+
+def _differing(replayed: Path, published: Path) -> list[str]:
+    """Return the files whose tables differ between the two folds."""
+    names = {path.relative_to(root).as_posix() for root in (replayed, published) for path in root.rglob("*.parquet")}
+    return [
+        name
+        for name in sorted(names)
+        if not ((replayed / name).exists() and (published / name).exists())
+        or not _are_equal(replayed / name, published / name)
+    ]
+
+
+def _are_equal(replayed: Path, published: Path) -> bool:
+    """Return whether the replayed and the published file have equal tables."""
+    try:
+        return bool(pq.read_table(replayed, partitioning=None).equals(pq.read_table(published, partitioning=None)))
+    except (pa.ArrowException, OSError):  # the published file is damaged
+        return False

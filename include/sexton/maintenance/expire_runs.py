@@ -13,14 +13,14 @@ its instant is under hold or if its plan was applied.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sexton.archive.files import read_json, safe_name, write_whole
+from sexton.archive.files import cluster_folder, list_folder, read_json, write_whole
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
@@ -113,11 +113,11 @@ class _Removals:
 
     def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str) -> None:
         self._fs = fs
-        self._folder = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{MAINTENANCE_FOLDER}"
+        self._folder = cluster_folder(root, cluster_id, MAINTENANCE_FOLDER)
 
-    def open(self) -> Iterator[str]:
-        """Yield the paths of records that are not closed, oldest first."""
-        yield from [path for path in self._paths() if not self.read(path).is_done]
+    def open(self) -> list[str]:
+        """Return the paths of records that are not closed, oldest first."""
+        return [path for path in self._paths() if not self.read(path).is_done]
 
     def read(self, path: str) -> Removal:
         try:
@@ -138,7 +138,7 @@ class _Removals:
         write_whole(self._fs, path, removal.model_dump_json(indent=1).encode(), what="expire_runs")
 
     def _paths(self) -> list[str]:
-        files = self._fs.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
+        files = list_folder(self._fs, self._folder)
         return sorted(file.path for file in files if _REMOVAL.fullmatch(file.base_name))
 
 

@@ -9,6 +9,7 @@ streams group has found its topics, and up to Kafka 3.x everything except commit
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
@@ -17,17 +18,15 @@ from sexton.coordinator.api.listing import listed_group
 from sexton.coordinator.dated_rules import group_coordinator
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError, UsageError
-from sexton.kafka.group_state import committed_offsets, list_groups
+from sexton.kafka.group_state import CommittedValue, committed_offsets, list_groups
 from sexton.kafka.rights import seen_topics
 from sexton.kafka.session import ClusterSession, TransientError
-from sexton.kafka.topics import LATEST, describe_topic, list_offsets
+from sexton.kafka.topics import describe_topic, high_watermark
 
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 NOT_READY = "NotReady"
 
 Key = tuple[str, int]
-Offset = tuple[int, int | None, str]
-"""(committed_offset, leader_epoch, metadata)."""
 Kind = tuple[str, str, str]
 """(type in lower case, state, protocol type or "")."""
 
@@ -37,7 +36,7 @@ class GroupAnswer:
     """What is compared of one group. Without a `kind` the group does not exist."""
 
     kind: Kind | None
-    offsets: Mapping[Key, Offset]
+    offsets: Mapping[Key, CommittedValue]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,8 +65,8 @@ class Difference:
     log_offset: int
     topic: str | None
     partition: int | None
-    by_log: Offset | Kind | None
-    by_broker: Offset | Kind | None
+    by_log: CommittedValue | Kind | None
+    by_broker: CommittedValue | Kind | None
 
 
 def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str]) -> LiveAnswers:
@@ -75,10 +74,12 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
     found = LiveAnswers(seen_topics=seen_topics(session))
     count = len(session.retrying(lambda: describe_topic(session, offsets_topic)).leaders)
     before, _ = kinds(session)
-    offsets: dict[str, dict[Key, Offset]] = {}
+    offsets: dict[str, dict[Key, CommittedValue]] = {}
     for log_partition, groups in sorted(_by_log_partition(group_ids, count).items()):
         first = _offsets(session, groups, found)
-        found.ends[log_partition] = _end(session, offsets_topic, log_partition)
+        # The coordinator of a log partition answers from records below its high watermark.
+        end = partial(high_watermark, session, offsets_topic, log_partition)
+        found.ends[log_partition] = session.retrying(end)
         second = _offsets(session, [group_id for group_id in groups if group_id in first], found)
         offsets |= {group_id: same for group_id, same in second.items() if same == first[group_id]}
     after, found.failed = kinds(session)
@@ -157,9 +158,11 @@ def _by_log_partition(group_ids: Iterable[str], count: int) -> dict[int, list[st
     return found
 
 
-def _offsets(session: ClusterSession, group_ids: Iterable[str], found: LiveAnswers) -> dict[str, dict[Key, Offset]]:
+def _offsets(
+    session: ClusterSession, group_ids: Iterable[str], found: LiveAnswers
+) -> dict[str, dict[Key, CommittedValue]]:
     """Return the committed offsets of each group. Refused groups go to `found`; a missing broker is an error."""
-    answers: dict[str, dict[Key, Offset]] = {}
+    answers: dict[str, dict[Key, CommittedValue]] = {}
     for group_id in group_ids:
         try:
             offsets = committed_offsets(session, group_id)
@@ -168,22 +171,5 @@ def _offsets(session: ClusterSession, group_ids: Iterable[str], found: LiveAnswe
         except (UsageError, BrokerError):
             found.refused.add(group_id)
             continue
-        answers[group_id] = {
-            key: (one.committed_offset, None if one.leader_epoch < 0 else one.leader_epoch, one.metadata)
-            for key, one in offsets.items()
-        }
+        answers[group_id] = {key: one.as_committed for key, one in offsets.items()}
     return answers
-
-
-def _end(session: ClusterSession, offsets_topic: str, log_partition: int) -> int:
-    """Return the high watermark of a log partition. Its coordinator answers from records below it."""
-
-    def look() -> int:
-        topic = describe_topic(session, offsets_topic)
-        alone = replace(topic, leaders={log_partition: topic.leaders[log_partition]})
-        ends = list_offsets(session, [alone], timestamp=LATEST)
-        if (offsets_topic, log_partition) not in ends:
-            raise TransientError(f"log partition {log_partition} has no leader", where=session.config.bootstrap_servers)
-        return ends[offsets_topic, log_partition]
-
-    return session.retrying(look)

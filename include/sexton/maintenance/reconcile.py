@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from sexton.archive.cut_search import end_of, segments_between
 from sexton.coordinator.api.coordinator import Coordinator
-from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.profiles import of_broker
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
-from sexton.runs.choose_profile import of_version
 from sexton.runs.engine import Engine
 from sexton.runs.source import filesystem, open_archive
 from sexton.views.coordinator_view import LazyShards
@@ -164,8 +163,7 @@ def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordi
         positions=positions,
         segments={part: segments_between(source.lineages[part], place) for part, place in positions.items()},
     )
-    version = source.broker_version
-    profile = of_version(version).profile if version is not None else NEWEST
+    profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=None, taken_at_ms=snapshot.taken_at_ms)
     shards = LazyShards(range(snapshot.log_partitions), parts.shard)
     return Coordinator(profile=profile, partition_count=snapshot.log_partitions, shards=shards)

@@ -36,9 +36,7 @@ def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldRunF
     sizes, stuck = [], []
     for folder in _run_folders(root):
         try:
-            size = _size_if_old(
-                folder, before_ns
-            )  # checked just before the removal: removing others may have taken long
+            size = _size_if_old(folder, before_ns)  # right before the removal: removing others may have taken long
             if size is None:
                 continue
             if deletes:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ValidationError
 
-from sexton.archive.files import read_json, safe_name, write_whole
+from sexton.archive.files import cluster_folder, read_json, write_whole
 from sexton.archive.lineages import MAINTENANCE_FOLDER
 from sexton.errors import UsageError
 
@@ -34,4 +34,4 @@ def write_state(fs: pafs.FileSystem, root: str, cluster_id: str, name: str, stat
 
 
 def _path(root: str, cluster_id: str, name: str) -> str:
-    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{MAINTENANCE_FOLDER}/{name}.json"
+    return cluster_folder(root, cluster_id, MAINTENANCE_FOLDER, f"{name}.json")

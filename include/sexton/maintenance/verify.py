@@ -83,7 +83,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
         subsets[cluster_id] = f"{n}/{t}"
         findings += wrong
         segments, read, read_bytes = segments + found.segments, read + found.read, read_bytes + found.read_bytes
-    alerts = [_line(finding) for finding in findings[:FINDINGS_IN_ALERTS]]
+    alerts = [f"the archive is {one.kind} at {one.where}: {one.what}" for one in findings[:FINDINGS_IN_ALERTS]]
     if len(findings) > FINDINGS_IN_ALERTS:
         alerts.append(f"the archive has {len(findings) - FINDINGS_IN_ALERTS} more findings: `sexton archive verify`")
     return VerifiedArchive(
@@ -149,7 +149,3 @@ def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Archive
                 for link in (link for history in histories for link in history.segments):
                     found |= {link.segment_path: link, link.manifest_path: link}
     return found
-
-
-def _line(finding: Finding) -> str:
-    return f"the archive is {finding.kind} at {finding.where}: {finding.what}"

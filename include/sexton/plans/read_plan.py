@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 from pydantic import ValidationError
 
-from sexton.archive.cluster_metadata import the_cluster
-from sexton.archive.files import child_folders, safe_name
+from sexton.archive import files
+from sexton.archive.cluster_metadata import require_cluster
+from sexton.archive.files import is_file, sha256_folder
 from sexton.archive.lineages import PLANS_FOLDER
 from sexton.errors import Refused, UsageError
 from sexton.plans.check_content import check_content
@@ -21,7 +22,6 @@ from sexton.plans.plan import FOLDER, MANIFEST, TOMBSTONES, TOMBSTONES_FILE, UND
 from sexton.runs.folder import RunFolder
 
 _FILE_NAME = re.compile(r"tombstones\.parquet|undo\.parquet|plan\.html|batches/(0|[1-9]\d{0,8})\.log")
-_PLAN_ID = re.compile(r"[0-9a-f]{64}")
 _MOST_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
@@ -31,9 +31,7 @@ def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: s
     UsageError when there is none with that id. Refused when anything differs from what plan.json says: a file's hash,
     its name, its columns, the plan_id of its rows, a key, a batch, or a value that undo does not have.
     """
-    cluster = the_cluster(fs, root, cluster_id)
-    if cluster is None:
-        raise UsageError("the archive is empty", where=root)
+    cluster = require_cluster(fs, root, cluster_id)
     folder = plan_folder(root, cluster, plan_id)
     if not is_file(fs, f"{folder}/{MANIFEST}"):
         raise UsageError(f"no plan {plan_id}", where=folder, fix="publish its run, or make it with `sexton plan`")
@@ -50,21 +48,9 @@ def own_plan(folder: RunFolder) -> Plan:
     return _read_folder(pafs.LocalFileSystem(), own, within=own)
 
 
-def plans_of(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[str]:
-    """The plan_ids that the archive keeps of a cluster, in order."""
-    place = f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{PLANS_FOLDER}"
-    return [
-        name
-        for name in child_folders(fs, place)
-        if _PLAN_ID.fullmatch(name) and is_file(fs, f"{place}/{name}/{MANIFEST}")
-    ]
-
-
 def plan_folder(root: str, cluster_id: str, plan_id: str) -> str:
     """Where the archive keeps a plan; UsageError when an id cannot name a folder."""
-    if not _PLAN_ID.fullmatch(plan_id):
-        raise UsageError(f"no plan_id: {plan_id!r}", fix="it has 64 digits of 0-9 and a-f")
-    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{PLANS_FOLDER}/{plan_id}"
+    return sha256_folder(root, cluster_id, PLANS_FOLDER, plan_id, what="plan_id")
 
 
 def plan_sha256(data: bytes) -> str:
@@ -77,18 +63,18 @@ def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
     manifest = f"{folder}/{MANIFEST}"
     data = read_file(fs, manifest, within=within)
     record = _record(data, manifest)
-    files = {name: read_named(fs, folder, name, sha256, within=within) for name, sha256 in record.files.items()}
+    found = {name: read_named(fs, folder, name, sha256, within=within) for name, sha256 in record.files.items()}
     for name in (TOMBSTONES_FILE, UNDO_FILE):
-        if name not in files:
+        if name not in found:
             raise Refused(f"names no {name}", where=manifest)
     plan = Plan(
         record=record,
         sha256=plan_sha256(data),
         folder=folder,
-        tombstones=_rows(files[TOMBSTONES_FILE], TOMBSTONES, f"{folder}/{TOMBSTONES_FILE}"),
-        undo=_rows(files[UNDO_FILE], UNDO, f"{folder}/{UNDO_FILE}"),
+        tombstones=_rows(found[TOMBSTONES_FILE], TOMBSTONES, f"{folder}/{TOMBSTONES_FILE}"),
+        undo=_rows(found[UNDO_FILE], UNDO, f"{folder}/{UNDO_FILE}"),
     )
-    check_content(plan, files)
+    check_content(plan, found)
     return plan
 
 
@@ -122,9 +108,7 @@ def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
         raise Refused("no such file", where=path)
     if path.endswith(MANIFEST) and (info.size or 0) > _MOST_MANIFEST_BYTES:
         raise Refused(f"{info.size} bytes are too many for a plan.json", where=path)
-    with fs.open_input_stream(path) as file:
-        data: bytes = file.read()
-    return data
+    return files.read_file(fs, path)
 
 
 def _rows(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
@@ -135,7 +119,3 @@ def _rows(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
     if not found.schema.equals(schema):
         raise Refused(f"its columns are {', '.join(found.schema.names)}, or not of the types of a plan", where=where)
     return found
-
-
-def is_file(fs: pafs.FileSystem, path: str) -> bool:
-    return bool(fs.get_file_info(path).type == pafs.FileType.File)

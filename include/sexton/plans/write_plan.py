@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
-from sexton.archive.files import fsync, make_folder, write_whole
+from sexton.archive.files import fsync, is_file, make_folder, write_whole
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
 from sexton.plans.plan import FOLDER, MANIFEST, PAGE_FILE, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
 from sexton.plans.plan_content import PlanContent, content_of
-from sexton.plans.read_plan import is_file, plan_folder, read_file, read_named
+from sexton.plans.read_plan import plan_folder, read_file, read_named
 from sexton.runs.folder import RunFolder, RunRecord, write_bytes
 from sexton.runs.source import filesystem
 

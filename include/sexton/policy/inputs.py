@@ -8,14 +8,7 @@ Orphan = Literal["topic_gone", "topic_recreated", "partition_gone"]
 """Why no client can use an offset: its topic is gone, has another id, or lacks the partition."""
 GroupType = Literal["Classic", "Consumer", "Share", "Streams"]
 State = Literal[
-    "Empty",
-    "Stable",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-    "NotReady",
-    "Dead",
+    "Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"
 ]
 """All group states of all types, as ListGroups names them."""
 ORPHANS: tuple[Orphan, ...] = get_args(Orphan)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.coordinator.batches import MAX_BATCH_BYTES
 from sexton.plans.plan import Losses, PlanRecord
 from sexton.plans.plan_content import PlanContent
 from sexton.report import meanings

@@ -68,7 +68,7 @@ def summarize(root: Path | str) -> Summary:
     bad = tables.read(
         "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
     )
-    checks = _checks(tables.read("dq_results", ["table", "expectation", "severity", "success", "observed"]))
+    checks = _checks(tables.read("dq_results", [*CheckResult.model_fields]))
     odd = oddities(verdicts, sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     log_partitions = _log_partitions(tables, bad, run)

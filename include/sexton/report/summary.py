@@ -182,6 +182,8 @@ class CheckResult(SummaryPart):
     severity: str
     success: bool
     observed: str | None
+    failing_rows: list[str] | None = None
+    """Up to 20 of the rows that break it, as JSON."""
 
 
 class TopicCount(SummaryPart):

@@ -11,16 +11,8 @@ from sexton.lake.read import PublishedRun
 from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
-from sexton.ui.paging import Page
-from sexton.ui.parameters import (
-    MAX_INSTANT_MS,
-    AnyView,
-    GroupQueryParam,
-    OffsetQueryParam,
-    PageNumber,
-    PageSize,
-    Search,
-)
+from sexton.ui.paging import Page, PageNumber, PageSize, Search
+from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, GroupQueryParam, OffsetQueryParam
 from sexton.ui.story_queries import Series, StoryPage, series, story
 
 router = APIRouter(prefix="/api", tags=["published state"])

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from fastapi import Query
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows
-from sexton.ui.paging import Page, page_of
+from sexton.ui.paging import Page, PageNumber, PageSize, Search, conditions, page_of
 from sexton.ui.published_tables import PublishedTables
 
 Only = Literal["due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "pinned", "pending", "empty"]
@@ -41,15 +43,15 @@ GROUP_FIELDS = (*_OWN, *_COUNTS, "next_expires_at_ms", "log_partition")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """A query of the list. `text` matches anywhere in a group id, in any case."""
+    """A query of the list, as a request has it. `text` matches anywhere in a group id, in any case."""
 
-    text: str = ""
-    group_type: str = ""
-    state: str = ""
-    only: str = ""
-    sort: str = "group_id"
-    page: int = 1
-    size: int = 50
+    text: Annotated[Search, Query(alias="q", description="a part of the group id, in any case")] = ""
+    group_type: Annotated[str, Query(alias="type", max_length=20)] = ""
+    state: Annotated[str, Query(max_length=40)] = ""
+    only: Annotated[str, Query(pattern=f"^({'|'.join(ONLY)})?$")] = ""
+    sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = "group_id"
+    page: PageNumber = 1
+    size: PageSize = 50
 
     @property
     def is_descending(self) -> bool:
@@ -86,21 +88,15 @@ def groups_of(tables: PublishedTables, run: PublishedRun) -> str:
 
 def find_groups(tables: PublishedTables, run: PublishedRun, query: GroupQuery) -> Page:
     """A page of groups."""
-    conditions, values = ["true"], []
-    for column, value in (("group_type", query.group_type), ("state", query.state)):
-        if value:
-            conditions.append(f"{column} = ?")
-            values.append(value)
-    if query.text:
-        conditions.append("contains(lower_id, lower(?))")
-        values.append(query.text)
-    if query.only:
-        conditions.append(_CONDITIONS[query.only])
+    where, values = conditions(
+        {"group_type = ?": query.group_type, "state = ?": query.state, "contains(lower_id, lower(?))": query.text},
+        *([_CONDITIONS[query.only]] if query.only else ()),
+    )
     assert query.sort in SORTS, query.sort
     return page_of(
         tables,
         ", ".join(GROUP_FIELDS),
-        f"{groups_of(tables, run)} WHERE {' AND '.join(conditions)}",
+        f"{groups_of(tables, run)} WHERE {where}",
         values,
         order=f"{query.sort} {'DESC' if query.is_descending else 'ASC'} NULLS LAST, group_id, log_partition",
         page=query.page,

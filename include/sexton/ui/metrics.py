@@ -7,7 +7,6 @@ first scrape after a run measures it. Metrics are timestamps instead of ages: Pr
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from fastapi import APIRouter, Request
@@ -21,26 +20,22 @@ from sexton.lake.read import PublishedRun
 from sexton.report.figures import HOUR_MS
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
+from sexton.ui.overview import HORIZON_HOURS
 from sexton.ui.published_tables import PublishedTables
 
 router = APIRouter()
 
-WITHIN_HOURS = (1, 24, 7 * 24, 30 * 24)
-"""Spans from as_of in which offsets expire."""
 SEVERITIES = TABLES["dq_results"].column("severity").allowed
 ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
-Value = tuple[str, tuple[str, ...], float]
-"""A metric without its prefix, its labels without the cluster's, and the value."""
+Sample = tuple[str, tuple[str, ...], float]
+"""A metric, its labels in the order of GAUGES, and the value. What `_Run` yields has no prefix and no cluster_id."""
 _CLUSTER = ("cluster_id",)
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_build_info": ("Always 1.", ("version",)),
     "sexton_cluster_info": ("Always 1; the cluster's name in the settings.", ("cluster_id", "cluster")),
     "sexton_published_runs": ("Published runs that are kept.", _CLUSTER),
     "sexton_run_as_of_timestamp_seconds": ("The instant that the newest run describes.", _CLUSTER),
-    "sexton_run_log_read_timestamp_seconds": (
-        "When that run read the log; the archive ended there.",
-        _CLUSTER,
-    ),
+    "sexton_run_log_read_timestamp_seconds": ("When that run read the log; the archive ended there.", _CLUSTER),
     "sexton_run_duration_seconds": ("Time from reading the log until the tables were written.", _CLUSTER),
     "sexton_run_is_complete": ("1 if every record up to the cut is archived (coverage complete).", _CLUSTER),
     "sexton_run_warnings": ("Warnings of the run.", _CLUSTER),
@@ -68,23 +63,11 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
     "sexton_log_records": ("Records in it.", _CLUSTER),
     "sexton_log_partitions": ("Log partitions by the outcome of a coordinator's load.", ("cluster_id", "load")),
-    "sexton_log_partitions_sweep_failing": (
-        "Log partitions whose sweep fails, so nothing expires in them.",
-        _CLUSTER,
-    ),
+    "sexton_log_partitions_sweep_failing": ("Log partitions whose sweep fails, so nothing expires in them.", _CLUSTER),
     "sexton_log_slowest_load_seconds": ("Predicted time of the slowest load.", _CLUSTER),
     "sexton_failed_expectations": ("Expectations that failed.", ("cluster_id", "severity")),
 }
 """Metric -> its help text and its labels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A value of a metric; `labels` in the order of GAUGES."""
-
-    name: str
-    labels: tuple[str, ...]
-    value: float
 
 
 class Metrics:
@@ -101,11 +84,11 @@ class Metrics:
         newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
         published = Counter(run.key.cluster_id for run in runs)
         names = {cluster.cluster_id: cluster.name or "" for cluster in viewer.clusters if cluster.cluster_id}
-        samples = [Sample(name="sexton_build_info", labels=(__version__,), value=1)]
+        samples: list[Sample] = [("sexton_build_info", (__version__,), 1)]
         for cluster_id in dict.fromkeys([*names, *newest]):
             own = (cluster_id, names.get(cluster_id, ""))
-            samples.append(Sample(name="sexton_cluster_info", labels=own, value=1))
-            samples.append(Sample(name="sexton_published_runs", labels=own[:1], value=published[cluster_id]))
+            samples.append(("sexton_cluster_info", own, 1))
+            samples.append(("sexton_published_runs", own[:1], published[cluster_id]))
             samples += self._of(newest[cluster_id]) if cluster_id in newest else []
         registry = CollectorRegistry()
         registry.register(_Collected(samples))
@@ -130,9 +113,9 @@ class _Run:
         for name, labels, value in chain(
             self._itself(), self._groups(), self._offsets(), self._log(), self._interval()
         ):
-            yield Sample(name=f"sexton_{name}", labels=(self._run.key.cluster_id, *labels), value=float(value))
+            yield f"sexton_{name}", (self._run.key.cluster_id, *labels), float(value)
 
-    def _itself(self) -> Iterator[Value]:
+    def _itself(self) -> Iterator[Sample]:
         facts, read_ms = self._run.row, self._run.row["taken_at_ms"]
         yield "run_as_of_timestamp_seconds", (), self._run.key.as_of_ms / 1000
         yield "run_log_read_timestamp_seconds", (), read_ms / 1000
@@ -146,21 +129,21 @@ class _Run:
         for severity in SEVERITIES:
             yield "failed_expectations", (severity,), failed.get((severity,), 0)
 
-    def _groups(self) -> Iterator[Value]:
+    def _groups(self) -> Iterator[Sample]:
         for key, groups in self._by("groups", "group_type, state", "count(*)").items():
             yield "groups", key, groups
         for key, members in self._by("groups", "group_type", "coalesce(sum(member_count), 0)").items():
             yield "group_members", key, members
 
-    def _offsets(self) -> Iterator[Value]:
+    def _offsets(self) -> Iterator[Sample]:
         for key, offsets in self._by("offset_verdicts", "broker_verdict, broker_reason", "count(*)").items():
             yield "offsets", key, offsets
         for key, offsets in self._by("offset_verdicts", "policy_verdict", "count(policy_verdict)").items():
             if offsets:
                 yield "offsets_by_policy", key, offsets
-        untils_ms = [self._run.key.as_of_ms + hours * HOUR_MS for hours in WITHIN_HOURS]
+        untils_ms = [self._run.key.as_of_ms + hours * HOUR_MS for hours in HORIZON_HOURS]
         due = [f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {at_ms})" for at_ms in untils_ms]
-        for hours, offsets in zip(WITHIN_HOURS, self._all("offset_verdicts", *due), strict=True):
+        for hours, offsets in zip(HORIZON_HOURS, self._all("offset_verdicts", *due), strict=True):
             yield "offsets_due_within", (str(hours),), offsets
         orphans = self._by("offset_verdicts", "orphan", "count(orphan)")
         for why in ORPHANS:
@@ -168,7 +151,7 @@ class _Run:
         yield "offsets_pending", (), self._count("pending_offsets")
         yield "planned_tombstones", (), self._count("tombstones")
 
-    def _log(self) -> Iterator[Value]:
+    def _log(self) -> Iterator[Sample]:
         yield "open_transactions", (), self._count("open_transactions")
         yield "undecodable_records", (), self._count("undecodable_records")
         fails = f"sweep_blocked_by IS NOT NULL AND coalesce(sweep_blocked_from_ms <= {self._run.key.as_of_ms}, true)"
@@ -188,7 +171,7 @@ class _Run:
         yield "log_partitions", ("never_ends",), never_ends
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
-    def _interval(self) -> Iterator[Value]:
+    def _interval(self) -> Iterator[Sample]:
         """What the run counted in its interval; nothing if it has no interval."""
         if self._run.row["changes_since_ms"] is None:
             return
@@ -227,9 +210,9 @@ class _Collected:
     def collect(self) -> Iterable[GaugeMetricFamily]:
         for name, (description, labels) in GAUGES.items():
             family = GaugeMetricFamily(name, description, labels=labels)
-            for sample in self._samples:
-                if sample.name == name:
-                    family.add_metric(sample.labels, sample.value)
+            for sample, values, value in self._samples:
+                if sample == name:
+                    family.add_metric(values, value)
             yield family
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
+
+from fastapi import Query
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks
-from sexton.ui.paging import Page, page_of
+from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
 from sexton.ui.published_tables import PublishedTables
 
 Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "pinned"]
@@ -36,15 +38,15 @@ _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetQuery:
-    """A query of the list. `group` and `topic` match anywhere in the names, in any case."""
+    """A query of the list, as a request has it. `group` and `topic` match anywhere in the names, in any case."""
 
-    group: str = ""
-    topic: str = ""
-    reason: str = ""
-    finding: str = ""
-    sort: str = "broker_expires_at_ms"
-    page: int = 1
-    size: int = 50
+    group: Annotated[Search, Query(description="a part of the group id, in any case")] = ""
+    topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = ""
+    reason: Annotated[str, Query(max_length=40)] = ""
+    finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = ""
+    sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "broker_expires_at_ms"
+    page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1
+    size: PageSize = 50
     is_descending: ClassVar[bool] = False
 
     @property
@@ -56,20 +58,15 @@ class OffsetQuery:
 
 def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery) -> Page:
     """A page of offsets with their verdicts and committed offsets."""
-    conditions, values = ["true"], []
-    for column, value in (("group_id", query.group), ("topic", query.topic)):
-        if value:
-            conditions.append(f"contains(lower({column}), lower(?))")
-            values.append(value)
-    if query.reason:
-        conditions.append("broker_reason = ?")
-        values.append(query.reason)
-    if query.finding:
-        conditions.append(_CONDITIONS[query.finding])
+    has = "contains(lower({}), lower(?))"
+    where, values = conditions(
+        {has.format("group_id"): query.group, has.format("topic"): query.topic, "broker_reason = ?": query.reason},
+        *([_CONDITIONS[query.finding]] if query.finding else ()),
+    )
     found = page_of(
         tables,
         _FIELDS,
-        f"{tables.of_run(run, 'offset_verdicts')} WHERE {' AND '.join(conditions)}",
+        f"{tables.of_run(run, 'offset_verdicts')} WHERE {where}",
         values,
         order=f"{_ORDERS[query.sort]}, log_partition",
         page=query.page,

@@ -65,11 +65,12 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
     as_of_ms = run.key.as_of_ms
     bin_hours = _bin_hours(int(run.row["retention_ms"]))
     totals = tables.rows(
-        f"""SELECT count(*) AS groups, coalesce(sum(offset_count), 0)::BIGINT AS offsets,
+        f"""SELECT count(*) AS group_count, coalesce(sum(offset_count), 0)::BIGINT AS offset_count,
             coalesce(sum(pending_count), 0)::BIGINT AS pending, coalesce(sum(due), 0)::BIGINT AS due,
             coalesce(sum(left_topics), 0)::BIGINT AS left_topic, coalesce(sum(pinned), 0)::BIGINT AS pinned,
-            coalesce(sum(behind_log_start), 0)::BIGINT AS behind,
-            coalesce(sum(orphans), 0)::BIGINT AS orphans, count(*) FILTER (due > 0) AS losing FROM {groups}"""
+            coalesce(sum(behind_log_start), 0)::BIGINT AS behind_log_start,
+            coalesce(sum(orphans), 0)::BIGINT AS orphan_count, count(*) FILTER (due > 0) AS groups_losing
+            FROM {groups}"""
     )[0]
     kinds = _kinds(tables, run)
     hours_left = {
@@ -83,12 +84,8 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
             GROUP BY ALL ORDER BY offsets DESC, broker_reason"""
     )
     return Overview(
-        group_count=totals["groups"],
-        offset_count=totals["offsets"],
-        due=totals["due"],
-        pending=totals["pending"],
+        **totals,
         never=sum(row["offsets"] for row in by_reason if row["broker_verdict"] == "keep") - sum(hours_left.values()),
-        groups_losing=totals["losing"],
         by_state=tables.rows(
             f"""SELECT group_type, state, count(*) AS groups, sum(offset_count)::BIGINT AS offsets,
                 sum(due)::BIGINT AS due FROM {groups} GROUP BY ALL ORDER BY groups DESC, group_type, state"""
@@ -102,14 +99,10 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
         bin_ms=bin_hours * HOUR_MS,
         bins=[sum(hours_left.get(number * bin_hours + hour, 0) for hour in range(bin_hours)) for number in range(BINS)],
         later=sum(n for hours, n in hours_left.items() if hours >= BINS * bin_hours),
-        orphan_count=totals["orphans"],
         orphans=tables.rows(
             f"""SELECT topic, orphan, count(*) AS offsets, count(DISTINCT group_id) AS groups FROM {verdicts}
                 WHERE orphan IS NOT NULL GROUP BY ALL ORDER BY offsets DESC, topic LIMIT {SHOWN}"""
         ),
-        left_topic=totals["left_topic"],
-        behind_log_start=totals["behind"],
-        pinned=totals["pinned"],
         losing=tables.rows(f"SELECT * FROM {groups} WHERE due > 0 ORDER BY due DESC, group_id LIMIT {SHOWN}"),
         soon=tables.rows(
             f"""SELECT * FROM {groups} WHERE next_expires_at_ms <= {as_of_ms + DAY_MS}
@@ -144,8 +137,8 @@ def log_partitions(tables: PublishedTables, run: PublishedRun) -> Rows:
 def checks(tables: PublishedTables, run: PublishedRun) -> Rows:
     """Every expectation of the run, failed ones first."""
     return tables.rows(
-        f"""SELECT "table", expectation, severity, success, observed FROM {tables.of_run(run, "dq_results")}
-            ORDER BY success, severity, "table", expectation"""
+        f"""SELECT "table", expectation, severity, success, observed, failing_rows
+            FROM {tables.of_run(run, "dq_results")} ORDER BY success, severity, "table", expectation"""
     )
 
 

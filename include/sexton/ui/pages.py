@@ -10,7 +10,8 @@ from sexton.ui.group_queries import ONLY, find_groups, group_detail
 from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
 from sexton.ui.page_view import PageView
-from sexton.ui.parameters import MAX_INSTANT_MS, GroupQueryParam, OffsetQueryParam, PageNumber, PublishedView, Search
+from sexton.ui.paging import PageNumber, Search
+from sexton.ui.parameters import MAX_INSTANT_MS, GroupQueryParam, OffsetQueryParam, PublishedView
 from sexton.ui.rendering import assets, expiry_plot, render
 from sexton.ui.story_queries import runs_with_checks, story
 

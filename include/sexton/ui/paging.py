@@ -1,11 +1,20 @@
-"""A page of a query's rows."""
+"""A page of a query's rows, and the parameters that the queries of lists share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Query
 
 from sexton.ui.database import Rows
 from sexton.ui.published_tables import PublishedTables
+
+MOST_ROWS = 200
+"""The largest page of a list."""
+_LONGEST_TEXT = 32_767  # as long as a group id can be
+Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
+PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
+PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,12 @@ class Page:
     def count(self) -> int:
         """Pages in all, at least one."""
         return max(-(-self.total // self.size), 1)
+
+
+def conditions(given: Mapping[str, str], *others: str) -> tuple[str, list[str]]:
+    """SQL of the conditions whose value is not empty and of the others, and these values."""
+    asked = {condition: value for condition, value in given.items() if value}
+    return " AND ".join(["true", *asked, *others]), list(asked.values())
 
 
 def page_of(

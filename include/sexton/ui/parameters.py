@@ -6,15 +6,12 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Query, Request
 
 from sexton.ui.access import viewer_of
-from sexton.ui.group_queries import ONLY, SORTS, GroupQuery
-from sexton.ui.offset_queries import FINDINGS, MOST_PAGES, ORDERS, OffsetQuery
+from sexton.ui.group_queries import GroupQuery
+from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
 from sexton.ui.published_tables import at
 from sexton.ui.texts import COOKIE, choose, texts
 
-MOST_ROWS = 200
-"""The largest page of a list."""
-_LONGEST_TEXT = 32_767  # as long as a group id can be
 MAX_INSTANT_MS = 2**63 - 1
 
 AsOf = Annotated[
@@ -26,9 +23,6 @@ AsOf = Annotated[
 Cluster = Annotated[
     str | None, Query(max_length=500, description="cluster id; default: the first that the caller may read")
 ]
-Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
-PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
-PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
 
 
 def bare_view(request: Request, lang: str | None = None) -> PageView:
@@ -63,30 +57,6 @@ def view_of(
     return replace(view, run=at(view.runs, cluster_id=wanted, as_of_ms=as_of))
 
 
-def group_query(
-    q: Annotated[Search, Query(description="a part of the group id, in any case")] = "",
-    type: Annotated[str, Query(max_length=20)] = "",  # noqa: A002  # the word of the URL
-    state: Annotated[str, Query(max_length=40)] = "",
-    only: Annotated[str, Query(pattern=f"^({'|'.join(ONLY)})?$")] = "",
-    sort: Annotated[str, Query(pattern=f"^({'|'.join(SORTS)})$")] = "group_id",
-    page: PageNumber = 1,
-    size: PageSize = 50,
-) -> GroupQuery:
-    return GroupQuery(text=q, group_type=type, state=state, only=only, sort=sort, page=page, size=size)
-
-
-def offset_query(
-    group: Annotated[Search, Query(description="a part of the group id, in any case")] = "",
-    topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = "",
-    reason: Annotated[str, Query(max_length=40)] = "",
-    finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = "",
-    sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "broker_expires_at_ms",
-    page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1,
-    size: PageSize = 50,
-) -> OffsetQuery:
-    return OffsetQuery(group=group, topic=topic, reason=reason, finding=finding, sort=sort, page=page, size=size)
-
-
 AnyView = Annotated[PageView, Depends(view_of)]
 
 
@@ -115,5 +85,5 @@ def may_plan(view: AnyView) -> None:
         raise HTTPException(status_code=403, detail="Forbidden")
 
 
-GroupQueryParam = Annotated[GroupQuery, Depends(group_query)]
-OffsetQueryParam = Annotated[OffsetQuery, Depends(offset_query)]
+GroupQueryParam = Annotated[GroupQuery, Depends()]
+OffsetQueryParam = Annotated[OffsetQuery, Depends()]

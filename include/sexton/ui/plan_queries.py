@@ -11,7 +11,7 @@ from typing import Any
 
 from sexton.errors import Refused, SextonError, UsageError
 from sexton.lake.read import PublishedRun
-from sexton.tables.tombstones import RETRYABLE_OUTCOMES
+from sexton.tables.apply_ledger import RETRYABLE_OUTCOMES
 from sexton.ui.database import Rows, marks, text
 from sexton.ui.paging import Page, page_of
 from sexton.ui.published_tables import PublishedTables

@@ -7,8 +7,8 @@ from fastapi.responses import HTMLResponse
 
 from sexton.settings import settings
 from sexton.ui.page_view import PageView
-from sexton.ui.paging import Page
-from sexton.ui.parameters import AnyView, PageNumber, PageSize, PublishedView
+from sexton.ui.paging import Page, PageNumber, PageSize
+from sexton.ui.parameters import AnyView, PublishedView
 from sexton.ui.plan_queries import (
     PLANS_A_PAGE,
     PlanDetail,

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -93,30 +94,19 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     tried = parse_policy(question["policy"], where="policy") if question["policy"].strip() else known
     lake = open_lake()
     run = published_at(lake, question["as_of_ms"], cluster_id=question["cluster_id"])
-    retention_ms = int(run.row["retention_ms"])
-    minutes = question["retention_minutes"]
+    in_force = RetentionRules(retention_ms=int(run.row["retention_ms"]), policy=known, source="the published run")
+    proposed = in_force.asked(question["retention_minutes"], tried)
     with tempfile.TemporaryDirectory(prefix="sexton-what-if-") as place:
         folder, record = published_folder(lake, run, Path(place))
-        found = what_if(
-            folder,
-            record,
-            in_force=RetentionRules(retention_ms=retention_ms, policy=known, source="the published run"),
-            proposed=RetentionRules(
-                retention_ms=retention_ms if minutes is None else minutes * 60_000, policy=tried, source="asked for"
-            ),
-        )
-    differing = sorted(
-        (group for group in found.groups if group.differs),
-        key=lambda group: (-group.newly_lost, -group.spared, group.group_id),
-    )
-    names = (
-        "group_id", "group_type", "state", "offset_count", "lost_in_force", "lost_proposed", "newly_lost", "spared",
-        "whole_in_force", "whole_proposed", "by",
-    )  # fmt: skip
+        found = what_if(folder, record, in_force=in_force, proposed=proposed)
+    differing = found.differing()
+    shown = [asdict(group) for group in differing[:GROUPS_SHOWN]]
+    for fields in shown:
+        del fields["log_partition"]
     return {
         "counts": found.counts(),
-        "retention_ms": {"in_force": retention_ms, "proposed": found.proposed.retention_ms},
-        "groups": [{name: getattr(group, name) for name in names} for group in differing[:GROUPS_SHOWN]],
+        "retention_ms": {"in_force": in_force.retention_ms, "proposed": proposed.retention_ms},
+        "groups": shown,
         "group_count": len(differing),
     }
 

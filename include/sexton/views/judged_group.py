@@ -12,16 +12,15 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
-from sexton.coordinator.expiry import verdict
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
-from sexton.errors import UsageError
-from sexton.history.log_story import StoryReader
+from sexton.history.log_story import StoryReader, broker_verdicts
 from sexton.policy import GroupInput, OffsetInput
 from sexton.policy.inputs import last_active_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, filesystem
 from sexton.views.coordinator_view import CoordinatorView
+from sexton.views.run_view import table_of_run
 
 _MINUTE_MS = 60_000
 
@@ -86,11 +85,7 @@ def judged_in_run(view: CoordinatorView, root: str, group_id: str) -> JudgedGrou
     if found is None:
         return None
     folder = RunFolder(root)
-    try:
-        table = folder.read_table("offset_verdicts", found.log_partition)
-    except OSError:
-        path = folder.table_file("offset_verdicts", found.log_partition)
-        raise UsageError("not there", where=path, fix="is the run complete?") from None
+    table = table_of_run(folder, "offset_verdicts", found.log_partition)
     names = ("base_timestamp_ms", "orphan", "broker_verdict", "broker_reason", "broker_expires_at_ms")
     rows = table.filter(pc.equal(table["group_id"], group_id)).to_pylist()
     return found.judged({(row["topic"], row["partition"]): {name: row.get(name) for name in names} for row in rows})
@@ -112,26 +107,22 @@ def judged_in_log(
     topics = _known_topics(source)
     pending = found.held.pending(group_id)
     block = view.parts.read[found.log_partition].sweep_block(retention_ms, now_ms)
-    verdicts = {}
-    for (topic, partition), offset in found.held.offsets(group_id).items():
-        broker = verdict(
-            offset,
-            topic,
-            group,
-            is_pending=(topic, partition) in pending,
-            retention_ms=retention_ms,
-            now_ms=now_ms,
-            profile=profile,
-            block=block,
-        )
-        verdicts[topic, partition] = {
-            "base_timestamp_ms": broker.base_timestamp_ms,
-            "orphan": None if topics is None else orphan_of((group_id, topic, partition), offset, topics),
-            "broker_verdict": broker.decision,
-            "broker_reason": broker.reason,
-            "broker_expires_at_ms": broker.expires_at_ms,
+    offsets = found.held.offsets(group_id)
+    verdicts = broker_verdicts(
+        group, offsets, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile, block=block
+    )
+    return found.judged(
+        {
+            key: {
+                "base_timestamp_ms": broker.base_timestamp_ms,
+                "orphan": None if topics is None else orphan_of((group_id, *key), offsets[key], topics),
+                "broker_verdict": broker.decision,
+                "broker_reason": broker.reason,
+                "broker_expires_at_ms": broker.expires_at_ms,
+            }
+            for key, broker in verdicts.items()
         }
-    return found.judged(verdicts)
+    )
 
 
 def _find(view: CoordinatorView, group_id: str) -> _LoadedGroup | None:

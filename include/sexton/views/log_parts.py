@@ -115,12 +115,14 @@ class LogParts:
         )
 
     def fold(self, log_partition: int) -> "PartialFold":
-        """The kernels' fold of a log partition with segments."""
+        """The kernels' fold of a log partition."""
         # Only here: to import the kernels takes longer than a small log takes to be read.
-        from sexton.kernels.fold import fold_task
+        from sexton.kernels.fold import PartialFold, fold_task
         from sexton.log.segment import plan_fold_tasks
 
         segments = self._segments(log_partition)
+        if not segments:
+            return PartialFold.empty(profile=self.profile, is_prefix=True)
         (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
         return fold_task(
             (self._bytes(segment) for segment in segments),

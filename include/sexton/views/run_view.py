@@ -90,8 +90,13 @@ class RunParts:
         )
 
     def _table(self, name: str, log_partition: int) -> pa.Table:
-        try:
-            return self._folder.read_table(name, log_partition)
-        except OSError:
-            path = self._folder.table_file(name, log_partition)
-            raise UsageError("not there", where=path, fix="is the run complete?") from None
+        return table_of_run(self._folder, name, log_partition)
+
+
+def table_of_run(folder: RunFolder, name: str, log_partition: int) -> pa.Table:
+    """A table of one log partition; UsageError if the run has none."""
+    try:
+        return folder.read_table(name, log_partition)
+    except OSError:
+        path = folder.table_file(name, log_partition)
+        raise UsageError("not there", where=path, fix="is the run complete?") from None

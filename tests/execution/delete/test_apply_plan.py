@@ -12,8 +12,8 @@ from sexton.execution.admin_client import BrokerTime, ClusterIdentity
 from sexton.execution.delete import log_sink
 from sexton.execution.delete.group_calls import PlannedGroup, planned_groups
 from sexton.execution.windows import Windows
-from sexton.kafka.admin import GroupError, Unsettled
-from sexton.kafka.failures import NotAllowed
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import NotAllowed, Unsettled
 from sexton.ledger.ledger import Ledger
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import START_MS, US, SimCluster

@@ -98,7 +98,7 @@ class SimulatedCluster:
         pending = found.pending if require_stable else set()
         offsets = {} if found.group_type == "Share" else found.offsets
         return {key: _committed(one) for key, one in offsets.items()} | {
-            key: CommittedOffset(committed_offset=-1, leader_epoch=-1, metadata="", error_code=UNSTABLE)
+            key: CommittedOffset(committed_offset=-1, leader_epoch=None, metadata="", error_code=UNSTABLE)
             for key in pending
         }
 
@@ -116,10 +116,7 @@ class SimulatedCluster:
         self, group_id: str, offsets: Mapping[tuple[str, int], CommittedValue]
     ) -> Mapping[tuple[str, int], str | None]:
         self.between("commit")
-        values = {
-            key: value(offset, None if epoch == -1 else epoch, metadata)
-            for key, (offset, epoch, metadata) in offsets.items()
-        }
+        values = {key: value(offset, epoch, metadata) for key, (offset, epoch, metadata) in offsets.items()}
         way = self.lost.pop(0) if self.lost else None
         if way == "nobody there":
             raise TransientError("the coordinator loads", where=f"group {group_id}")
@@ -185,8 +182,9 @@ class SimulatedTail:
 
 
 def _committed(found: OffsetValue) -> CommittedOffset:
-    epoch = -1 if found.leader_epoch is None else found.leader_epoch
-    return CommittedOffset(committed_offset=found.committed_offset, leader_epoch=epoch, metadata=found.metadata)
+    return CommittedOffset(
+        committed_offset=found.committed_offset, leader_epoch=found.leader_epoch, metadata=found.metadata
+    )
 
 
 def value(committed_offset: int, leader_epoch: int | None = None, metadata: str = "") -> OffsetValue:

@@ -19,8 +19,8 @@ from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import own_plan, read_plan
 from sexton.plans.write_plan import keep_plan
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import ViewRequest, open_view
 from tests.archived import CLUSTER, Archive
 from tests.execution.restore.simulated_cluster import value
@@ -117,7 +117,7 @@ def plan_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str
     """An archive that keeps a plan, and its plan_id."""
     folder = tmp_path_factory.mktemp("plans")
     archive = archive_of_commits(folder / "archive")
-    with Engine("test", quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         planned(engine, folder / "run", archive)
     record = own_plan(RunFolder(folder / "run")).record
     keep_plan(RunFolder(folder / "run"), record, archive.root)

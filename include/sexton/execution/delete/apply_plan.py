@@ -65,7 +65,6 @@ def apply_plan(
         client=client,
         plan=plan,
         ledger=ledger,
-        rules=rules,
         clocks=clocks,
         groups=groups,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
@@ -116,7 +115,7 @@ def _refusal(
     """Why the plan must not be applied now. What an earlier attempt left open is settled all the same."""
     try:
         check_plan(plan, rules, now_ms=now_ms)
-        check_clock(plan, rules, time, now_ms=now_ms)
+        check_clock(plan, time, now_ms=now_ms)
         if sink != "dry_run":
             check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:

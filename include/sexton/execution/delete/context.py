@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sexton.execution.delete.group_calls import PlannedGroup
-from sexton.execution.delete.preconditions import Rules
 from sexton.execution.engine import ApplyContext
 from sexton.execution.group_records import LogWatch
 from sexton.ledger.entries import ItemId
@@ -16,7 +15,6 @@ class DeleteContext(ApplyContext):
     """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out."""
 
     plan: Plan
-    rules: Rules
     groups: Sequence[PlannedGroup]
     max_batch_bytes: int
     unsettled: set[ItemId] = field(default_factory=set)

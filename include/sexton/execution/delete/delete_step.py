@@ -10,7 +10,7 @@ from sexton.execution.delete.last_look import last_look
 from sexton.execution.delete.preconditions import check_stamps
 from sexton.execution.delete.restore_raced import restore_raced
 from sexton.execution.engine import Answer, Effects, LastLook, Step, execute_step, read_until_settled
-from sexton.execution.status import Call
+from sexton.execution.status import Call, call_of
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import Item, ItemId, Result
 
@@ -41,7 +41,6 @@ def deletion_step(
     """
     begun_ms = context.clocks.now_ms()
     is_append = checks["call"] == "append"
-    call: Call = "delete_group" if checks["call"] == "delete_group" else "delete_offsets"
 
     def look() -> LastLook:
         if is_append:
@@ -52,7 +51,7 @@ def deletion_step(
         if is_append:
             failpoint("apply.appended")
         since = context.watch(group.log_partition).end
-        results, raced = settle(context, group, rows, answer, since=since, call=call)
+        results, raced = settle(context, group, rows, answer, since=since, call=call_of(checks))
         extras, more = beyond_plan(context, group, raced)
         return [*results, *more], extras
 
@@ -66,7 +65,7 @@ def deletion_step(
     )
     results = execute_step(context, step)
     restore_raced(context, group)
-    check_stamps(context.rules, results, begun_ms=begun_ms, ended_ms=context.clocks.now_ms())
+    check_stamps(results, begun_ms=begun_ms, ended_ms=context.clocks.now_ms())
 
 
 def settle(

@@ -8,7 +8,7 @@ everything that it has; what is too much for one batch goes offset by offset fir
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sexton.coordinator.tombstones import MAX_BATCH_BYTES
+from sexton.coordinator.batches import MAX_BATCH_BYTES
 from sexton.execution.group_records import RecordKey, record_key
 from sexton.execution.status import Call
 from sexton.ledger.entries import Item, ItemId, Value

@@ -127,9 +127,7 @@ def _equals(planned: Value | None, now: CommittedOffset | None) -> bool:
     """Whether a committed offset is the one of the plan, as far as OffsetFetch shows."""
     if planned is None or now is None or now.error_code:
         return False
-    epoch = -1 if planned.leader_epoch is None else planned.leader_epoch
-    values = planned.committed_offset, epoch, planned.metadata
-    return values == (now.committed_offset, now.leader_epoch, now.metadata)
+    return planned.as_committed == now.as_committed
 
 
 def _group_change(
@@ -183,5 +181,4 @@ def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms
 def _value(now: CommittedOffset | None) -> Value | None:
     if now is None or now.error_code:
         return None
-    epoch = None if now.leader_epoch < 0 else now.leader_epoch
-    return Value(committed_offset=now.committed_offset, leader_epoch=epoch, metadata=now.metadata)
+    return Value(committed_offset=now.committed_offset, leader_epoch=now.leader_epoch, metadata=now.metadata)

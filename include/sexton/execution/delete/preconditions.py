@@ -42,7 +42,6 @@ class Rules:
     lease_ms: int
     recorded_retention_ms: int | None = None
     limits: Limits = field(default_factory=DefaultLimits)
-    max_skew_ms: int = MAX_SKEW_MS
     allow_log_sink: bool = False
 
 
@@ -126,14 +125,13 @@ def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterI
             raise Refused(f"{homes}, the plan has it in {group.log_partition}", where=where, fix=_NEW_PLAN)
 
 
-def check_clock(plan: Plan, rules: Rules, time: BrokerTime, *, now_ms: int) -> None:
+def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
     """Refused unless a broker's clock is known to have reached the plan's instant, and this clock agrees with it."""
-    limit_ms = rules.max_skew_ms
     ahead_ms = max(time.at_least_ms, time.now_ms if time.now_ms is not None else -1) - now_ms
     behind_ms = 0 if time.now_ms is None else now_ms - time.now_ms
     for skew_ms, side in ((ahead_ms, "behind"), (behind_ms, "ahead of")):
-        if skew_ms > limit_ms:
-            skew = f"this clock is {skew_ms / 1000:.0f} s {side} the brokers', allowed are {limit_ms / 1000:.0f} s"
+        if skew_ms > MAX_SKEW_MS:
+            skew = f"this clock is {skew_ms / 1000:.0f} s {side} the brokers', allowed are {MAX_SKEW_MS / 1000:.0f} s"
             raise Refused(skew, fix="set the clocks right, then make a new plan")
     if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else something might go too early
         raise Refused(
@@ -142,13 +140,13 @@ def check_clock(plan: Plan, rules: Rules, time: BrokerTime, *, now_ms: int) -> N
         )
 
 
-def check_stamps(rules: Rules, results: Iterable[Result], *, begun_ms: int, ended_ms: int) -> None:
+def check_stamps(results: Iterable[Result], *, begun_ms: int, ended_ms: int) -> None:
     """Refused when a broker stamped what it wrote for us too far from when we asked for it."""
     for stamp_ms in (result.written_timestamp_ms for result in results):
         if stamp_ms is None:
             continue
         skew_ms = max(begun_ms - stamp_ms, stamp_ms - ended_ms, 0)
-        if skew_ms > rules.max_skew_ms:
+        if skew_ms > MAX_SKEW_MS:
             raise Refused(
                 f"the broker stamped our tombstone {stamp_ms} ms, this clock showed {begun_ms} to {ended_ms} ms: "
                 f"{skew_ms / 1000:.0f} s apart",

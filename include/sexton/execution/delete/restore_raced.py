@@ -101,12 +101,9 @@ def _commit(context: DeleteContext, group: PlannedGroup, item: Item) -> Answer:
     assert item.after is not None
     assert item.topic is not None
     assert item.partition is not None
-    epoch = -1 if item.after.leader_epoch is None else item.after.leader_epoch
     key = item.topic, item.partition
     try:
-        answers = context.client.commit_offsets(
-            group.group_id, {key: (item.after.committed_offset, epoch, item.after.metadata)}
-        )
+        answers = context.client.commit_offsets(group.group_id, {key: item.after.as_committed})
     except (UsageError, BrokerError) as error:
         return Answer(whole=error.message, is_settled=False)
     return Answer(whole=answers.get(key))

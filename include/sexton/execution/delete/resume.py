@@ -121,7 +121,7 @@ def _settle_deletion(
     """Read what a call did whose process ended before it recorded an answer."""
     item_ids = {item.item_id for item in items}
     rows = [row for row in group.rows if row.item_id in item_ids]
-    results, raced = settle(context, group, rows, NO_ANSWER, since=since, call=call_of(step.intent))
+    results, raced = settle(context, group, rows, NO_ANSWER, since=since, call=call_of(step.intent.checks))
     extras, more = beyond_plan(context, group, raced)
     context.conclude([*results, *more], step=step.intent.step, of_attempt=step.entry.attempt, beyond=extras)
     restore_raced(context, group)

@@ -9,7 +9,7 @@ from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
 from sexton.ledger.entries import Item, ItemId, Result
 from sexton.plans.plan import Plan
-from sexton.tables.tombstones import RETRYABLE_OUTCOMES
+from sexton.tables.apply_ledger import RETRYABLE_OUTCOMES
 
 Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN_ITEMS = 1_000

@@ -198,17 +198,10 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
         return group.looked_ms, _objections(context.judge, rows, group, topics)
 
     def call(left: Collection[ItemId]) -> Answer:
-        values = {(rows[item_id].topic, rows[item_id].partition): rows[item_id].to_put for item_id in left}
-        answers = context.client.commit_offsets(
-            group_id,
-            {
-                key: (value.committed_offset, -1 if value.leader_epoch is None else value.leader_epoch, value.metadata)
-                for key, value in values.items()
-            },
-        )
-        return Answer(
-            by_item={item_id: answers.get((rows[item_id].topic, rows[item_id].partition)) for item_id in left}
-        )
+        keys = {item_id: (rows[item_id].topic, rows[item_id].partition) for item_id in left}
+        values = {key: rows[item_id].to_put.as_committed for item_id, key in keys.items()}
+        answers = context.client.commit_offsets(group_id, values)
+        return Answer(by_item={item_id: answers.get(key) for item_id, key in keys.items()})
 
     def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
         committed = {item_id: rows[item_id] for item_id in left}
@@ -330,11 +323,7 @@ def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:
 
 
 def _offset_value(value: Value | None) -> OffsetValue | None:
-    if value is None:
-        return None
-    return OffsetValue(
-        committed_offset=value.committed_offset, leader_epoch=value.leader_epoch, metadata=value.metadata
-    )
+    return None if value is None else OffsetValue(*value.as_committed)
 
 
 def _ledger_value(value: OffsetValue | None) -> Value | None:

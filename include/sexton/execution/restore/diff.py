@@ -15,7 +15,7 @@ from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, To
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.profiles import of_broker
 from sexton.errors import Refused
 from sexton.execution.admin_client import AdminClient, ClusterIdentity, TopicView
 from sexton.execution.engine import error_text, ticks_now_ms
@@ -23,11 +23,8 @@ from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Rest
 from sexton.execution.restore.sources import Source
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.group_state import CommittedOffset
-from sexton.runs.choose_profile import of_version
 
 SHARE = "Share"
-NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +89,8 @@ def make_restore(
 
 def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool) -> "Judge":
     """A judge by the rules of the release that the brokers run."""
-    version = identity.broker_version
     return Judge(
-        profile=NEWEST if version is None else of_version(version).profile,
+        profile=of_broker(identity.broker_version),
         log_partition_count=identity.partition_count,
         overwrites=overwrites,
         clamps=clamps,
@@ -117,7 +113,7 @@ def group_view(client: AdminClient, group_id: str, *, ticks_ms: Callable[[], flo
         group_type=(now.group_type or "classic").capitalize(),
         state=state,
         member_count=int(state != "Empty") if now.member_count is None else now.member_count,
-        offsets={key: _value(found) for key, found in offsets.items() if found.error_code == 0},
+        offsets={key: OffsetValue(*found.as_committed) for key, found in offsets.items() if found.error_code == 0},
         unstable=frozenset(key for key, found in unstable.items() if found.error_code == Error.UNSTABLE_OFFSET_COMMIT),
         looked_ms=looked_ms,
     )
@@ -234,9 +230,9 @@ class _LiveGroup(EmptyView):
     def __init__(self, view: GroupView) -> None:
         self._view = view
 
-    def group(self, group_id: str) -> LoadedGroup | None:  # noqa: ARG002
+    def group(self, group_id: str) -> LoadedGroup | None:
         view = self._view
-        if not view.exists:
+        if not view.exists or view.group_id != group_id:
             return None
         return LoadedGroup(
             group_id=view.group_id,
@@ -251,7 +247,7 @@ class _LiveGroup(EmptyView):
             log_offset=0,
         )
 
-    def members(self, group_id: str) -> tuple[LoadedMember, ...]:  # noqa: ARG002
+    def members(self, group_id: str) -> tuple[LoadedMember, ...]:
         return tuple(
             LoadedMember(
                 member_id=f"member {number}",
@@ -262,7 +258,7 @@ class _LiveGroup(EmptyView):
                 member_epoch=None,
                 assignment=None,
             )
-            for number in range(self._view.member_count)
+            for number in range(self._view.member_count if self._view.group_id == group_id else 0)
         )
 
 
@@ -272,11 +268,3 @@ def _by_group(values: Iterable[tuple[OffsetKey, Then]]) -> dict[str, dict[TopicP
     for (group_id, topic, partition), then in values:
         found.setdefault(group_id, {})[topic, partition] = then
     return dict(sorted(found.items(), key=lambda pair: pair[0].encode()))
-
-
-def _value(found: CommittedOffset) -> OffsetValue:
-    return OffsetValue(
-        committed_offset=found.committed_offset,
-        leader_epoch=None if found.leader_epoch == NO_EPOCH else found.leader_epoch,
-        metadata=found.metadata,
-    )

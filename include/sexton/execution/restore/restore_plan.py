@@ -9,7 +9,6 @@ same id whenever and wherever it was made. The file is written once.
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -17,8 +16,8 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import the_cluster
-from sexton.archive.files import safe_name, write_whole
+from sexton.archive.cluster_metadata import require_cluster
+from sexton.archive.files import is_file, read_file, sha256_folder, write_whole
 from sexton.archive.lineages import RESTORES_FOLDER
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused, UsageError
@@ -26,7 +25,6 @@ from sexton.errors import Refused, UsageError
 FILE = "restore.jsonl"
 FORMAT = 1
 _HEAD = ("cluster_id", "source", "overwrites", "clamps", "occurrence", "warnings")
-_RESTORE_ID = re.compile(r"[0-9a-f]{64}")
 
 
 class What(StrEnum):
@@ -51,13 +49,17 @@ class What(StrEnum):
 WRITTEN = frozenset({What.RESTORE, What.BELOW_LOG_START, What.BEYOND_LOG_END, What.CLAMPED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OffsetValue:
     """What a client can commit and fetch of an offset. `leader_epoch` is None where there is none."""
 
     committed_offset: int
     leader_epoch: int | None
     metadata: str
+
+    @property
+    def as_committed(self) -> tuple[int, int | None, str]:
+        return self.committed_offset, self.leader_epoch, self.metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,16 +181,14 @@ class RestorePlan:
 
 def restore_folder(root: str, cluster_id: str, restore_id: str) -> str:
     """Where the archive keeps a restore; UsageError when an id cannot name a folder."""
-    if not _RESTORE_ID.fullmatch(restore_id):
-        raise UsageError(f"no restore_id: {restore_id!r}", fix="it has 64 digits of 0-9 and a-f")
-    return f"{root.rstrip('/')}/{safe_name(cluster_id, what='cluster id')}/{RESTORES_FOLDER}/{restore_id}"
+    return sha256_folder(root, cluster_id, RESTORES_FOLDER, restore_id, what="restore_id")
 
 
 def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
     """Keep a restore in the archive at `root` and return its restore_id. One that is there already is left as it is."""
     restore_id, data = plan.restore_id, plan.to_bytes()
     path = f"{restore_folder(root, plan.cluster_id, restore_id)}/{FILE}"
-    if _bytes_or_none(fs, path) != data:
+    if not is_file(fs, path) or read_file(fs, path) != data:
         write_whole(fs, path, data)
     return restore_id
 
@@ -198,13 +198,11 @@ def read_restore(fs: pafs.FileSystem, root: str, cluster_id: str | None, restore
 
     UsageError when there is none with that id, Refused when its bytes are not those that the id names.
     """
-    cluster = the_cluster(fs, root, cluster_id)
-    if cluster is None:
-        raise UsageError("the archive is empty", where=root)
+    cluster = require_cluster(fs, root, cluster_id)
     path = f"{restore_folder(root, cluster, restore_id)}/{FILE}"
-    data = _bytes_or_none(fs, path)
-    if data is None:
+    if not is_file(fs, path):
         raise UsageError(f"no restore {restore_id}", where=path, fix="`sexton restore` without --id makes one")
+    data = read_file(fs, path)
     if (found := hashlib.sha256(data).hexdigest()) != restore_id:
         raise Refused(f"its SHA-256 is {found}: it is not what was shown", where=path)
     try:
@@ -232,11 +230,3 @@ def positions(items: Sequence[RestoreRow]) -> Iterator[tuple[int, RestoreRow]]:
 
 def _line(fields: Mapping[str, Any]) -> bytes:
     return (json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n").encode()
-
-
-def _bytes_or_none(fs: pafs.FileSystem, path: str) -> bytes | None:
-    if fs.get_file_info(path).type != pafs.FileType.File:
-        return None
-    with fs.open_input_stream(path) as file:
-        data: bytes = file.read()
-    return data

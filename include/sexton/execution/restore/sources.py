@@ -14,7 +14,7 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profiles import NEWEST
+from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage, UsageError
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.selection import Selection
@@ -23,7 +23,6 @@ from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.runs.choose_profile import of_version
 from sexton.runs.source import LogSource, filesystem, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
@@ -135,7 +134,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     NoCoverage where the archive cannot answer for the instant, or for a group that is named.
     """
     source = open_archive(uri, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
-    profile = NEWEST if source.broker_version is None else of_version(source.broker_version).profile
+    profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
     count = source.partition_count
     ids = {row["topic"]: row["id"] for row in source.topics or []}
@@ -220,11 +219,8 @@ def _removed(item: Item, result: Result | None) -> Value | None:
 
 def _then(row: Mapping[str, Any], topic: str, topic_ids: Mapping[str, str | None]) -> Then:
     """A value from a row of an undo file, of the archive, or of a ledger, which has no expiry and no topic id."""
-    value = OffsetValue(
-        committed_offset=row["committed_offset"], leader_epoch=row["leader_epoch"], metadata=row["metadata"]
-    )
     return Then(
-        value=value,
+        value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
         commit_timestamp_ms=row["commit_timestamp_ms"],
         expire_timestamp_ms=row.get("expire_timestamp_ms"),
         topic_id=row.get("topic_id") or topic_ids.get(topic),

@@ -12,6 +12,7 @@ from sexton.maintenance import check_checkpoint
 from sexton.maintenance.options import parser
 from sexton.pipeline import job
 from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
@@ -24,7 +25,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         done = check_checkpoint.run(
             engine,
             arguments.archive,
-            arguments.run_dir / "check_checkpoint",
+            RunFolder(arguments.run_dir, "check_checkpoint"),
             now_ms=arguments.now,
             days=settings().maintenance_checkpoint_days,
             only=arguments.cluster_id,

@@ -7,7 +7,6 @@ Without --delete the job rewrites small files and only reports what it would rem
 import argparse
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import compact_tables, run_folders
@@ -29,7 +28,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         done = compact_tables.run(
             engine, open_lake(), now_ms=now_ms, days=config.maintenance_lake_days, deletes=deletes
         )
-    old = run_folders.run(Path(config.runs_uri), now_ms=now_ms, days=config.maintenance_runs_days, deletes=deletes)
+    old = run_folders.run(config.runs_uri, now_ms=now_ms, days=config.maintenance_runs_days, deletes=deletes)
     return {"deleted": deletes, **asdict(done), **asdict(old)}
 
 

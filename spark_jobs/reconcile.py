@@ -8,12 +8,12 @@ import json
 import sys
 from dataclasses import asdict, replace
 
+from sexton.archive.folder import Folder
 from sexton.maintenance import reconcile
 from sexton.maintenance.options import clock_ms, parser
 from sexton.pipeline import job
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
-from sexton.runs.folder import write_bytes
 from sexton.settings import settings
 
 
@@ -44,9 +44,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     del outcome["differences"]  # they name groups; outcomes and alerts do not
     if not done.differences:
         return outcome
-    file = arguments.run_dir / "drift.json"
-    write_bytes(file, json.dumps([asdict(one) for one in done.differences], indent=1).encode())
-    return {**outcome, "drift": str(file)}
+    folder = Folder(arguments.run_dir)
+    folder.write(json.dumps([asdict(one) for one in done.differences], indent=1).encode(), "drift.json")
+    return {**outcome, "drift": str(folder.sub("drift.json"))}
 
 
 if __name__ == "__main__":

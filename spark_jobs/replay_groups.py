@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         retention_minutes=arguments.retention_minutes,
         profile=arguments.profile,
         topics_file=arguments.topics,
-        cluster_id=arguments.cluster_id or snapshot_cluster(arguments.run_dir),
+        cluster_id=arguments.cluster_id or snapshot_cluster(RunFolder(arguments.run_dir)),
         settle_ms=arguments.settle_ms,
         is_full=arguments.full,
         since_ms=arguments.since,

@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
+from sexton.archive.folder import Folder
 from sexton.pipeline import job, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
-from sexton.runs.folder import write_bytes
+
+KEPT = "snapshot_log.json"
 
 
 def options() -> argparse.ArgumentParser:
@@ -53,12 +54,12 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         bytes_per_second=arguments.bytes_per_second or None,
         cluster_id=arguments.cluster_id,
     )
-    kept = arguments.run_dir / "alerts" / "snapshot_log.json"
+    kept = Folder(arguments.run_dir, "alerts")
     alerts = _kept(kept)
 
     def keep(lines: Sequence[str]) -> None:
         alerts.extend(line for line in lines if line not in alerts)
-        write_bytes(kept, json.dumps(alerts).encode())
+        kept.write(json.dumps(alerts).encode(), KEPT)
 
     if snapshot := snapshot_log.earlier(request):
         fetched = "nothing: an earlier snapshot has settled the instant"
@@ -69,9 +70,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 
 
-def _kept(file: Path) -> list[str]:
+def _kept(folder: Folder) -> list[str]:
     """Return the alerts of an earlier attempt of this run, which may have died before they were raised."""
-    return [str(line) for line in json.loads(file.read_bytes())] if file.exists() else []
+    return [str(line) for line in json.loads(folder.read(KEPT))] if folder.exists(KEPT) else []
 
 
 if __name__ == "__main__":

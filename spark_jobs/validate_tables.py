@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             with Engine("validate_tables", iceberg=True) as engine:
                 record = validate_tables.run(engine, folder)
     finally:  # also for a run that failed
-        if folder.table_file(validate_tables.TABLE).exists():
-            write_report(folder.root)
+        if folder.sub(validate_tables.TABLE).files():
+            write_report(folder)
     return {
         "expectations": record.counts["dq_results"],
         "failed": validate_tables.failed_count(folder),

@@ -46,6 +46,28 @@ def split_login(uri: str) -> tuple[str | None, str]:
     return login, f"{scheme}{mark}{place}{query}"
 
 
+def below(uri: str, *names: str) -> str:
+    """The URI or path of something below a folder; options of the URI stay at its end."""
+    head, query = _split_options(uri)
+    return "/".join((head.rstrip("/"), *names)) + query
+
+
+def with_login_of(own: str, shown: str) -> str:
+    """`shown`, with the login of `own` where it is `own` without it, or something below."""
+    head, query = _split_options(own)
+    bare, _ = _split_options(uri_without_login(own))
+    rest, _ = _split_options(shown)
+    bare, head = bare.rstrip("/"), head.rstrip("/")
+    if uri_without_login(own) == own or not f"{rest}/".startswith(f"{bare}/"):
+        return shown
+    return head + rest.removeprefix(bare) + query
+
+
+def _split_options(uri: str) -> tuple[str, str]:
+    options = _OPTIONS.search(uri) if "://" in uri else None
+    return (uri[: options.start()], options[0]) if options else (uri, "")
+
+
 def secrets_of(uri: str) -> list[str]:
     """The secrets of a URI, as written and unquoted: its login, in parts, and secret options."""
     _, mark, rest = uri.partition("://")

@@ -113,7 +113,7 @@ class World:
     def triggered(self, how: str | None) -> None:
         """As the scheduler notes it, or does not."""
         folder = approval.approval_folder_of(self.context(PreviewPlan(task_id="preview", cluster=PLAIN)))
-        (folder / consent.TRIGGERED).unlink(missing_ok=True)
+        folder.remove(consent.TRIGGERED)
         if how is not None:
             consent.write_trigger(folder, how)
 

@@ -18,6 +18,7 @@ from sexton.airflow.consent import (
     read,
     write,
 )
+from sexton.archive.folder import Folder
 
 NOW_MS = 1_795_240_800_000
 HOUR_MS = 3_600_000
@@ -120,10 +121,10 @@ def test_who_may_approve_alone_is_said_by_a_setting() -> None:
 
 
 def test_files_are_private_and_come_back(tmp_path) -> None:
-    write(tmp_path / "a", REQUEST_OF)
-    write(tmp_path / "a", GIVEN)
-    assert read(tmp_path / "a", Request) == REQUEST_OF
-    assert read(tmp_path / "a", Answer) == GIVEN
+    write(Folder(tmp_path, "a"), REQUEST_OF)
+    write(Folder(tmp_path, "a"), GIVEN)
+    assert read(Folder(tmp_path, "a"), Request) == REQUEST_OF
+    assert read(Folder(tmp_path, "a"), Answer) == GIVEN
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").iterdir()} == {0o600}
 
 
@@ -131,14 +132,14 @@ def test_files_are_private_and_come_back(tmp_path) -> None:
 def test_files_that_are_something_else(tmp_path, text) -> None:
     (tmp_path / REQUEST).write_text(text)
     (tmp_path / ANSWER).write_text(text)
-    assert read(tmp_path, Request) is None
-    assert read(tmp_path, Answer) is None
+    assert read(Folder(tmp_path), Request) is None
+    assert read(Folder(tmp_path), Answer) is None
 
 
 def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path) -> None:
     """Each byte of the request and of the answer, turned into two others."""
-    write(tmp_path, REQUEST_OF)
-    write(tmp_path, GIVEN)
+    write(Folder(tmp_path), REQUEST_OF)
+    write(Folder(tmp_path), GIVEN)
     refused = 0
     for name in (REQUEST, ANSWER):
         whole = (tmp_path / name).read_bytes()
@@ -149,7 +150,9 @@ def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path) 
             if _loaded(bytes(changed)) == json.loads(whole):
                 continue
             with pytest.raises((NoConsent, TypeError)):
-                decide(answer=read(tmp_path, Answer), request=read(tmp_path, Request), xcom=GIVEN.to_dict())
+                decide(
+                    answer=read(Folder(tmp_path), Answer), request=read(Folder(tmp_path), Request), xcom=GIVEN.to_dict()
+                )
             refused += 1
         (tmp_path / name).write_bytes(whole)
     assert refused > 1_000
@@ -163,9 +166,9 @@ def _loaded(data: bytes):
 
 
 def test_a_run_asks_one_question(tmp_path) -> None:
-    begin_asking(tmp_path, REQUEST_OF)
-    write(tmp_path, GIVEN)
-    begin_asking(tmp_path, REQUEST_OF)
-    assert read(tmp_path, Answer) is None  # an answer of before a clear is none
+    begin_asking(Folder(tmp_path), REQUEST_OF)
+    write(Folder(tmp_path), GIVEN)
+    begin_asking(Folder(tmp_path), REQUEST_OF)
+    assert read(Folder(tmp_path), Answer) is None  # an answer of before a clear is none
     with pytest.raises(NoConsent, match="trigger a new run"):
-        begin_asking(tmp_path, replace(REQUEST_OF, body="another"))
+        begin_asking(Folder(tmp_path), replace(REQUEST_OF, body="another"))

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sexton.airflow import alerts, defaults, runs
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run, raise_alert
 from sexton.airflow.notifiers import sinks
+from sexton.archive.folder import Folder
 from sexton.errors import SetupError, UsageError
 from sexton.settings import Settings
 from tests.airflow.sinks import http_server, smtp_server
@@ -62,9 +63,8 @@ def texts(told) -> dict[str, str]:
 
 def leave(told, **outcome) -> None:
     """What the job of the task left behind."""
-    file = runs.outcome_file(runs.run_folder("offset_retention", RUN_ID), "validate_tables")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(outcome))
+    folder = Folder(runs.run_folder("offset_retention", RUN_ID), "outcome")
+    folder.write(json.dumps(outcome).encode(), "validate_tables.json")
 
 
 def test_everybody_hears_of_a_warning(told) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from sexton import cli
 from sexton.archive.cluster_metadata import newest_metadata
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import CORRUPT, verify
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import fetch_log, import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.runs.source import filesystem
 from tests.archived import list_archived
 from tests.faults.snapshots import START_MS, InlineEngine, disk_of, topics_of
 from tests.faults.stores import objects, s3_server

@@ -65,10 +65,16 @@ class Services:
         self._changes = dict(changes)
         self._java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH")).home
         self._processes = Processes(folder / "pids", mark=str(folder))
-        for name in HOME:
-            self.home.mkdir(exist_ok=True)
-            (self.home / name).symlink_to(ROOT / name)
-        (self.home / ".cache").symlink_to(settings().cache)
+        for home in (self.home, *map(self.home_of, WORKERS)):
+            home.mkdir(parents=True)
+            (home.parent / "tmp").mkdir(exist_ok=True)
+            for name in HOME:
+                (home / name).symlink_to(ROOT / name)
+            (home / ".cache").symlink_to(settings().cache)
+
+    def home_of(self, service: str) -> Path:
+        """The project's folder of a service: a worker has one of its own."""
+        return self.folder / service / "home" if service in WORKERS else self.home
 
     @property
     def url(self) -> str:
@@ -91,7 +97,7 @@ class Services:
             ("spark-master", "127.0.0.1"),
             ("0.0.0.0", "127.0.0.1"),
             ("/run/sexton", str(self.secrets / _secrets_of(service))),
-            (IMAGE_HOME, str(self.home)),
+            (IMAGE_HOME, str(self.home_of(service))),
             ("/opt/airflow", str(self.folder / "airflow")),
             ("/opt/venv/bin/python", str(self.python)),
             ("/tmp/spark", str(self.folder / service)),
@@ -121,8 +127,8 @@ class Services:
         return {
             **{name: self.here(value, service) for name, value in told.items()},
             "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
-            "HOME": str(self.folder),
-            "TMPDIR": str(self.folder / "tmp"),
+            "HOME": str(self.home_of(service).parent),
+            "TMPDIR": str(self.home_of(service).parent / "tmp"),
             "JAVA_HOME": str(self._java),
             "NO_PROXY": "127.0.0.1",
             **self._spark(service),
@@ -186,7 +192,7 @@ def running_services(
     folder: Path, *, python: Path, changes: Mapping[str, str], broker_settings: Mapping[str, str]
 ) -> Iterator[Services]:
     """What Airflow needs is started; the caller does `init`, starts Airflow and waits. All is stopped in the end."""
-    for name in ("log", "tmp", "spark-conf"):
+    for name in ("log", "spark-conf"):
         (folder / name).mkdir(parents=True)
     with ExitStack() as stack:
         postgres = stack.enter_context(running_postgres())

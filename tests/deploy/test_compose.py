@@ -228,8 +228,8 @@ def test_settings_are_known_and_valid(name: str, monkeypatch: pytest.MonkeyPatch
     if not given:
         return
     assert config.warehouse == config.catalog_properties["warehouse"]
-    assert config.runs.startswith(f"{mounts(name)['var']}/")
     assert pafs.FileSystem.from_uri(config.archive)[1] == "sexton/archive"
+    assert pafs.FileSystem.from_uri(config.runs)[1] == "sexton/runs"
     pinned = {jar.coordinate.split(":")[1]: f"{IMAGE_HOME}/.cache/jars/{jar.file_name}" for jar in read_lock()}
     wanted = ("iceberg-spark-runtime-4.1_2.13", "postgresql", "iceberg-aws-bundle")
     assert config.spark_jars.split(",") == [pinned[artifact] for artifact in wanted]

@@ -26,7 +26,7 @@ from sexton.errors import DataQualityFailure
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.runs.checkpoint_verify import verify_checkpoints
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, tree_sha256
+from sexton.runs.folder import RunFolder, files_sha256
 from sexton.runs.processes import SerialEngine
 from tests.archived import Archive
 from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, passed_over, publish, run, tables
@@ -131,7 +131,7 @@ def seal(folder: Path) -> None:
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.rglob("*.parquet"))
     }
-    path.write_text(json.dumps({**manifest, "sha256": tree_sha256(folder), "files": files}))
+    path.write_text(json.dumps({**manifest, "sha256": files_sha256(files), "files": files}))
 
 
 class Trial:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sexton.archive.folder import Folder
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.kernels.results import finish
 from sexton.log import codec as codecs
@@ -54,7 +55,7 @@ def fold_file(path: str) -> dict[str, Any]:
         for task in plan_fold_tasks([segment], target_bytes=CHUNK_BYTES)
     )
     fold = merge_all(PartialFold.from_bytes(part) for part in folds)
-    fold.write_parquet(Path(path).with_suffix(".fold"))
+    fold.write_parquet(Folder(Path(path).with_suffix(".fold")))
     tables = finish(fold, log_partition=0, partition_count=1)
     profile = tables["load_profile"].to_pylist()[0]
     return {
@@ -154,5 +155,5 @@ def test_huge(tmp_path: Path, full: bool, tell) -> None:
         assert found["peak_bytes"] < MOST_BYTES, case
         assert "load buffer" not in case or found["largest_batch_bytes"] > LOAD_BUFFER_BYTES
         if not full:
-            fold = PartialFold.read_parquet(path.with_suffix(".fold"))
+            fold = PartialFold.read_parquet(Folder(path.with_suffix(".fold")))
             assert_equal(fold, loaded(path.read_bytes()), partition_count=1)

@@ -14,12 +14,12 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.archive.create import create_whole
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import list_lineages
 from sexton.archive.manifest import Lineage
 from sexton.archive.repair import repair
 from sexton.archive.verify import verify
 from sexton.archive.writer import write_segment
-from sexton.runs.source import filesystem
 from sexton.settings import environment
 from tests.archived import segment_range
 from tests.faults.racing import grown

@@ -7,6 +7,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata
+from sexton.archive.folder import Folder
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
@@ -52,8 +53,8 @@ def test_equal_the_plain_replay(recording: str, has_start: bool, tmp_path: Path)
     for log_partition, found in list_segments(LOCAL, str(GOLDEN / recording / "swept")).items():
         start = fold_of(GOLDEN / recording / "before", log_partition, recording) if has_start else None
         if start is not None:  # as it comes from a checkpoint
-            start.write_parquet(tmp_path / str(log_partition))
-            start = PartialFold.read_parquet(tmp_path / str(log_partition))
+            start.write_parquet(Folder(tmp_path / str(log_partition)))
+            start = PartialFold.read_parquet(Folder(tmp_path / str(log_partition)))
         table = changes_of(
             LOCAL, found, log_partition=log_partition, start=start, cut=None, known=known, profile=profile
         )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.archive.folder import Folder
 from sexton.coordinator.profiles import profile_of
 from sexton.history.interval_counts import COMMITS, SWEEP_GAP_MS, SWEEPS, commits_between, sweeps_of
 from sexton.kernels.checkpoint.commits import read_commits
@@ -107,13 +108,13 @@ def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:
         ("end", first + then),
         ("holes", [*first, BatchSpec(gap=1, entries=(commit("c"),))]),
     ):
-        fold_bytes(encode_log(log), profile=profile).write_parquet(tmp_path / name)
-    start, end = read_commits(tmp_path / "start"), read_commits(tmp_path / "end")
+        fold_bytes(encode_log(log), profile=profile).write_parquet(Folder(tmp_path / name))
+    start, end = read_commits(Folder(tmp_path / "start")), read_commits(Folder(tmp_path / "end"))
     (row,) = commits_between(start, end, log_partition=3, span_ms=4_000).to_pylist()
     assert row == {"group_id": "a", "log_partition": 3, "commits": 2, "commits_per_second": 0.5, "is_whole": True}
     rows = commits_between(read_commits(None), end, log_partition=0, span_ms=1_000).to_pylist()
     assert [(row["group_id"], row["commits"]) for row in rows] == [("a", 3), ("b", 1)]
-    (row,) = commits_between(start, read_commits(tmp_path / "holes"), log_partition=0, span_ms=1).to_pylist()
+    (row,) = commits_between(start, read_commits(Folder(tmp_path / "holes")), log_partition=0, span_ms=1).to_pylist()
     assert (row["group_id"], row["is_whole"]) == ("c", False)
     assert commits_between(end, end, log_partition=0, span_ms=1).schema == TABLES[COMMITS].arrow_schema(with_run=False)
 

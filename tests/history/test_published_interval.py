@@ -86,7 +86,7 @@ def test_changes_that_break_a_law_stop_the_run(
 ) -> None:
     before = published_runs(lake, "cluster")
     judged(iceberg, tmp_path / harm, archive, 3, since_ms=instant(2))
-    file = RunFolder(tmp_path / harm).table_file("offset_changes", 0)
+    file = tmp_path / harm / "offset_changes" / "0.parquet"
     if harm == "missing":
         file.unlink()
     else:

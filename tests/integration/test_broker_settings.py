@@ -115,7 +115,7 @@ def test_the_plan_has_the_batches_that_the_broker_wrote(
 
     run = plan_of(tmp_path / "run", archive, found[0].max_timestamp_ms)
     assert own_plan(run).record.codec == codec
-    planned = [one for one in read_batches(run.batches_file(PART).read_bytes()) if isinstance(one, Batch)]
+    planned = [one for one in read_batches(run.read("batches", f"{PART}.log")) if isinstance(one, Batch)]
     assert len(planned) == len(found)
     for mine, theirs in zip(planned, found, strict=True):
         assert mine.codec == theirs.codec == number

@@ -1,7 +1,7 @@
 """docker-compose.yaml's system without Docker: its services as processes, the pipeline through them, a person's path.
 
-Airflow's four services on a real Postgres, the tables' catalog there as well, archive and warehouse in an object store
-(moto's), a real broker, and a Spark standalone cluster of a master and two workers. The executors have a Python of
+Airflow's four services on a real Postgres, the tables' catalog there as well, archive, run folders and warehouse in an
+object store (moto's), a real broker, and a Spark standalone cluster of a master and two workers. The executors have a Python of
 their own, with the project's wheel and nothing of the working tree. The log is larger than what a driver works on by
 itself, so the workers have to do it. What was published is held against the broker's answers; then a person goes
 through the dashboard in a browser, from the group that loses offsets next to a plan, and another one approves it.
@@ -24,6 +24,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs as pafs
 
+from sexton.airflow.runs import run_folder
 from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
@@ -34,7 +35,10 @@ from sexton.local import compose_init
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.compose_init import KEPT
 from sexton.local.workload import commit_offsets
-from sexton.runs.processes import SMALL_WORK_BYTES
+from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SMALL_WORK_BYTES, SerialEngine
 from sexton.settings import settings
 from tests.deploy.services import AIRFLOW, SPARK, WORKERS, Services, running_services
 from tests.deploy.wheel import python_with_wheel
@@ -219,6 +223,11 @@ def password_of(services: Services, user: str) -> str:
     return str(json.loads((services.secrets / "airflow" / "passwords.json").read_text("utf-8"))[user])
 
 
+def run_folder_of(ran: Ran) -> RunFolder:
+    given = ran.services.environment("airflow-scheduler")
+    return RunFolder(run_folder(RETAIN, ran.run_id, root=given["SEXTON_RUNS"]))
+
+
 def lake_of(services: Services) -> Lake:
     """The lake as any reader would open it, by the properties that the services have."""
     return open_lake(json.loads(services.environment("airflow-scheduler")["SEXTON_CATALOG_PROPERTIES"]))
@@ -261,13 +270,38 @@ def test_every_stage_succeeds(ran: Ran) -> None:
     assert ran.states == dict.fromkeys(STAGES, "success")
 
 
-def test_archive_and_tables_are_in_the_object_store(ran: Ran) -> None:
+def test_archive_runs_and_tables_are_in_the_object_store(ran: Ran) -> None:
     given = ran.services.environment("airflow-scheduler")
     store, path = pafs.FileSystem.from_uri(given["SEXTON_ARCHIVE"])
     files = store.get_file_info(pafs.FileSelector(path, recursive=True))
     assert sum(file.size or 0 for file in files if file.base_name.endswith(".log")) > SMALL_WORK_BYTES
     assert store.get_file_info(pafs.FileSelector("sexton/warehouse", recursive=True))
-    assert not {"archive", "warehouse", "catalog.db"} & {path.name for path in (ran.services.home / "var").iterdir()}
+    written = run_folder_of(ran).files()
+    wanted = {"run.json", "summary.json", "report.html", "plan/plan.json", "dq/index.html"}
+    assert {*written} >= wanted | {f"outcome/{stage}.json" for stage in STAGES}
+
+
+def test_no_machine_shares_a_file_with_another(ran: Ran) -> None:
+    services = ran.services
+    assert {path.name for path in (services.home / "var").iterdir()} <= {"log", "alerts"}
+    for worker in WORKERS:
+        home = services.home_of(worker)
+        assert [path for path in home.rglob("*") if not (path.is_symlink() or home / ".cache" in path.parents)] == []
+
+
+def test_the_run_equals_that_of_one_machine(ran: Ran, tmp_path: Path) -> None:
+    given = ran.services.environment("airflow-scheduler")
+    asked = ReplayRequest(
+        run_id="here", archive=given["SEXTON_ARCHIVE"], as_of_ms=ran.run.key.as_of_ms, taken_at_ms=0, settle_ms=500
+    )
+    with SerialEngine("tests", quiet=True) as engine:
+        here = run_audit(engine, AuditRequest(replay=asked, out=tmp_path))
+    there = run_folder_of(ran)
+    assert here.plan_id == there.read_run().plan_id
+    for table in ("committed_offsets", "groups", "members", "offset_verdicts", "tombstones", "load_profile"):
+        for part in here.log_partitions:
+            rows = [folder.read_table(table, part).drop_columns(["run_id"]) for folder in (RunFolder(tmp_path), there)]
+            assert rows[0].equals(rows[1]), table
 
 
 def test_executors_of_both_workers_did_the_work(ran: Ran) -> None:
@@ -335,7 +369,10 @@ def test_no_secret_is_told(ran: Ran) -> None:
     places = [services.folder / "log", services.folder / "events", services.home / "var"]
     files = [path for place in places for path in place.rglob("*") if path.is_file()]
     assert len(files) > 50
-    told = {str(path): path.read_bytes() for path in files} | {
-        str(process.pid): " ".join(process.cmdline()).encode() for process in services.processes()
-    }
+    kept = run_folder_of(ran)
+    told = (
+        {str(path): path.read_bytes() for path in files}
+        | {name: kept.read(name) for name in kept.files()}
+        | {str(process.pid): " ".join(process.cmdline()).encode() for process in services.processes()}
+    )
     assert [place for place, text in told.items() if any(secret.encode() in text for secret in secrets)] == []

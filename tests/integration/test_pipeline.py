@@ -204,7 +204,7 @@ def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, tmp_path: Path)
 
 
 def rows_of(folder: RunFolder, table: str) -> Rows:
-    files = sorted((folder.root / table).glob("*.parquet"))
+    files = sorted((folder.local / table).glob("*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sexton.archive.folder import Folder
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import fold as fold_module
@@ -34,7 +35,7 @@ def packed(fold: PartialFold) -> bytes:
 
 def stored(fold: PartialFold, folder: Path) -> dict[str, bytes]:
     """The files of a checkpoint."""
-    fold.write_parquet(folder)
+    fold.write_parquet(Folder(folder))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -113,7 +114,7 @@ def test_pieces_leave_no_trace(
             onto = fold_part(data, start, end, index=0, onto=onto)
         assert onto is not None
         assert stored(onto, folder / "onto") == whole
-    again = PartialFold.read_parquet(folder / "pieces")
+    again = PartialFold.read_parquet(Folder(folder / "pieces"))
     assert stored(again, folder / "again") == whole
     assert_equal(again, loaded(data))
 
@@ -129,13 +130,13 @@ def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
     ]
     fold = fold_slices(encode_log(log), [])[0]
     stored(fold, tmp_path)
-    read = read_parquet(tmp_path)
+    read = read_parquet(Folder(tmp_path))
     assert read["keys"]["topic"].to_pylist() == ["b", "a", "t"]
     assert read["keys"]["log_offset"].to_pylist() == [1, 2, None]
     assert read["keys"]["last_tombstone_log_offset"].null_count == 3
     assert read["producers"]["producer_id"].to_pylist() == [2]
     assert read["groups"]["group_id"].to_pylist() == ["gone", "kept", "never", "open"]
-    assert tables_of(PartialFold.read_parquet(tmp_path)) == tables_of(fold)
+    assert tables_of(PartialFold.read_parquet(Folder(tmp_path))) == tables_of(fold)
 
 
 def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Pa
     data = bad + good
     whole = stored(fold_slices(data, [])[0], tmp_path / "whole")
     assert stored(merge_all(fold_slices(data, [len(bad)])), tmp_path / "pieces") == whole
-    keys = read_parquet(tmp_path / "whole")["keys"]
+    keys = read_parquet(Folder(tmp_path, "whole"))["keys"]
     assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
         ("d", 0), ("a", 1), ("c", 1), ("b", 2)
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sexton.archive.folder import Folder
 from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
 from sexton.kernels import layout as L
@@ -142,15 +143,15 @@ def test_outside_of_memory(log: tuple[bytes, list[int]], tmp_path_factory: pytes
     folder = tmp_path_factory.mktemp("fold")
     folds = []
     for index, fold in enumerate(fold_slices(data, borders)):
-        fold.write_parquet(folder / str(index))
-        folds.append(PartialFold.read_parquet(folder / str(index)))
+        fold.write_parquet(Folder(folder / str(index)))
+        folds.append(PartialFold.read_parquet(Folder(folder / str(index))))
     assert_equal(merge_all(PartialFold.from_bytes(fold.to_bytes()) for fold in folds), loaded(data))
 
 
 def test_the_same_fold_is_stored_in_the_same_bytes(tmp_path: Path) -> None:
     data = encode_log([BatchSpec(entries=(commit("g"), commit("h", metadata="m"), tombstone("g")))])
     for name in ("a", "b"):
-        fold_bytes(data).write_parquet(tmp_path / name)
+        fold_bytes(data).write_parquet(Folder(tmp_path / name))
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 

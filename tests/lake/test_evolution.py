@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from sexton.archive.folder import Folder
 from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
@@ -76,9 +77,9 @@ def put(spark: SparkSession, lake: Lake, folder: Path, run_id: str, hour: int) -
     }
     files = {}
     for name, found in rows.items():
-        files[name] = [folder / f"{run_id}.{name}.parquet"]
-        pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), files[name][0])
-    write_branch(spark, lake, key, files)
+        files[name] = [f"{run_id}.{name}.parquet"]
+        pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), folder / files[name][0])
+    write_branch(spark, lake, key, Folder(folder), files)
     facts = {name: FACTS.get(name) for name in TABLES["runs"].column_names if name != "snapshots"}
     publish(spark, lake, key, NAMES, facts)
 
@@ -120,7 +121,7 @@ def test_a_run_of_then_is_checked_as_one_that_lacks_them(evolved: Lake, spark: S
         [{**world.verdict("g", 0, 5, "keep"), **own}], schema=older("offset_verdicts").arrow_schema()
     )
     pq.write_table(table, tmp_path / "0.parquet")
-    write_branch(spark, evolved, key, {"offset_verdicts": [tmp_path / "0.parquet"]})
+    write_branch(spark, evolved, key, Folder(tmp_path), {"offset_verdicts": ["0.parquet"]})
     found = read_branch(spark, evolved, key, "offset_verdicts").toArrow()
     assert found.to_pylist() == [{**table.to_pylist()[0], **dict.fromkeys(SINCE["offset_verdicts"])}]
 

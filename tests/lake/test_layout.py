@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from sexton.archive.folder import Folder
 from sexton.lake.branch import RunKey, ensure_tables, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
@@ -21,7 +22,7 @@ KEY = RunKey(cluster_id="c", as_of_ms=1, run_id="r")
 
 def test_row_groups_are_small_and_know_their_groups(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     ensure_tables(spark, lake, [TABLES["committed_offsets"]])
-    write_branch(spark, lake, KEY, {"committed_offsets": files(tmp_path)})
+    write_branch(spark, lake, KEY, Folder(tmp_path), {"committed_offsets": files(tmp_path)})
     scan = load(lake, "committed_offsets").scan(snapshot_id=head(lake))
     seen = holding = 0
     for task in scan.plan_files():

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from sexton.archive.folder import Folder
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey, drop_branch, ensure_tables, read_branch, write_branch
@@ -75,10 +76,10 @@ class Runs:
         }
         files = {}
         for name, found in rows.items():
-            file = self.folder / f"{run_id}.{hour}.{name}.parquet"
-            pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), file)
-            files[name] = [file]
-        write_branch(self.spark, self.lake, key, files)
+            files[name] = [f"{run_id}.{hour}.{name}.parquet"]
+            table = pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema())
+            pq.write_table(table, self.folder / files[name][0])
+        write_branch(self.spark, self.lake, key, Folder(self.folder), files)
         return key
 
     def publish(self, key: RunKey) -> PublishedRun:

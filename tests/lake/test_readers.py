@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from sexton.archive.folder import Folder
 from sexton.lake.branch import ensure_tables, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
@@ -73,9 +74,9 @@ def write(spark: SparkSession, lake: Lake, folder: Path, run_id: str, as_of_ms: 
     }
     files = {}
     for name, found in rows.items():
-        files[name] = [folder / f"{run_id}.{name}.parquet"]
-        pa.parquet.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), files[name][0])
-    write_branch(spark, lake, key, files)
+        files[name] = [f"{run_id}.{name}.parquet"]
+        pa.parquet.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), folder / files[name][0])
+    write_branch(spark, lake, key, Folder(folder), files)
     return key
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.archive.folder import Folder
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.errors import DamagedFold, DataQualityFailure, NoCoverage, SextonError, UsageError
 from sexton.kernels.partial_fold import PartialFold
@@ -19,7 +21,7 @@ from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.runs import fold_log
 from sexton.runs.checkpoint import checkpoint_folders
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, tree_sha256
+from sexton.runs.folder import RunFolder, files_sha256
 from tests.archived import Archive, next_offset
 from tests.coordinator.golden import GOLDEN, RELEASES, segments
 from tests.pipeline.archive_runs import (
@@ -313,10 +315,9 @@ def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(
 
 
 def test_a_fold_that_a_task_left_broken_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "00000000.fold"
-    path.write_bytes(PartialFold.empty().to_bytes()[:-200])
+    (tmp_path / "00000000.fold").write_bytes(PartialFold.empty().to_bytes()[:-200])
     with pytest.raises(DamagedFold, match=r"00000000\.fold"):
-        fold_log._read_partial(path)
+        fold_log._read_partial(Folder(tmp_path), "00000000.fold")
 
 
 def test_the_checkpoint_of_a_later_instant_is_none(small: Engine, tmp_path: Path, archive: Archive) -> None:
@@ -349,7 +350,8 @@ def test_what_is_published_is_what_was_checked(small: Engine, tmp_path: Path, ar
     with pytest.raises(SextonError, match="not the one that the run was published with"):
         publish(tmp_path / "r1", record.model_copy(update={"checkpoint_sha256": "00"}), archive)
     folder = publish(tmp_path / "r1", record, archive)
-    assert tree_sha256(tmp_path / "r1" / "fold") == record.checkpoint_sha256
+    own = Folder(tmp_path / "r1" / "fold")
+    assert files_sha256({name: sha256(own.read(name)).hexdigest() for name in own.files()}) == record.checkpoint_sha256
     before = {path: path.read_bytes() for path in folder.rglob("*.*")}
     shutil.rmtree(tmp_path / "r1" / "fold")
     assert publish(tmp_path / "r1", record, archive) == folder  # done already

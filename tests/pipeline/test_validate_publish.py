@@ -176,7 +176,7 @@ def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
     iceberg: Engine, lake: Lake, tmp_path: Path, table: str
 ) -> None:
     folder = fill(tmp_path, cluster_id=f"undeclared {table}")
-    file = folder.table_file(table, 0)
+    file = folder.local / table / "0.parquet"
     pq.write_table(pq.read_table(file, partitioning=None).drop_columns([TABLES[table].columns[0].name]), file)
     with pytest.raises(DataQualityFailure, match=table):
         validate_tables.run(iceberg, folder)

@@ -90,7 +90,7 @@ def test_what_is_read_is_what_was_planned(made: tuple[Archive, RunFolder, Plan])
     assert [(one.cause, one.offsets, one.groups, one.deleted_groups) for one in kept.record.losses] == [
         ("broker_retention", 5, 3, 2)
     ]
-    assert kept.sha256 == hashlib.sha256((run.root / "plan" / "plan.json").read_bytes()).hexdigest()
+    assert kept.sha256 == hashlib.sha256((run.local / "plan" / "plan.json").read_bytes()).hexdigest()
 
 
 def test_undo_has_every_value_in_full(made: tuple[Archive, RunFolder, Plan]) -> None:
@@ -120,7 +120,7 @@ def test_the_same_interval_gives_the_same_bytes(
     def files(root: Path) -> dict[str, bytes]:
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
-    assert files(tmp_path / "again" / "plan") == files(run.root / "plan")
+    assert files(tmp_path / "again" / "plan") == files(run.local / "plan")
     assert files(Path(made[2].folder)) == files(Path(plan_folder(archive.root, CLUSTER, made[2].record.plan_id)))
 
 
@@ -128,7 +128,7 @@ def test_keeping_again_changes_nothing_and_another_telling_replaces(
     copy: tuple[Path, str], made: tuple[Archive, RunFolder, Plan], tmp_path: Path
 ) -> None:
     folder, plan_id = copy
-    shutil.copytree(made[1].root, tmp_path / "run")
+    shutil.copytree(made[1].local, tmp_path / "run")
     run, archive = RunFolder(tmp_path / "run"), str(root_of(folder))
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     keep_plan(run, own_plan(run).record, archive)
@@ -326,11 +326,11 @@ def test_batches_are_written_in_the_codec_of_the_broker(small: Engine, tmp_path:
     archive.snapshot(instant(4) - 1_000)
     archive.snapshot(instant(4) + 2_000)
     run = RunFolder(tmp_path / "run")
-    planned(small, run.root, archive, at=4)
+    planned(small, run.local, archive, at=4)
     plan = own_plan(run)
     assert (plan.record.codec, plan.record.record_format) == (codec, 2)
     files = {
-        f"batches/{one.log_partition}.log": run.batches_file(one.log_partition).read_bytes()
+        f"batches/{one.log_partition}.log": run.read("batches", f"{one.log_partition}.log")
         for one in plan.record.batches
     }
     batches = [batch for data in files.values() for batch in read_batches(data)]

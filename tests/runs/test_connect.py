@@ -133,6 +133,7 @@ def test_what_a_killed_attempt_kept_in_the_server_is_not_read_again(server: Spar
         from pathlib import Path
         import pyarrow as pa
         import pyarrow.parquet as pq
+        from sexton.archive.folder import Folder
         from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
         from sexton.lake.catalog import open_lake
         from sexton.quality.spark_checks import create_views
@@ -144,7 +145,7 @@ def test_what_a_killed_attempt_kept_in_the_server_is_not_read_again(server: Spar
         row = {name: None for name in schema.names} | {"cluster_id": "c", "as_of_ms": 1, "run_id": "r"}
         pq.write_table(pa.Table.from_pylist([row] * int(os.environ["ROWS"]), schema), file)
         ensure_tables(engine.session, lake)
-        write_branch(engine.session, lake, key, {"dq_results": [file]})
+        write_branch(engine.session, lake, key, Folder(file.parent), {"dq_results": [file.name]})
         rows = {"dq_results": read_branch(engine.session, lake, key, "dq_results")}
         print("rows", create_views(engine.session, rows, world.RUN)["dq_results"].count(), flush=True)
         os._exit(0)

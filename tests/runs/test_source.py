@@ -7,10 +7,11 @@ from pyarrow import fs as pafs
 
 from sexton.archive import cuts
 from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, write_metadata
+from sexton.archive.folder import filesystem
 from sexton.archive.manifest import Lineage
 from sexton.archive.writer import write_segment
 from sexton.errors import NoCoverage, UsageError
-from sexton.runs.source import METADATA_SLACK_MS, filesystem, open_archive
+from sexton.runs.source import METADATA_SLACK_MS, open_archive
 from tests.archived import segment_range
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 

@@ -14,8 +14,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sexton.errors import SextonError
+
+if TYPE_CHECKING:
+    from sexton.archive.folder import Folder
 
 APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
@@ -143,59 +147,56 @@ def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> N
         raise NoConsent("who triggered the run has approved it: another person must")
 
 
-def approval_folder(run_folder: str) -> Path:
+def approval_folder(run_folder: str) -> "Folder":
     """Return the folder of a run's request and answer."""
-    return Path(run_folder) / FOLDER
+    from sexton.archive.folder import Folder  # pyarrow is imported when a task runs, not when a DAG file is read
+
+    return Folder(run_folder, FOLDER)
 
 
-def write(folder: Path, document: Request | Answer) -> None:
+def write(folder: "Folder", document: Request | Answer) -> None:
     """Write a run's request or answer."""
-    _write(folder / FILES[type(document)], asdict(document))
+    _write(folder, FILES[type(document)], asdict(document))
 
 
-def read(folder: Path, kind: type[Document]) -> Document | None:
+def read(folder: "Folder", kind: type[Document]) -> Document | None:
     """Return a run's request or answer, None if there is no valid one."""
-    found = _load(folder / FILES[kind])
+    found = _load(folder, FILES[kind])
     names = {field.name for field in fields(kind)}
     return kind(**found) if isinstance(found, dict) and found.keys() == names else None
 
 
-def begin_asking(folder: Path, request: Request) -> None:
+def begin_asking(folder: "Folder", request: Request) -> None:
     """Record the request and delete an earlier answer; NoConsent if the run has asked something else before."""
-    (folder / ANSWER).unlink(missing_ok=True)
-    noted = _load(folder / ASKED)
+    folder.remove(ANSWER)
+    noted = _load(folder, ASKED)
     if noted is not None and noted != {"request_sha256": request.sha256}:
         raise NoConsent("this run has shown something else before, which Airflow goes on showing: trigger a new run")
-    _write(folder / ASKED, {"request_sha256": request.sha256})
+    _write(folder, ASKED, {"request_sha256": request.sha256})
 
 
-def write_trigger(folder: Path, triggered_through: str) -> None:
+def write_trigger(folder: "Folder", triggered_through: str) -> None:
     """Record the DagRunTriggeredByType of a run."""
-    _write(folder / TRIGGERED, {"triggered_through": triggered_through})
+    _write(folder, TRIGGERED, {"triggered_through": triggered_through})
 
 
-def read_trigger(folder: Path) -> str | None:
+def read_trigger(folder: "Folder") -> str | None:
     """Return the DagRunTriggeredByType of a run, None if it was not recorded."""
-    noted = _load(folder / TRIGGERED)
+    noted = _load(folder, TRIGGERED)
     found = noted.get("triggered_through") if isinstance(noted, dict) else None
     return found if isinstance(found, str) else None
 
 
-def _load(path: Path) -> Any:
+def _load(folder: "Folder", name: str) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json.loads(folder.read(name))
+    except (SextonError, OSError, ValueError):
         return None
 
 
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a file atomically, readable by this user only: it may name groups."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
-    part.write_text(_json(value) + "\n", encoding="utf-8")
-    part.replace(path)
+def _write(folder: "Folder", name: str, value: Mapping[str, Any]) -> None:
+    """Write a file, readable by this user only where a disk has it: it may name groups."""
+    folder.write(f"{_json(value)}\n".encode(), name, is_private=True)
 
 
 def _json(value: Mapping[str, Any]) -> str:

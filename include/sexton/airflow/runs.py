@@ -3,10 +3,14 @@
 import json
 import re
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sexton.errors import UsageError
 from sexton.settings import settings
+from sexton.uris import below
+
+if TYPE_CHECKING:
+    from sexton.archive.folder import Folder
 
 _TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{12}$)[A-Za-z0-9_.-]{1,100}")
 
@@ -21,18 +25,24 @@ def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
     if not _TAME.fullmatch(run_id):
         digest = sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', run_id)[:100]}-{digest}"
-    return f"{(root or settings().runs_uri).rstrip('/')}/{dag_id}/{name}"
+    return below(root or settings().runs_uri, dag_id, name)
 
 
-def outcome_file(folder: str, stage: str) -> Path:
-    """Return the file to which a job writes its exit code and error (`sexton.pipeline.job`)."""
-    return Path(folder) / "outcome" / f"{stage}.json"
+def remove_outcome(folder: str, stage: str) -> None:
+    """Remove the outcome of an earlier attempt of a job."""
+    _outcomes(folder).remove(f"{stage}.json")
 
 
 def read_outcome(folder: str, stage: str) -> dict[str, Any]:
-    """Return the outcome of a job, empty if it wrote none."""
+    """Return the outcome of a job (`sexton.pipeline.job`), empty if it wrote none."""
     try:
-        outcome = json.loads(outcome_file(folder, stage).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        outcome = json.loads(_outcomes(folder).read(f"{stage}.json"))
+    except (UsageError, OSError, ValueError):
         return {}
     return outcome if isinstance(outcome, dict) else {}
+
+
+def _outcomes(folder: str) -> "Folder":
+    from sexton.archive.folder import Folder  # pyarrow is imported when a task runs, not when a DAG file is read
+
+    return Folder(folder, "outcome")

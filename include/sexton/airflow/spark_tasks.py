@@ -34,7 +34,7 @@ from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
-from sexton.airflow.runs import outcome_file, read_outcome, run_folder
+from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.settings import Cluster, environment, settings
 from sexton.uris import secrets_of, uri_without_login
@@ -108,9 +108,14 @@ def macros(cluster: Cluster) -> dict[str, Any]:
     return {
         "as_of_ms": as_of_ms,
         "policy_file": partial(policy_file, cluster.policy),
-        "run_folder": run_folder,
+        "run_folder": _shown_run_folder,
         "since_ms": since_ms,
     }
+
+
+def _shown_run_folder(dag_id: str, run_id: str) -> str:
+    """Return the run folder without a login, as ARCHIVE."""
+    return uri_without_login(run_folder(dag_id, run_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +184,11 @@ class SparkJob(SparkSubmitOperator):
     """The job, if its Spark is that of a Spark Connect server."""
 
     def execute(self, context: Any) -> None:
-        for secret in secrets_of(settings().archive_uri):
+        for secret in (*secrets_of(settings().archive_uri), *secrets_of(settings().runs_uri)):
             mask_secret(secret)
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
-        outcome_file(folder, self.task_id).unlink(missing_ok=True)  # that of an earlier attempt
+        remove_outcome(folder, self.task_id)
         failure: AirflowException | None = None
         try:
             if BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
@@ -249,7 +254,7 @@ class SparkJob(SparkSubmitOperator):
         for asset in self.outlets:
             outlet_events[asset].extra = {
                 "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
-                "run_folder": _folder_of(context),
+                "run_folder": uri_without_login(_folder_of(context)),
             }
 
 

@@ -159,9 +159,7 @@ class FolderTables:
         try:
             parts = [self.folder.read_table(name, part, names) for part in self.record.log_partitions]
         except FileNotFoundError:
-            raise UsageError(
-                f"no {name} here", where=self.folder.root, fix="run plan_tombstones on this folder"
-            ) from None
+            raise UsageError(f"no {name} here", where=self.folder, fix="run plan_tombstones on this folder") from None
         empty = TABLES[name].arrow_schema(with_run=True).empty_table()
         found = parts or [empty if names is None else empty.select(names)]
         return pa.concat_tables([_of_group(part, group_id) for part in found])

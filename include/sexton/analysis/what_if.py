@@ -18,7 +18,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.policy import Policy
-from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, write_parquet
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 
@@ -135,9 +135,9 @@ def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFold
     for name in _STATE:
         rows = read_published(lake, run, name)
         for part in parts:
-            write_parquet(folder.table_file(name, part), rows.filter(pc.equal(rows["log_partition"], part)))
+            folder.write_rows(rows.filter(pc.equal(rows["log_partition"], part)), name, part)
     topics = read_published(lake, run, "topic_partitions")
-    write_parquet(folder.table_file("topic_partitions", WHOLE_RUN), topics)
+    folder.write_rows(topics, "topic_partitions")
     facts = {name: run.row[name] for name in ("topic_id", "taken_at_ms", "profile", "retention_ms", "coverage")}
     record = RunRecord(
         run_id=run.key.run_id,

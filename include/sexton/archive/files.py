@@ -68,16 +68,21 @@ def numbered_files(fs: pafs.FileSystem, folder: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal() and len(name) <= 19)
 
 
+def appears_whole(fs: pafs.FileSystem) -> bool:
+    """Whether a file appears under its name when it is closed, and not before."""
+    return fs.type_name in _APPEARS_WHOLE
+
+
 def make_folder(fs: pafs.FileSystem, path: str) -> None:
     """Make a folder and those above it, where a filesystem has folders at all."""
-    if fs.type_name not in _APPEARS_WHOLE:
+    if not appears_whole(fs):
         fs.create_dir(path, recursive=True)
 
 
 def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> None:
     """Write a file so that no reader ever sees half of it. `what` names the failpoints on the way."""
     make_folder(fs, path.rpartition("/")[0])
-    target = path if fs.type_name in _APPEARS_WHOLE else f"{path}.part"
+    target = path if appears_whole(fs) else f"{path}.part"
     with fs.open_output_stream(target) as file:
         file.write(data)
     fsync(fs, target)

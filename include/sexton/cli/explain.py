@@ -120,10 +120,10 @@ def _read(
 ) -> "tuple[int | None, LogStory | None, StoryReader | None]":
     """The group's story in the log partition where it belongs, else in the first that mentions it."""
     from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
+    from sexton.archive.folder import filesystem
     from sexton.history.log_story import StoryReader
     from sexton.history.offset_changes import known_of
     from sexton.ledger.recorded_steps import own_actions
-    from sexton.runs.source import filesystem
 
     source, before, after, actions = log.source(view.as_of_ms), None, None, None
     fs, path = filesystem(str(log.segments or log.archive))

@@ -163,7 +163,7 @@ def archive_uri(archive: str | None) -> str:
 
 def open_archive_uri(archive: str | None) -> "tuple[pafs.FileSystem, str]":
     """File system and folder of the archive of the options, else of the settings."""
-    from sexton.runs.source import filesystem
+    from sexton.archive.folder import filesystem
 
     return filesystem(archive_uri(archive))
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
+from sexton.archive.folder import filesystem
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.history.events import removal_cause
@@ -25,7 +26,7 @@ from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.runs.folder import RunFolder
-from sexton.runs.source import LogSource, filesystem
+from sexton.runs.source import LogSource
 
 APPEARED, CHANGED, DISAPPEARED = "appeared", "changed", "disappeared"
 OFFSET_KEY = ["group_id", "topic", "partition"]

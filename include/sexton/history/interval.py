@@ -7,12 +7,12 @@ checkpoint of that instant if one is published; otherwise it is computed.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
 from sexton.archive.cut_search import segments_between
+from sexton.archive.folder import filesystem
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
@@ -29,11 +29,11 @@ from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.source import LogSource, check_files, filesystem, open_archive
+from sexton.runs.source import LogSource, check_files, open_archive
 from sexton.settings import settings
 from sexton.tables import INTERVAL_TABLES
 
-_FOLDER = ("internal", "start")
+_FOLDER = ("internal", "start", "own")
 _MARGIN_MS = 24 * 3_600_000
 
 
@@ -88,13 +88,11 @@ def open_interval(
     if begin.topic_id != source.topic_id:
         return None, ["changes are not recorded: the topic was deleted and created again in between"]
     missing = [f"changes of log partition {part} are not recorded: its log broke" for part in broken]
-    base, warnings = (
-        (None, []) if is_full else _nearest(begin, since_ms, profile, folder.root.joinpath(*_FOLDER), damaged)
-    )
+    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, damaged)
     if base is None or base.positions != begin.positions:
-        own = RunFolder(folder.root.joinpath(*_FOLDER, "own"))
+        own = RunFolder(folder.uri, *_FOLDER)
         fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
-        base = Base(as_of_ms=since_ms, name="own", positions=begin.positions, folder=own.root / "fold")
+        base = Base(as_of_ms=since_ms, name="own", positions=begin.positions, folder=own.sub("fold"))
     return Interval(since_ms=since_ms, start=base, broken=broken), [*missing, *warnings]
 
 
@@ -145,14 +143,13 @@ def write_changes(
 
 
 def _nearest(
-    begin: LogSource, since_ms: int, profile: Profile, folder: Path, damaged: Mapping[str, str]
+    begin: LogSource, since_ms: int, profile: Profile, damaged: Mapping[str, str]
 ) -> tuple[Base | None, list[str]]:
     return checkpoint.nearest(
         begin,
         as_of_ms=since_ms,
         profile=profile,
         inflated_cap_bytes=settings().inflated_cap_bytes,
-        target=folder / "base",
         damaged=damaged,
     )
 
@@ -199,7 +196,7 @@ def _write(work: _ChangesWork) -> dict[str, int]:
 def _commits(work: _ChangesWork) -> pa.Table:
     return commits_between(
         read_commits(None if work.start is None else work.start.folder),
-        read_commits(work.folder.fold_dir(work.log_partition)),
+        read_commits(work.folder.fold(work.log_partition)),
         log_partition=work.log_partition,
         span_ms=work.record.as_of_ms - work.since_ms,
     )

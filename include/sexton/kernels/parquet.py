@@ -1,34 +1,28 @@
-"""Writes tables of a run or of a fold as Parquet, and casts columns; needs no compiler."""
+"""Tables of a run or of a fold as Parquet, and casts of columns; needs no compiler."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """One Parquet file. Only texts get dictionaries: offsets and timestamps hardly repeat."""
-    if table.num_rows:
-        with pa.OSFile(str(path), "wb") as file:
-            _write(table, file)
-    else:
-        path.write_bytes(_empty_file(table.schema))
+def parquet_file(table: pa.Table) -> pa.Buffer:
+    """The bytes of a Parquet file. Only texts get dictionaries: offsets and timestamps hardly repeat."""
+    return _file(table) if table.num_rows else _empty_file(table.schema)
 
 
 @cache
-def _empty_file(schema: pa.Schema) -> bytes:
+def _empty_file(schema: pa.Schema) -> pa.Buffer:
     """The file of a table without rows. A run writes dozens: most log partitions have no rows for most tables."""
-    sink = pa.BufferOutputStream()
-    _write(schema.empty_table(), sink)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return _file(schema.empty_table())
 
 
-def _write(table: pa.Table, target: pa.NativeFile) -> None:
+def _file(table: pa.Table) -> pa.Buffer:
     texts = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
-    pq.write_table(table, target, compression="zstd", use_dictionary=texts or False)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=texts or False)
+    return sink.getvalue()
 
 
 def cast(values: Any, kind: pa.DataType) -> Any:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from sexton.archive.folder import Folder
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
@@ -149,16 +149,16 @@ class PartialFold:
         """The fold that `to_bytes` wrote; DamagedFold for anything else."""
         return cls._restored(files.unpack(data))
 
-    def write_parquet(self, folder: Path) -> None:
-        """Write the fold as a checkpoint: one Parquet file a table that has rows.
+    def write_parquet(self, folder: Folder) -> dict[str, str]:
+        """Write the fold as a checkpoint: one Parquet file a table that has rows. The SHA-256 of each by its name.
 
         A fold that begins where the log does is written in canonical form: the same log gives the same bytes, however
         it was cut.
         """
-        files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
+        return files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
-    def read_parquet(cls, folder: Path, *, room_for: "PartialFold | None" = None) -> "PartialFold":
+    def read_parquet(cls, folder: Folder, *, room_for: "PartialFold | None" = None) -> "PartialFold":
         """The fold that `write_parquet` wrote, with space for all of `room_for`, which is to be joined to it.
 
         DamagedFold, with the name of the file, for anything else.

@@ -1,10 +1,10 @@
 """Compiles the kernels ahead of time, once for each deployment, so that no job has to."""
 
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from sexton.archive.folder import Folder
 from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge
 from sexton.kernels.growth import move_texts, reserve
@@ -40,8 +40,8 @@ def warm_up() -> None:
         for index, part in enumerate([span, middle])
     )
     with TemporaryDirectory() as folder:
-        left.write_parquet(Path(folder))
-        left = PartialFold.read_parquet(Path(folder))
+        left.write_parquet(Folder(folder))
+        left = PartialFold.read_parquet(Folder(folder))
     fold = merge(left, PartialFold.from_bytes(right.to_bytes()))
     state = prune_dead(merge(PartialFold.empty(), fold).state)
     state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})

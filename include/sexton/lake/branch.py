@@ -4,18 +4,21 @@ A branch holds main as it was, with the run's (cluster_id, as_of_ms) replaced. W
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
+
+from sexton.archive.folder import Folder
 from sexton.lake.catalog import Lake
 from sexton.tables import TABLES, Table
 from sexton.tables.ddl import add_columns, create_table, properties_of, set_properties, spark_schema
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame, SparkSession
 
 T = TypeVar("T")
@@ -25,6 +28,9 @@ RUN_PROPERTY = "sexton.run-id"
 """Summary property of every snapshot that a run made."""
 _AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
 _LONGEST_NAME = 80
+_FEW_ROWS = 100_000
+"""So many are read by one task: a second one would take longer to start."""
+_REQUESTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,17 +84,56 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
         side_by_side(ensure, tables)
 
 
-def write_branch(spark: "SparkSession", lake: Lake, run: RunKey, files: Mapping[str, Sequence[Path]]) -> None:
-    """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now."""
+def write_branch(
+    spark: "SparkSession", lake: Lake, run: RunKey, folder: Folder, files: Mapping[str, Sequence[str]]
+) -> None:
+    """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now.
+
+    They are named as in `folder`, which Spark's Python workers read.
+    """
 
     def write(name: str) -> None:
         # CREATE OR REPLACE refuses a branch that exists while main has no snapshot, before the first run of all.
         spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
         spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE BRANCH `{run.branch}`")
-        rows = spark.read.schema(spark_schema(TABLES[name])).parquet(*(str(file) for file in files[name]))
-        replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=_row_count(files[name]) > 0)
+        row_count = sum(each.num_rows for each in footers(folder, files[name]) if each is not None)
+        rows = _rows(spark, TABLES[name], folder, files[name], at_once=1 if row_count < _FEW_ROWS else len(files[name]))
+        replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=row_count > 0)
 
     side_by_side(write, list(files))
+
+
+def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | None]":
+    """What each Parquet file says of itself; None of one that cannot be read."""
+    import pyarrow.parquet as pq
+
+    def footer(name: str) -> pq.FileMetaData | None:
+        try:
+            with folder.fs.open_input_file(folder.path(name)) as file:
+                return pq.read_metadata(file)
+        except (OSError, pa.ArrowInvalid):
+            return None
+
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        return list(pool.map(footer, files))
+
+
+def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], *, at_once: int) -> "DataFrame":
+    """The rows of Parquet files, read by `at_once` tasks."""
+    names = [column.name for column in table.all_columns]
+
+    def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow.parquet as pq
+
+        for batch in batches:
+            for name in batch["file"].to_pylist():
+                with folder.open(name) as file:
+                    for rows in pq.ParquetFile(file).iter_batches(columns=names):
+                        yield rows.select(names)
+
+    numbered = pa.table({"task": pa.array([n % max(at_once, 1) for n in range(len(files))], pa.int32()), "file": files})
+    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(max(at_once, 1), "task")
+    return spread.mapInArrow(read, spark_schema(table))
 
 
 def read_branch(spark: "SparkSession", lake: Lake, run: RunKey, table: str) -> "DataFrame":
@@ -116,9 +161,3 @@ def drop_branch(spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence
         return spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
 
     side_by_side(drop, tables)
-
-
-def _row_count(files: Sequence[Path]) -> int:
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(file).num_rows for file in files)

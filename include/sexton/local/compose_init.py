@@ -21,9 +21,9 @@ from pathlib import Path
 from pyarrow import fs as pafs
 
 from sexton.airflow.pools import POOLS
+from sexton.archive.folder import filesystem
 from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
-from sexton.runs.source import filesystem
 from sexton.settings import Settings, program, settings
 
 OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}

@@ -7,9 +7,8 @@ the DAG's schedule:
     <archive>/<cluster_id>/maintenance/check_checkpoint.json
 """
 
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,16 +17,17 @@ from pydantic import BaseModel, ConfigDict
 
 from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.files import safe_name
+from sexton.archive.folder import Folder, filesystem
 from sexton.archive.lineages import clusters_of, topics_of
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.maintenance.run_retention import DAY_MS
 from sexton.maintenance.task_state import read_state, write_state
-from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, copy_files, read_manifest
+from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, odd_name, read_manifest
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
-from sexton.runs.folder import RunFolder, tree_sha256
-from sexton.runs.source import filesystem, open_archive
+from sexton.runs.folder import RunFolder, files_sha256
+from sexton.runs.source import open_archive
 
 TASK = "check_checkpoint"
 _NAMED_FILES = 3
@@ -65,7 +65,7 @@ class CheckedCheckpoints:
 
 
 def run(
-    engine: Engine, archive: str, scratch: Path, *, now_ms: int, days: int, only: str | None = None
+    engine: Engine, archive: str, scratch: RunFolder, *, now_ms: int, days: int, only: str | None = None
 ) -> CheckedCheckpoints:
     """Check every cluster, or `only` one, that was not confirmed in the `days` before `now_ms`. `scratch` is emptied.
 
@@ -80,14 +80,14 @@ def run(
         if since is not None and 0 <= since < days:  # a state from the future comes from a wrong clock
             waits.append(days - since)
             continue
-        folder = scratch / safe_name(cluster_id, what="cluster id")
+        folder = RunFolder(scratch.uri, safe_name(cluster_id, what="cluster id"))
         try:
-            found = compare_checkpoint(engine, RunFolder(folder), archive=archive, cluster_id=cluster_id)
+            found = compare_checkpoint(engine, folder, archive=archive, cluster_id=cluster_id)
         except NoCoverage as error:
             missing = error
             continue
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
         write_state(fs, root, cluster_id, TASK, CheckState(at_ms=now_ms))
         checked[cluster_id] = found
     if not checked and not waits:
@@ -125,11 +125,8 @@ def compare_checkpoint(
     if source.positions != manifest.positions:
         raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
     folder.reset()
-    published = folder.root / "internal" / "published"
-    try:
-        copy_files(fs, place, manifest, published)
-    except UsageError as error:
-        raise DataQualityFailure(error.message, where=error.where) from None
+    if odd := odd_name(manifest):
+        raise DataQualityFailure(f"no file of a fold: {odd!r}", where=place)
     merged = fold_log(
         engine,
         folder,
@@ -138,9 +135,10 @@ def compare_checkpoint(
         taken_at_ms=manifest.as_of_ms,
         profile=profile_of(manifest.profile),
     )
-    replayed = folder.root / "fold"
-    sha256 = tree_sha256(replayed)
-    if sha256 != manifest.sha256 and (differing := _differing(replayed, published)):
+    replayed = {name: sha for part in merged for name, sha in part.files.items()}
+    sha256 = files_sha256(replayed)
+    published = Folder(place, fs=fs).hashed(manifest.files)
+    if differing := _differing(folder.sub("fold"), replayed, published, manifest.files):
         more = f" and {len(differing) - _NAMED_FILES} more" if len(differing) > _NAMED_FILES else ""
         raise DataQualityFailure(
             f"a full replay differs from it in {', '.join(differing[:_NAMED_FILES])}{more}",
@@ -176,20 +174,27 @@ def _published(
     raise NoCoverage(f"no checkpoint{asked} is published", where=root)
 
 
-def _differing(replayed: Path, published: Path) -> list[str]:
-    """Return the files whose tables differ between the two folds."""
-    names = {path.relative_to(root).as_posix() for root in (replayed, published) for path in root.rglob("*.parquet")}
-    return [
-        name
-        for name in sorted(names)
-        if not ((replayed / name).exists() and (published / name).exists())
-        or not _are_equal(replayed / name, published / name)
-    ]
+def _differing(own: Folder, replayed: Mapping[str, str], published: Folder, hashes: Mapping[str, str]) -> list[str]:
+    """Return the files whose tables differ between the two folds; DataQualityFailure if one is not as it was written.
+
+    `replayed` and `hashes` are their SHA-256s by name.
+    """
+    found = []
+    for name in sorted({*replayed, *hashes}):
+        try:
+            file = published.open(name) if name in hashes else None
+        except UsageError as error:
+            raise DataQualityFailure(error.message, where=published.sub(name)) from None
+        if replayed.get(name) == hashes.get(name):
+            continue
+        if file is None or name not in replayed or not _are_equal(own.open(name), file):
+            found.append(name)
+    return found
 
 
-def _are_equal(replayed: Path, published: Path) -> bool:
+def _are_equal(replayed: pa.NativeFile, published: pa.NativeFile) -> bool:
     """Return whether the replayed and the published file have equal tables."""
     try:
-        return bool(pq.read_table(replayed, partitioning=None).equals(pq.read_table(published, partitioning=None)))
+        return bool(pq.read_table(replayed).equals(pq.read_table(published)))
     except (pa.ArrowException, OSError):  # the published file is damaged
         return False

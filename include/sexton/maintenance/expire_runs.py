@@ -21,6 +21,7 @@ from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton.archive.files import cluster_folder, list_folder, read_json, write_whole
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
@@ -32,7 +33,6 @@ from sexton.maintenance.compact_tables import known_tables
 from sexton.maintenance.run_retention import HOUR_MS, RunRetention, kept, needed_bases
 from sexton.runs.checkpoint import MANIFEST, checkpoint_folders
 from sexton.runs.engine import Engine
-from sexton.runs.source import filesystem
 from sexton.tables import SNAPSHOT_TABLES
 
 _REMOVAL = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")

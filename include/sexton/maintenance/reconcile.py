@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from sexton.archive.cut_search import end_of, segments_between
+from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import of_broker
 from sexton.kafka.rights import hidden
@@ -21,7 +22,7 @@ from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_lo
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.engine import Engine
-from sexton.runs.source import filesystem, open_archive
+from sexton.runs.source import open_archive
 from sexton.views.coordinator_view import LazyShards
 from sexton.views.log_parts import LogParts
 

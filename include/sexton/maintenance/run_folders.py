@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sexton.archive.files import child_folders, list_folder
+from sexton.archive.folder import Folder
 from sexton.maintenance.run_retention import DAY_MS
 
 REPEATABLE_DAGS = ("offset_retention", "maintenance")
@@ -26,7 +28,7 @@ class OldRunFolders:
     alerts: list[str] = field(default_factory=list)
 
 
-def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldRunFolders:
+def run(root: Path | str, *, now_ms: int, days: int, deletes: bool = False) -> OldRunFolders:
     """Remove run folders below `root` without writes in the `days` before `now_ms`; without `deletes` only count them.
 
     A cleared run writes to its folder, so that folder stays. Folders that cannot be removed are skipped, with one alert
@@ -34,13 +36,22 @@ def run(root: Path, *, now_ms: int, days: int, deletes: bool = False) -> OldRunF
     """
     before_ns = (now_ms - days * DAY_MS) * 1_000_000
     sizes, stuck = [], []
-    for folder in _run_folders(root):
+    found: Iterator[Path | Folder] = _in_store(Folder(root)) if "://" in str(root) else _run_folders(Path(root))
+    for folder in found:
         try:
-            size = _size_if_old(folder, before_ns)  # right before the removal: removing others may have taken long
+            # Right before the removal: removing others may have taken long.
+            if isinstance(folder, Path):
+                size = _size_if_old(folder, before_ns)
+            else:
+                size = _stored_size_if_old(folder, before_ns)
             if size is None:
                 continue
-            if deletes:
+            if not deletes:
+                pass
+            elif isinstance(folder, Path):
                 shutil.rmtree(folder)
+            else:
+                folder.remove()
             sizes.append(size)
         except OSError as error:
             stuck.append(f"{folder}: {error}")
@@ -69,3 +80,16 @@ def _size_if_old(folder: Path, before_ns: int) -> int | None:
                 return None
             size += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return size
+
+
+def _in_store(root: Folder) -> Iterator[Folder]:
+    """As `_run_folders`, in an object store."""
+    for dag in child_folders(root.fs, root.path()):
+        if dag.partition("__")[0] in REPEATABLE_DAGS:
+            yield from (root.sub(dag, name) for name in child_folders(root.fs, root.path(dag)))
+
+
+def _stored_size_if_old(folder: Folder, before_ns: int) -> int | None:
+    """As `_size_if_old`, in an object store."""
+    infos = [info for info in list_folder(folder.fs, folder.path(), recursive=True) if info.is_file]
+    return None if any(info.mtime_ns >= before_ns for info in infos) else sum(info.size for info in infos)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict
 
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import ArchivedSegment, clusters_of, list_lineages, topics_of
 from sexton.archive.verify import CORRUPT, Finding, check
 from sexton.archive.verify import verify as look
@@ -21,7 +22,6 @@ from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.checkpoint import is_there
 from sexton.runs.checkpoint_verify import check as check_checkpoint
 from sexton.runs.checkpoint_verify import verify_checkpoints
-from sexton.runs.source import filesystem
 
 FINDINGS_IN_ALERTS = 20
 TASK = "verify"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import lineage_folder, segments_in
 from sexton.archive.manifest import Manifest, SegmentRange
 from sexton.archive.writer import write_batches, write_manifest
@@ -23,7 +24,6 @@ from sexton.kafka.fetch import LogChangedError, LogReader, Pace
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import UNKNOWN_ID, PartitionLeader
 from sexton.runs.engine import Engine
-from sexton.runs.source import filesystem
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 LOG_OFFSETS_A_TASK = 1_000_000

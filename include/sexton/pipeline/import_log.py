@@ -22,6 +22,7 @@ from sexton.archive.cluster_metadata import (
     topics_from_file,
     write_metadata,
 )
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import GAP, IMPORTED, ArchivedLineage, Origin, list_lineages, write_origin
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.writer import ArchiveEnd, archive_ends, write_segment
@@ -30,7 +31,6 @@ from sexton.failpoints import failpoint
 from sexton.log.segment import disk_identity, odd_files
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.pipeline.fetch_log import SEGMENT_BYTES
-from sexton.runs.source import filesystem
 
 UNKNOWN = "unknown"
 NOT_KNOWN = -1

@@ -15,9 +15,9 @@ from sexton.distributions import require_fit
 from sexton.errors import SextonError
 from sexton.kafka.client import ClientConfig, client_config, read_properties
 from sexton.kafka.topics import OFFSETS_TOPIC
-from sexton.runs.folder import write_bytes
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
-from sexton.uris import uri_without_login, without_login
+from sexton.uris import with_login_of, without_login
 
 Run = Callable[[argparse.Namespace], dict[str, object]]
 
@@ -30,15 +30,15 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("--run-dir", required=True, type=whole, metavar="DIR", help="run folder that the stages share")
+    options.add_argument("--run-dir", required=True, type=whole, metavar="URI", help="folder or URI of the run")
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return options
 
 
-def whole(path: str) -> Path:
-    """The absolute path: a Spark worker has another working directory."""
-    return Path(path).absolute()
+def whole(place: str) -> str:
+    """A path made absolute, since a Spark worker has another working directory; a URI as it is."""
+    return place if "://" in place else str(Path(place).absolute())
 
 
 def add_kafka_options(options: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
         _print_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
     text = json.dumps({"stage": stage, **outcome}, default=str)
-    write_bytes(arguments.run_dir / "outcome" / f"{stage}.json", text.encode())
+    RunFolder(arguments.run_dir).write(text.encode(), "outcome", f"{stage}.json")
     if arguments.json:
         sys.stdout.write(text + "\n")
     elif "error" not in outcome:
@@ -93,14 +93,13 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Give the archive's URI the login that the settings have, since arguments are visible; make paths absolute."""
-    own = settings().archive_uri
-    if getattr(arguments, "archive", None) == uri_without_login(own):
-        arguments.archive = own
+    """Give URIs the login that the settings have, since arguments are visible; make paths absolute."""
+    arguments.run_dir = with_login_of(settings().runs_uri, arguments.run_dir)
+    if getattr(arguments, "archive", None):
+        arguments.archive = with_login_of(settings().archive_uri, arguments.archive)
     for name in ("archive", "segments"):
-        place = getattr(arguments, name, None)
-        if place and "://" not in place:
-            setattr(arguments, name, str(whole(place)))
+        if place := getattr(arguments, name, None):
+            setattr(arguments, name, whole(place))
 
 
 def _print_error(arguments: argparse.Namespace, line: str) -> None:

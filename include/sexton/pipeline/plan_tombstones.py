@@ -25,7 +25,7 @@ from sexton.plans.encode_keys import encode_keys
 from sexton.plans.limits import policy_of
 from sexton.plans.write_plan import Page, write_plan
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, RunRecord, write_bytes
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import sweep_fails
 from sexton.verdicts.expiry import appended, plan
 from sexton.verdicts.policy import plan_by_policy
@@ -92,7 +92,7 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
             codec=topic.codec,
             magic=topic.magic(profile),
         )
-        write_bytes(folder.batches_file(log_partition), batches)
+        folder.write(batches, "batches", f"{log_partition}.log")
     return write_forecast(folder, record, log_partition)
 
 

@@ -22,7 +22,7 @@ from sexton.plans.write_plan import keep_plan
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, TABLES
 
 
@@ -75,9 +75,9 @@ def row_of(record: RunRecord) -> dict[str, Any]:
 
 def _require_pass(folder: RunFolder, record: RunRecord) -> None:
     """Whoever runs this stage by hand cannot leave the checks out."""
-    file = folder.table_file(DQ_RESULTS)
-    if not file.exists():
-        raise UsageError("this run was not checked", where=folder.root, fix="run validate_tables first")
+    file = folder.sub(DQ_RESULTS)
+    if not folder.exists(DQ_RESULTS, f"{WHOLE_RUN}.parquet"):
+        raise UsageError("this run was not checked", where=folder, fix="run validate_tables first")
     results = folder.read_table(DQ_RESULTS, 0, ["run_id", "severity", "success"])
     if results["run_id"].unique().to_pylist() != [record.run_id]:
         raise UsageError("its checks are those of another run", where=file, fix="run validate_tables first")

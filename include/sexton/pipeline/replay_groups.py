@@ -5,7 +5,6 @@ checkpoint), and turn each fold into rows. Records never leave the task that rea
 archive continues from the nearest published checkpoint where it can, with the same result as a full replay.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -38,7 +37,7 @@ from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log
-from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
+from sexton.runs.folder import RunFolder, RunRecord, files_sha256
 from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.settings import settings
 from sexton.tables import TABLES
@@ -79,7 +78,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     record = describe(source, request, choice, merged)
     record = record.model_copy(
         update={
-            "checkpoint_sha256": tree_sha256(folder.root / "fold"),
+            "checkpoint_sha256": files_sha256({name: sha for part in merged for name, sha in part.files.items()}),
             "base_as_of_ms": base.as_of_ms if base else None,
             "warnings": [*record.warnings, *passed_over],
         }
@@ -87,7 +86,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     folder.write_run(record)
     failpoint("replay.folded")
     folds = {part.log_partition: part.fold for part in merged}
-    fold_bytes = UNPACKED * sum(path.stat().st_size for path in (folder.root / "fold").rglob("*.parquet"))
+    fold_bytes = UNPACKED * folder.size_bytes("fold")
     if not engine.works_here(fold_bytes):
         folds = {}
     endless = {
@@ -164,14 +163,12 @@ def _fold(
     def fold(damaged: Mapping[str, str]) -> tuple[list[Merged], Base | None, list[str]]:
         base: Base | None = None
         passed_over: list[str] = []
-        shutil.rmtree(folder.root / "partial", ignore_errors=True)
         if not request.is_full:
             base, passed_over = checkpoint.nearest(
                 source,
                 as_of_ms=request.as_of_ms,
                 profile=profile,
                 inflated_cap_bytes=settings().inflated_cap_bytes,
-                target=folder.root / "partial" / "base",
                 damaged=damaged,
             )
         merged = fold_log(
@@ -241,7 +238,7 @@ def _finish(
 ) -> Finished:
     """Write the rows of one log partition; without its fold at hand it is read."""
     if fold is None:
-        fold = PartialFold.read_parquet(folder.fold_dir(log_partition))
+        fold = PartialFold.read_parquet(folder.fold(log_partition))
     count = record.partition_count
     homes = homes_of(fold, log_partition, count)
     state = finish(

@@ -22,6 +22,7 @@ from sexton.archive.cluster_metadata import (
     write_metadata,
 )
 from sexton.archive.files import child_folders
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import Origin, write_origin
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.snapshots import snapshot_window
@@ -36,7 +37,6 @@ from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, Topic, describe_
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS, ClusterHistory, breaks_since, continuation
 from sexton.pipeline.fetch_log import FetchWork, fetch
 from sexton.runs.engine import Engine
-from sexton.runs.source import filesystem
 
 LONGEST_WAIT_MS = 3_600_000
 LOOKS = 8

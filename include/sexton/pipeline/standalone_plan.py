@@ -7,6 +7,7 @@ checked is not stored: plans are stored to be applied.
 from dataclasses import dataclass
 from pathlib import Path
 
+from sexton.archive.folder import filesystem
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.plan import Plan
@@ -16,7 +17,6 @@ from sexton.policy import Policy
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.source import filesystem
 from sexton.tables import TABLES
 
 

@@ -5,15 +5,17 @@ main stays as it was and the branch is kept for inspection. `sexton audit` check
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure
-from sexton.lake.branch import RunKey, ensure_tables, read_branch, write_branch
+from sexton.lake.branch import RunKey, ensure_tables, footers, read_branch, write_branch
 from sexton.lake.catalog import open_lake
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
@@ -25,7 +27,7 @@ from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.settings import settings
 from sexton.tables import TABLES
 
-TABLE = "dq_results"
+TABLE, DOCS = "dq_results", "dq"
 FEW_ROWS = 100_000
 CONF_FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
@@ -44,8 +46,8 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
     """
     record = folder.read_run()
     lake, checked = open_lake(), checked_run(record)
-    files = files_of(folder, record)
-    shapes = _shape(files)
+    files = files_of(record)
+    shapes = _shape(folder, files)
     suites = suites_of(checked, own_expectations())
     key = key_of(record)
     sound = {name: paths for name, paths in files.items() if shapes.is_sound(name)}
@@ -53,11 +55,13 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
         for name, value in CONF_FOR_FEW_ROWS.items():
             engine.session.conf.set(name, value)
     ensure_tables(engine.session, lake)
-    write_branch(engine.session, lake, key, sound)
+    write_branch(engine.session, lake, key, folder, sound)
     rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
-    results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=folder.root / "dq")
+    with TemporaryDirectory(prefix="sexton-docs-") as docs:
+        results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs))
+        _write_docs(folder, Path(docs))
     record = _write_results(folder, record, results)
-    write_branch(engine.session, lake, key, {TABLE: [folder.table_file(TABLE)]})
+    write_branch(engine.session, lake, key, folder, {TABLE: [f"{TABLE}/{WHOLE_RUN}.parquet"]})
     _stop_on_failure(results, folder, key)
     return record
 
@@ -68,11 +72,11 @@ def check_folder(folder: RunFolder) -> RunRecord:
     Failures are only reported.
     """
     record = folder.read_run()
-    checked, files = checked_run(record), files_of(folder, record)
+    checked, files = checked_run(record), files_of(record)
     suites = suites_of(checked, own_expectations())
-    return _write_results(
-        folder, record, duckdb_checks.check(files, _shape(files), suites, checked, scratch=folder.root / "partial")
-    )
+    paths = {name: [folder.local / file for file in some] for name, some in files.items()}
+    results = duckdb_checks.check(paths, _shape(folder, files), suites, checked, scratch=folder.local / "partial")
+    return _write_results(folder, record, results)
 
 
 def own_expectations() -> list[Expectation]:
@@ -125,32 +129,34 @@ def checked_run(record: RunRecord) -> CheckedRun:
     )
 
 
-def files_of(folder: RunFolder, record: RunRecord) -> dict[str, list[Path]]:
-    """The files that the run should have written, by table."""
+def _write_docs(folder: RunFolder, docs: Path) -> None:
+    """Put the Data Docs where the run is, replacing earlier ones."""
+    folder.remove(DOCS)
+    files = [path for path in docs.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: folder.write(path.read_bytes(), DOCS, path.relative_to(docs).as_posix()), files))
+
+
+def files_of(record: RunRecord) -> dict[str, list[str]]:
+    """The files that the run should have written, by table; names in its folder."""
     return {
         table.name: [
-            folder.table_file(table.name, part)
+            f"{table.name}/{part}.parquet"
             for part in (record.log_partitions if table.per_log_partition else [WHOLE_RUN])
         ]
         for table in checked_tables(has_changes=record.changes_since_ms is not None)
     }
 
 
-def _shape(files: Mapping[str, Sequence[Path]]) -> Shapes:
+def _shape(folder: RunFolder, files: Mapping[str, Sequence[str]]) -> Shapes:
     """What there is of the files. One that cannot be read counts as missing."""
+    found = zip(files, map(partial(footers, folder), files.values()), strict=True)
     return shape(
         {
-            name: (len(paths), [schema for path in paths if (schema := _schema(path)) is not None])
-            for name, paths in files.items()
+            name: (len(some), [footer.schema.to_arrow_schema() for footer in some if footer is not None])
+            for name, some in found
         }
     )
-
-
-def _schema(file: Path) -> pa.Schema | None:
-    try:
-        return pq.read_schema(file)
-    except (OSError, pa.ArrowInvalid):
-        return None
 
 
 def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> None:
@@ -159,7 +165,7 @@ def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> N
         return
     raise DataQualityFailure(
         f"{len(failed)} critical expectations failed, nothing is published: {_failures_text(failed)}",
-        where=folder.root,
+        where=folder,
         fix=f"see dq/index.html there; branch {key.branch} is kept",
     )
 

@@ -203,7 +203,7 @@ def _beyond(undo: pa.Table, by_broker: pa.Table) -> Beyond:
 
 
 def _batches(folder: RunFolder, log_partition: int, tombstones: int) -> Batches:
-    data = folder.batches_file(log_partition).read_bytes()
+    data = folder.read("batches", f"{log_partition}.log")
     sizes = [batch.size_bytes for batch in read_batches(data) if isinstance(batch, Batch)]
     return Batches(
         log_partition=log_partition,

@@ -44,8 +44,8 @@ def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: s
 
 def own_plan(folder: RunFolder) -> Plan:
     """The plan that a run has made, with the same checks as `read_plan`."""
-    own = str(folder.root / FOLDER)
-    return _read_folder(pafs.LocalFileSystem(), own, within=own)
+    own = folder.path(FOLDER)
+    return _read_folder(folder.fs, own, within=own)
 
 
 def plan_folder(root: str, cluster_id: str, plan_id: str) -> str:

@@ -14,21 +14,19 @@ one, whose approval is void then. While one replaces the other, readers are refu
 
 import hashlib
 import io
-import shutil
 from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs as pafs
 
 from sexton.archive.files import fsync, is_file, make_folder, write_whole
+from sexton.archive.folder import filesystem
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
 from sexton.plans.plan import FOLDER, MANIFEST, PAGE_FILE, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
 from sexton.plans.plan_content import PlanContent, content_of
 from sexton.plans.read_plan import plan_folder, read_file, read_named
-from sexton.runs.folder import RunFolder, RunRecord, write_bytes
-from sexton.runs.source import filesystem
+from sexton.runs.folder import RunFolder, RunRecord
 
 _ROW_GROUP_ROWS = 1 << 20
 
@@ -47,20 +45,20 @@ def write_plan(folder: RunFolder, record: RunRecord, *, page: Page | None = None
         TOMBSTONES_FILE: _parquet(content.tombstones),
         UNDO_FILE: _parquet(content.undo),
         **{
-            f"batches/{one.log_partition}.log": folder.batches_file(one.log_partition).read_bytes()
+            f"batches/{one.log_partition}.log": folder.read("batches", f"{one.log_partition}.log")
             for one in content.record.batches
         },
     }
     if page is not None:
         files[PAGE_FILE] = page(content)
-    source = folder.root / FOLDER
-    shutil.rmtree(source, ignore_errors=True)
+    folder.remove(FOLDER)
+    source = folder.sub(FOLDER)
     for name, data in sorted(files.items()):
-        write_bytes(source / name, data)
+        source.write(data, name)
     failpoint("plan.files")
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     plan = content.record.model_copy(update={"files": hashes})
-    write_bytes(source / MANIFEST, plan.to_json())
+    source.write(plan.to_json(), MANIFEST)
     return plan
 
 
@@ -70,16 +68,16 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
     `record` is that of a plan that was read (own_plan) or just written. Refused when the files in the run folder are no
     longer those that it names.
     """
-    source = folder.root / FOLDER
+    source = folder.sub(FOLDER)
     manifest = record.to_json()
-    if read_file(pafs.LocalFileSystem(), str(source / MANIFEST), within=str(source)) != manifest:
+    if read_file(source.fs, source.path(MANIFEST), within=source.path()) != manifest:
         raise Refused("another plan has replaced it", where=source)
     fs, root = filesystem(archive)
     target = plan_folder(root, record.cluster_id, record.plan_id)
     if is_file(fs, f"{target}/{MANIFEST}") and read_file(fs, f"{target}/{MANIFEST}", within=root) == manifest:
         return
     for name, sha256 in record.files.items():
-        data = read_named(pafs.LocalFileSystem(), str(source), name, sha256, within=str(source))
+        data = read_named(source.fs, source.path(), name, sha256, within=source.path())
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)

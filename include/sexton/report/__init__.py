@@ -13,21 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sexton.archive.folder import Folder
     from sexton.report.summary import Summary
 
 __all__ = ["read_summary", "write_report"]
 
 
-def write_report(root: Path | str) -> "Summary":
+def write_report(root: "Folder | Path | str") -> "Summary":
     """Write summary.json and report.html of the finished run folder at `root`; returns the summary."""
+    from sexton.archive.folder import Folder
     from sexton.report.run_page import render_page
     from sexton.report.summarize import summarize
-    from sexton.runs.folder import write_bytes
 
-    summary = summarize(root)
+    folder = root if isinstance(root, Folder) else Folder(root)
+    summary = summarize(folder)
     # ASCII, so that the file harms no terminal: anybody may choose the names in it.
-    write_bytes(Path(root) / "summary.json", summary_json(summary).encode("ascii"))
-    write_bytes(Path(root) / "report.html", render_page(summary).encode("utf-8"))
+    folder.write(summary_json(summary).encode("ascii"), "summary.json")
+    folder.write(render_page(summary).encode("utf-8"), "report.html")
     return summary
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from sexton.archive.folder import Folder
 from sexton.errors import UsageError
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
@@ -52,10 +53,11 @@ _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
 _GROUP_KEY = ("log_partition", "group_id")
 
 
-def summarize(root: Path | str) -> Summary:
+def summarize(root: Folder | Path | str) -> Summary:
     """The summary of the run folder at `root`; UsageError if a table is missing or it is not a run folder."""
-    run = RunFolder(root).read_run()
-    tables = _Tables(Path(root))
+    folder = RunFolder(root.uri if isinstance(root, Folder) else root)
+    run = folder.read_run()
+    tables = _Tables(folder)
     verdicts = tables.read(
         "offset_verdicts",
         ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", *COLUMNS],
@@ -109,16 +111,17 @@ def summarize(root: Path | str) -> Summary:
 class _Tables:
     """The Parquet tables of one run folder."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
 
     def _dataset(self, table: str) -> ds.Dataset:
-        files = sorted((self._root / table).glob("*.parquet"))
+        own = self._folder.sub(table)
+        files = [own.path(name) for name in own.files()]
         if not files:
             raise UsageError(
-                f"no {table} table here", where=self._root, fix="the run did not come to its end: run it again"
+                f"no {table} table here", where=self._folder, fix="the run did not come to its end: run it again"
             )
-        return ds.dataset(files, format="parquet", partitioning=None)
+        return ds.dataset(files, filesystem=own.fs, format="parquet", partitioning=None)
 
     def read(self, table: str, columns: Sequence[str]) -> pa.Table:
         return self._dataset(table).to_table(columns=list(columns))

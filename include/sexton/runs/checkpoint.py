@@ -12,10 +12,8 @@ the end for a full replay: the result is the same.
 
 import hashlib
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,14 +23,15 @@ from pydantic import BaseModel, ConfigDict
 
 from sexton import __version__
 from sexton.archive.files import child_folders, fsync, make_folder, read_record, safe_name, write_whole
+from sexton.archive.folder import Folder, filesystem
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
 from sexton.errors import DamagedFold, SextonError, UsageError
 from sexton.failpoints import failpoint
 from sexton.kernels.checkpoint.files import unpack
 from sexton.kernels.fold import PartialFold
-from sexton.runs.folder import RunFolder, RunRecord, tree_sha256
-from sexton.runs.source import LogSource, filesystem
+from sexton.runs.folder import RunFolder, RunRecord, files_sha256
+from sexton.runs.source import LogSource
 
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
@@ -40,6 +39,7 @@ RULES_OF_FOLDS = 3
 """To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
 _MOST_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
+_FILE = re.compile(r"\d{1,9}/[a-z_]+\.parquet")
 _LONGEST_NAME = 80
 _NONE: Mapping[str, str] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -71,7 +71,8 @@ class DamagedCheckpoint(SextonError):
 class StartFold:
     """The fold of one log partition of a checkpoint, in `folder`; `name` is that of the checkpoint's folder."""
 
-    folder: Path
+    log_partition: int
+    folder: Folder
     cut: int
     name: str
 
@@ -81,32 +82,46 @@ class StartFold:
             fold = PartialFold.read_parquet(self.folder, room_for=room_for)
         except DamagedFold as error:
             raise self._damaged(f"{error.where}.parquet: {error.message}") from None
+        except (UsageError, OSError) as error:  # not as it was written, or not there
+            raise self._damaged(str(error)) from None
         found = (fold.profile.text, fold.cut, fold.is_prefix)
         if found != (profile.text, self.cut, True):
             raise self._damaged(f"counters.parquet: its profile, cut and beginning are {found}")
         return fold
 
     def _damaged(self, what: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(f"{self.folder.name}/{what}", where=self.name)
+        return DamagedCheckpoint(f"{self.log_partition}/{what}", where=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """A checkpoint to go on from: its files are in `folder`, and `positions` say up to where it reaches.
 
-    `name` is that of its folder in the archive. The files are those of its manifest; what they hold is not checked yet.
+    `name` is that of its folder in the archive. `hashes` are the SHA-256s of its manifest, by file, which what is read
+    must have; None for a fold of the same run.
     """
 
     as_of_ms: int
     name: str
     positions: dict[int, LogPosition]
-    folder: Path
+    folder: Folder
+    hashes: Mapping[str, str] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(size for name, size in self.folder.sizes().items() if name.endswith(".parquet"))
 
     def fold(self, log_partition: int) -> StartFold | None:
         """The fold of a log partition; None where it had none yet."""
         if (position := self.positions.get(log_partition)) is None:
             return None
-        return StartFold(folder=self.folder / str(log_partition), cut=position.cut, name=self.name)
+        folder = self.folder.sub(str(log_partition))
+        if self.hashes is not None:
+            start = f"{log_partition}/"
+            own = {file.removeprefix(start): sha for file, sha in self.hashes.items() if file.startswith(start)}
+            folder = folder.hashed(own)
+        return StartFold(log_partition=log_partition, folder=folder, cut=position.cut, name=self.name)
 
 
 def fold_format() -> str:
@@ -151,18 +166,18 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
         target += f".{record.checkpoint_sha256[:8]}"  # another attempt by the same name, such as `manual`
         if is_there(fs, target):
             return target
-    own = folder.root / "fold"
-    if tree_sha256(own) != record.checkpoint_sha256:
-        raise SextonError("the fold is not the one that the run was published with", where=own)
+    own = folder.sub("fold")
     files = {}
-    for path in sorted(own.rglob("*.parquet")):
-        data, name = path.read_bytes(), path.relative_to(own).as_posix()
+    for name in own.files():
+        data = own.read(name)
         files[name] = hashlib.sha256(data).hexdigest()
         make_folder(fs, f"{target}/{name}".rpartition("/")[0])
         with fs.open_output_stream(f"{target}/{name}") as file:
             file.write(data)
         fsync(fs, f"{target}/{name}")
         failpoint("checkpoint.between")
+    if files_sha256(files) != record.checkpoint_sha256:  # without a manifest what was copied does not exist
+        raise SextonError("the fold is not the one that the run was published with", where=own)
     failpoint("checkpoint.copied")
     manifest = CheckpointManifest(
         fold_format=fold_format(),
@@ -186,10 +201,9 @@ def nearest(
     as_of_ms: int | None,
     profile: Profile,
     inflated_cap_bytes: int,
-    target: Path,
     damaged: Mapping[str, str] = _NONE,
 ) -> tuple[Base | None, list[str]]:
-    """The newest checkpoint at or before an instant from which `source` can be read on, copied to `target`; warnings.
+    """The newest checkpoint at or before an instant from which `source` can be read on; warnings.
 
     None where there is none, or the profile does not go on from one. `damaged` are those that turned out so when they
     were read, by the name of their folder, with what is wrong.
@@ -207,11 +221,14 @@ def nearest(
             manifest = read_manifest(fs, folder)
             doubt = doubt or _doubt(manifest, source, profile, inflated_cap_bytes)
             if doubt is None:
-                shutil.rmtree(target, ignore_errors=True)  # what is left of one that was passed over half way
-                copy_files(fs, folder, manifest, target)
-                return Base(
-                    as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=target
-                ), warnings
+                base = Base(
+                    as_of_ms=manifest.as_of_ms,
+                    name=name,
+                    positions=manifest.positions,
+                    folder=Folder(source.uri, manifest.cluster_id, CHECKPOINTS_FOLDER, manifest.topic_id, name),
+                    hashes=manifest.files,
+                )
+                return base, warnings
         except (UsageError, OSError, pa.ArrowException) as error:
             doubt = str(error)
         warnings.append(f"the checkpoint {name} was passed over: {doubt}")
@@ -231,18 +248,9 @@ def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
             damaged[str(error.where)] = error.message
 
 
-def copy_files(fs: pafs.FileSystem, folder: str, manifest: CheckpointManifest, target: Path) -> None:
-    """Bring the files here, so that what is read is what was checked; UsageError when one is not as it was written."""
-    for name, sha256 in manifest.files.items():
-        if not re.fullmatch(r"\d{1,9}/[a-z_]+\.parquet", name):
-            raise UsageError(f"no file of a fold: {name!r}", where=folder)
-        with fs.open_input_stream(f"{folder}/{name}") as file:
-            data = file.read()
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise UsageError("its SHA-256 is not the one that was written down", where=f"{folder}/{name}")
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+def odd_name(manifest: CheckpointManifest) -> str | None:
+    """A file that the manifest names and no fold has; None without one."""
+    return next((name for name in manifest.files if not _FILE.fullmatch(name)), None)
 
 
 def _name_of(run_id: str) -> str:
@@ -268,6 +276,8 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
     for name, (own, wanted) in found.items():
         if own != wanted:
             return f"its {name} is {own}, not {wanted}"
+    if odd := odd_name(manifest):
+        return f"no file of a fold: {odd!r}"
     for part, position in manifest.positions.items():
         goal = source.positions.get(part)
         if goal is None:

@@ -5,13 +5,12 @@ Whether a fold agrees with the log is checked elsewhere (sexton.maintenance.chec
 """
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders
+from sexton.archive.folder import Folder
 from sexton.archive.lineages import clusters_of
 from sexton.archive.verify import CORRUPT, Finding, is_in_subset
 from sexton.coordinator.profiles import profile_of
@@ -23,8 +22,8 @@ from sexton.runs.checkpoint import (
     CheckpointManifest,
     DamagedCheckpoint,
     checkpoint_folders,
-    copy_files,
     fold_format,
+    odd_name,
     read_manifest,
 )
 
@@ -44,9 +43,7 @@ def check(fs: pafs.FileSystem, where: str) -> list[Finding]:
     """What is wrong with the checkpoint in a folder."""
     try:
         manifest = read_manifest(fs, where)
-        with TemporaryDirectory(prefix="sexton-checkpoint-") as folder:
-            copy_files(fs, where, manifest, Path(folder))
-            wrong = list(_wrong(manifest, where, Path(folder)))
+        wrong = list(_wrong(manifest, where, Folder(where, fs=fs)))
     except UsageError as error:
         file = (error.where or where).removeprefix(where).strip("/")
         return [Finding(kind=CORRUPT, where=where, what=f"{file}: {error.message}" if file else error.message)]
@@ -64,14 +61,23 @@ def _folders(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator
             yield from (info.path.rpartition("/")[0] for info in infos if info.type == pafs.FileType.File)
 
 
-def _wrong(manifest: CheckpointManifest, where: str, folder: Path) -> Iterator[str]:
+def _wrong(manifest: CheckpointManifest, where: str, folder: Folder) -> Iterator[str]:
     *_, cluster, _, topic, name = where.split("/")
     if (manifest.cluster_id, manifest.topic_id) != (cluster, topic) or not name.startswith(f"{manifest.as_of_ms}-"):
         yield f"it is of {manifest.cluster_id}, {manifest.topic_id}, {manifest.as_of_ms}"
-    if manifest.fold_format != fold_format():
+    if odd := odd_name(manifest):
+        yield f"no file of a fold: {odd!r}"
+        return
+    is_read = manifest.fold_format == fold_format()  # else a fold cannot be, but its bytes can
+    for file in manifest.files:
+        if not (is_read and int(file.partition("/")[0]) in manifest.positions):
+            folder.hashed(manifest.files).open(file)
+    if not is_read:
         return
     profile = profile_of(manifest.profile)
-    base = Base(as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=folder)
+    base = Base(
+        as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=folder, hashes=manifest.files
+    )
     for log_partition in manifest.positions:
         fold = base.fold(log_partition)
         assert fold is not None, "it has a place"

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from pyarrow import fs as pafs
 
+from sexton.archive.folder import filesystem
 from sexton.coordinator.endless_load import Endless, is_too_large
 from sexton.coordinator.profile import Profile
 from sexton.kernels.endless_load import endless_of
 from sexton.log.segment import Segment, SegmentSlice, file_bytes, plan_fold_tasks
-from sexton.runs.source import LogSource, filesystem
+from sexton.runs.source import LogSource
 
 _WHOLE_LOG = 1 << 62
 

@@ -4,14 +4,13 @@ A large log is folded and merged by Spark; a small one here, each part folded on
 only what follows its cuts is read, and joined to it. The folds are written to `fold/<log_partition>` of the run folder.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyarrow import fs as pafs
 
 from sexton.archive.files import read_record
+from sexton.archive.folder import Folder, filesystem
 from sexton.archive.manifest import Manifest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -22,8 +21,8 @@ from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks,
 from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.choose_profile import Evidence
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, write_bytes
-from sexton.runs.source import LogSource, check_files, filesystem
+from sexton.runs.folder import RunFolder
+from sexton.runs.source import LogSource, check_files
 from sexton.settings import settings
 
 SAMPLED_GROUPS = 2_000
@@ -50,6 +49,8 @@ class Merged:
     evidence: Evidence
     damage: str | None
     """What is the first that could not be read, and how much could not; None where all could."""
+    files: dict[str, str]
+    """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
     fold: PartialFold | None = None
     """The fold itself, where all of the work is done in this process: it need not be read again."""
 
@@ -62,7 +63,7 @@ class _FoldItem:
     taken_at_ms: int
     cap_bytes: int
     profile: str
-    target: Path
+    partial: Folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class _MergeWork:
 
     folder: RunFolder
     log_partition: int
-    partial: Path
+    partial: Folder
     tasks: tuple[_FoldItem, ...]
     is_here: bool
     base: StartFold | None
@@ -94,9 +95,9 @@ def fold_log(
     An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
     is removed. DamagedCheckpoint when a fold of `base` is not one.
     """
-    shutil.rmtree(folder.root / "fold", ignore_errors=True)
+    folder.remove("fold")
+    folder.remove("partial")
     config = settings()
-    partial = folder.root / "partial"
     segments = source.segments if base is None else source.segments_after(base.positions)
     if source.is_archive:
         check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
@@ -108,21 +109,20 @@ def fold_log(
             taken_at_ms=source.taken_at_ms or taken_at_ms,
             cap_bytes=config.inflated_cap_bytes,
             profile=profile.text,
-            target=partial / str(task.log_partition) / f"{task.index:08d}.fold",
+            partial=folder.sub("partial", str(task.log_partition)),
         )
         for task in _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
     ]
     work.sort(key=lambda item: -_size(item.task))  # longest first
     log_bytes = sum(_size(item.task) for item in work)
-    base_bytes = sum(path.stat().st_size for path in base.folder.rglob("*.parquet")) if base else 0
-    is_here = engine.works_here(log_bytes + UNPACKED * base_bytes)
+    is_here = engine.works_here(log_bytes + UNPACKED * (base.size_bytes if base else 0))
     if not is_here:
         engine.map("Replaying the log", work, _write_fold)
     merges = [
         _MergeWork(
             folder=folder,
             log_partition=part,
-            partial=partial / str(part),
+            partial=folder.sub("partial", str(part)),
             tasks=tuple(item for item in work if item.task.log_partition == part) if is_here else (),
             is_here=is_here,
             base=base.fold(part) if base else None,
@@ -132,7 +132,7 @@ def fold_log(
         for part in sorted(source.segments)
     ]
     merged = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
-    shutil.rmtree(partial, ignore_errors=True)
+    folder.remove("partial")
     return merged
 
 
@@ -152,7 +152,7 @@ def _size(task: FoldTask) -> int:
 
 
 def _write_fold(work: _FoldItem) -> None:
-    write_bytes(work.target, _fold(work).to_bytes())
+    work.partial.write(_fold(work).to_bytes(), f"{work.task.index:08d}.fold")
 
 
 def _fold(work: _FoldItem, onto: PartialFold | None = None) -> PartialFold:
@@ -187,17 +187,17 @@ def _fold_here(work: _MergeWork) -> PartialFold:
 
 def _merge_written(work: _MergeWork) -> PartialFold:
     """The partial folds that others have written, merged in log order."""
-    folds = [_read_partial(path) for path in sorted(work.partial.glob("*.fold"))]
+    folds = [_read_partial(work.partial, name) for name in work.partial.files() if name.endswith(".fold")]
     if work.base is not None or not folds:
         folds.insert(0, _start(work, room_for=folds[0] if folds else None))
     return merge_all(folds)
 
 
-def _read_partial(path: Path) -> PartialFold:
+def _read_partial(folder: Folder, name: str) -> PartialFold:
     try:
-        return PartialFold.from_bytes(path.read_bytes())
+        return PartialFold.from_bytes(folder.read(name))
     except DamagedFold as error:
-        raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=path) from None
+        raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=folder.sub(name)) from None
 
 
 def _start(work: _MergeWork, room_for: PartialFold | None = None) -> PartialFold:
@@ -220,7 +220,7 @@ def _merge(work: _MergeWork) -> Merged:
     fold = _fold_here(work) if work.is_here else _merge_written(work)
     if work.cut is not None:
         fold = replace(fold, cut=work.cut)
-    fold.write_parquet(work.folder.fold_dir(work.log_partition))
+    files = fold.write_parquet(work.folder.fold(work.log_partition))
     return Merged(
         log_partition=work.log_partition,
         cut=fold.end,
@@ -234,5 +234,6 @@ def _merge(work: _MergeWork) -> Merged:
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
         evidence=Evidence.of(fold),
         damage=_damage(fold),
+        files={f"{work.log_partition}/{name}": sha256 for name, sha256 in files.items()},
         fold=fold if work.is_here else None,
     )

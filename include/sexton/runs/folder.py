@@ -1,20 +1,18 @@
 """A run folder: what the stages of one run hand to each other, and what `sexton audit --out DIR` leaves.
 
+A folder or a URI: driver and executors read and write it from wherever they run.
+
     DIR/run.json                              RunRecord, written by replay_groups, completed by later stages
     DIR/<table>/<log_partition>.parquet       one file per table and log partition (0.parquet for the whole-run tables)
     DIR/fold/<log_partition>/                 the checkpoint: the finished fold of that log partition
     DIR/internal/                             what only later stages read
     DIR/batches/<log_partition>.log           the plan as Kafka record batches
     DIR/dq/  DIR/report.html  DIR/summary.json
-
-The folder is on a filesystem that driver and executors share.
 """
 
 import hashlib
 import json
-import os
-import shutil
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +20,11 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
+from sexton.archive.folder import Folder
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.errors import UsageError
-from sexton.kernels.parquet import cast, write_table
+from sexton.kernels.parquet import cast, parquet_file
 from sexton.tables import TABLES
 
 WHOLE_RUN = 0
@@ -94,52 +93,54 @@ class RunRecord(BaseModel):
         )
 
 
-class RunFolder:
-    """The files of one run under `root`."""
+class RunFolder(Folder):
+    """The files of one run."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    def table_file(self, table: str, log_partition: int = WHOLE_RUN) -> str:
+        """The path of the file in `fs`."""
+        return self.path(table, f"{log_partition}.parquet")
 
-    def table_file(self, table: str, log_partition: int = WHOLE_RUN) -> Path:
-        return self.root / table / f"{log_partition}.parquet"
-
-    def fold_dir(self, log_partition: int) -> Path:
-        return self.root / "fold" / str(log_partition)
-
-    def batches_file(self, log_partition: int) -> Path:
-        return self.root / "batches" / f"{log_partition}.log"
+    def fold(self, log_partition: int) -> Folder:
+        """Where the checkpoint of a log partition is."""
+        return self.sub("fold", str(log_partition))
 
     def size_bytes(self, *tables: str) -> int:
-        """Bytes on disk of some tables of this run: how much work a stage that reads them has."""
-        return sum(file.stat().st_size for table in tables for file in (self.root / table).glob("*.parquet"))
+        """Bytes of the files of some tables of this run: how much work a stage that reads them has."""
+        return sum(sum(self.sub(table).sizes().values()) for table in tables)
 
     def reset(self) -> None:
         """Remove what an earlier attempt left, so that no file of it is taken for one of this run."""
-        for name in [*TABLES, "internal", "fold", "partial", "batches", "dq"]:
-            shutil.rmtree(self.root / name, ignore_errors=True)
-        for name in ("run.json", "report.html", "summary.json"):
-            (self.root / name).unlink(missing_ok=True)
-        self.root.mkdir(parents=True, exist_ok=True)
+        for name in [
+            *TABLES,
+            "internal",
+            "fold",
+            "partial",
+            "batches",
+            "dq",
+            "run.json",
+            "report.html",
+            "summary.json",
+        ]:
+            self.remove(name)
 
     def read_run(self) -> RunRecord:
         """The record that replay_groups left; UsageError when the folder holds none."""
-        path = self.root / "run.json"
+        where = self.sub("run.json")
+        if not self.exists("run.json"):
+            raise UsageError("no run here", where=where, fix="run replay_groups on this folder first")
         try:
-            return RunRecord.model_validate_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError("no run here", where=path, fix="run replay_groups on this folder first") from None
+            return RunRecord.model_validate_json(self.read("run.json"))
         except ValidationError as error:
-            raise UsageError(f"not a run record: {error.errors()[0]['msg']}", where=path) from None
+            raise UsageError(f"not a run record: {error.errors()[0]['msg']}", where=where) from None
 
     def write_run(self, record: RunRecord) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
-        write_bytes(self.root / "run.json", record.model_dump_json(indent=2).encode())
+        self.write(record.model_dump_json(indent=2).encode(), "run.json")
 
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, log_partition: int = WHOLE_RUN) -> int:
         """Write the rows of one log partition, completed by the run's columns and cast to the declared schema."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
-            write_parquet(self.table_file(table, log_partition), schema.empty_table())
+            self.write_rows(schema.empty_table(), table, log_partition)
             return 0
         run_columns: dict[str, Any] = {
             "cluster_id": record.cluster_id,
@@ -152,54 +153,39 @@ class RunFolder:
             else cast(rows.column(field.name), field.type)
             for field in schema
         ]
-        write_parquet(self.table_file(table, log_partition), pa.table(columns, schema=schema))
+        self.write_rows(pa.table(columns, schema=schema), table, log_partition)
         return int(rows.num_rows)
+
+    def write_rows(self, rows: pa.Table, table: str, log_partition: int = WHOLE_RUN) -> None:
+        """Write rows as they are."""
+        self.write(parquet_file(rows), table, f"{log_partition}.parquet")
+
+    def read_table(self, table: str, log_partition: int, columns: list[str] | None = None) -> pa.Table:
+        with self.open(table, f"{log_partition}.parquet") as file:
+            return pq.read_table(file, columns=columns)
 
     def write_internal(self, name: str, rows: pa.Table, log_partition: int) -> None:
         """Write rows that only later stages read."""
-        write_parquet(self.internal_file(name, log_partition), rows)
+        self.write(parquet_file(rows), "internal", name, f"{log_partition}.parquet")
 
     def read_internal(self, name: str, log_partition: int) -> pa.Table:
-        return pq.read_table(self.internal_file(name, log_partition), partitioning=None)
-
-    def internal_file(self, name: str, log_partition: int) -> Path:
-        return self.root / "internal" / name / f"{log_partition}.parquet"
-
-    def read_table(self, table: str, log_partition: int, columns: list[str] | None = None) -> pa.Table:
-        return pq.read_table(self.table_file(table, log_partition), columns=columns, partitioning=None)
+        with self.open("internal", name, f"{log_partition}.parquet") as file:
+            return pq.read_table(file)
 
 
-def snapshot_cluster(run_dir: Path) -> str | None:
+def snapshot_cluster(folder: RunFolder) -> str | None:
     """The cluster that the run's snapshot_log copied from, by that job's outcome; None without one."""
     try:
-        outcome = json.loads((run_dir / "outcome" / "snapshot_log.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        outcome = json.loads(folder.read("outcome", "snapshot_log.json"))
+    except (UsageError, OSError, ValueError):
         return None
     found = outcome.get("cluster_id") if isinstance(outcome, dict) else None
     return found if isinstance(found, str) else None
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: readers never see half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(path)
-
-
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """As `write_bytes`, for a table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    write_table(table, part)
-    part.replace(path)
-
-
-def tree_sha256(root: Path) -> str:
-    """SHA-256 over the names and bytes of every file below `root`, in name order."""
+def files_sha256(hashes: Mapping[str, str]) -> str:
+    """SHA-256 over the names and the SHA-256s of files, in the order of their names."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        digest.update(str(path.relative_to(root)).encode() + b"\0")
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    for name, sha256 in sorted(hashes.items(), key=lambda item: item[0].split("/")):
+        digest.update(name.encode() + b"\0" + bytes.fromhex(sha256))
     return digest.hexdigest()

@@ -1,6 +1,5 @@
 """The input of a run, in one form: a broker's disk (`--segments`) or the archive."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ from sexton.archive.cluster_metadata import (
 from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_cuts, store_cuts
+from sexton.archive.folder import filesystem
 from sexton.archive.lineages import ArchivedLineage
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
@@ -25,7 +25,6 @@ from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
 from sexton.settings import settings
-from sexton.uris import split_login, uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 METADATA_SLACK_MS = 3_600_000
@@ -76,30 +75,6 @@ class LogSource:
             part: segments_between(self.lineages[part], position, after=positions.get(part))
             for part, position in self.positions.items()
         }
-
-
-def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The pyarrow filesystem of a path or URI, and the path in it.
-
-    UsageError for what is none, and for a login with letters that would make a part of it a host or a path, which is
-    asked for and shown by others.
-    """
-    login, _ = split_login(uri)
-    if login is not None and not _LOGIN.fullmatch(login):
-        raise UsageError("the login has letters that a URI cannot have as they are", where=uri, fix=_ENCODE)
-    try:
-        if "://" in uri:
-            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
-            return found
-        return pafs.LocalFileSystem(), uri
-    except Exception as error:
-        recorded_settings = str(error).replace(uri, uri_without_login(uri))
-        raise UsageError(f"not a usable location: {recorded_settings}", where=uri) from None
-
-
-_LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-"""What RFC 3986 lets a login have."""
-_ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
 
 
 def open_segments(root: str, *, topics_file: str | None) -> LogSource:

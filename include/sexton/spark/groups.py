@@ -6,7 +6,6 @@ For a log of many gigabytes read the published tables instead, which the DAG mak
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,7 +67,7 @@ class GroupReader(DataSourceReader):
         )
         schema = TABLES[self._table].arrow_schema()
         with tempfile.TemporaryDirectory(prefix="sexton-") as scratch, SerialEngine("spark", quiet=True) as engine:
-            folder = RunFolder(Path(scratch))
+            folder = RunFolder(scratch)
             run(engine, folder, request)
-            for file in sorted((folder.root / self._table).glob("*.parquet")):
+            for file in sorted((folder.local / self._table).glob("*.parquet")):
                 yield from pq.read_table(file, columns=schema.names).cast(schema).to_batches()

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from sexton.archive.folder import filesystem
 from sexton.errors import LogError
 from sexton.log.batch import marker_of, read_batches, read_records
 from sexton.log.entry import CODECS, BadRecord, Batch, Record
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value
-from sexton.runs.source import filesystem
 from sexton.settings import settings
 from sexton.spark.input import chosen_segments, instant_of, open_log
 

@@ -208,9 +208,9 @@ def _read_plan_json(
     from pyarrow import fs as pafs
     from pydantic import ValidationError
 
+    from sexton.archive.folder import filesystem
     from sexton.plans.plan import MANIFEST, PlanRecord
     from sexton.plans.read_plan import plan_folder, plan_sha256
-    from sexton.runs.source import filesystem
 
     try:
         fs, root = filesystem(archive)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from sexton.archive.folder import filesystem
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.groups.group import Group
@@ -18,7 +19,7 @@ from sexton.history.log_story import StoryReader, broker_verdicts
 from sexton.policy import GroupInput, OffsetInput
 from sexton.policy.inputs import last_active_ms
 from sexton.runs.folder import RunFolder
-from sexton.runs.source import LogSource, filesystem
+from sexton.runs.source import LogSource
 from sexton.views.coordinator_view import CoordinatorView
 from sexton.views.run_view import table_of_run
 

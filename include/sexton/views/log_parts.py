@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
@@ -22,7 +23,7 @@ from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
-from sexton.runs.source import LogSource, filesystem
+from sexton.runs.source import LogSource
 from sexton.settings import settings
 from sexton.views.coordinator_view import LoadedPartition
 

@@ -29,7 +29,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
     return CoordinatorView(
-        where=str(folder.root),
+        where=str(folder),
         as_of_ms=record.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),
@@ -72,7 +72,7 @@ class RunParts:
             raise UsageError(
                 f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
                 "which the run does not keep",
-                where=self._folder.root,
+                where=self._folder,
                 fix="ask the segments: --segments DIR",
             )
         return shard_after_load(part.held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
@@ -98,5 +98,6 @@ def table_of_run(folder: RunFolder, name: str, log_partition: int) -> pa.Table:
     try:
         return folder.read_table(name, log_partition)
     except OSError:
-        path = folder.table_file(name, log_partition)
-        raise UsageError("not there", where=path, fix="is the run complete?") from None
+        raise UsageError(
+            "not there", where=folder.table_file(name, log_partition), fix="is the run complete?"
+        ) from None

@@ -10,6 +10,7 @@ from typing import Any
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_metadata, the_cluster
+from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
@@ -23,7 +24,7 @@ from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.runs.source import LogSource, filesystem, open_archive
+from sexton.runs.source import LogSource, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
 

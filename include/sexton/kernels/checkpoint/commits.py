@@ -1,12 +1,12 @@
 """How often groups have committed, read from the files of a checkpoint without restoring the fold."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sexton.archive.folder import Folder
 from sexton.kernels import layout as L
 
 _RECORDS = ("data_records", "control_records")
@@ -22,16 +22,16 @@ class Commits:
     end: int
 
 
-def read_commits(folder: Path | None) -> Commits:
+def read_commits(folder: Folder | None) -> Commits:
     """The counts of the fold in `folder`; zeros without a folder."""
-    if folder is None or not (folder / "counters.parquet").exists():
+    names = [] if folder is None else folder.files()
+    if folder is None or "counters.parquet" not in names:
         return Commits(by_group=_NONE, records=0, end=0)
-    rows = pq.ParquetFile(folder / "counters.parquet").read()
+    rows = pq.ParquetFile(folder.open("counters.parquet")).read()
     number = dict(zip(rows["name"].to_pylist(), rows["number"].to_pylist(), strict=True))
-    groups = folder / "groups.parquet"
     by_group = _NONE
-    if groups.exists():
-        found = pq.ParquetFile(groups).read(columns=["group_id", "commits"])
+    if "groups.parquet" in names:
+        found = pq.ParquetFile(folder.open("groups.parquet")).read(columns=["group_id", "commits"])
         found = found.filter(pc.greater(found["commits"], 0))
         by_group = pa.table({"group_id": pc.cast(found["group_id"], pa.string()), "commits": found["commits"]})
     cut = number.get("cut")

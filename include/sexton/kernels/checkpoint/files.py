@@ -1,13 +1,14 @@
 """Tables of a fold as bytes: Arrow IPC between processes, Parquet in a checkpoint."""
 
-from pathlib import Path
+import hashlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sexton.archive.folder import Folder
 from sexton.errors import DamagedFold
 from sexton.kernels.checkpoint.tables import Tables, no_rows
-from sexton.kernels.parquet import write_table
+from sexton.kernels.parquet import parquet_file
 
 _UNREADABLE = (pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError)
 """What pyarrow raises over bytes that are not what they should be."""
@@ -39,23 +40,27 @@ def unpack(data: bytes) -> Tables:
         raise DamagedFold(f"not the tables of a fold: {error}") from None
 
 
-def write_parquet(tables: Tables, folder: Path) -> None:
-    """One Parquet file per table that has rows, the same bytes for the same fold."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_parquet(tables: Tables, folder: Folder) -> dict[str, str]:
+    """One Parquet file per table that has rows, the same bytes for the same fold; the SHA-256 of each by its name."""
+    hashes = {}
     for name, table in tables.items():
         if table.num_rows:
-            write_table(table, folder / f"{name}.parquet")
+            data = parquet_file(table)
+            folder.write(data, f"{name}.parquet")
+            hashes[f"{name}.parquet"] = hashlib.sha256(data).hexdigest()
+    return hashes
 
 
-def read_parquet(folder: Path) -> Tables:
+def read_parquet(folder: Folder) -> Tables:
     """The tables that `write_parquet` wrote; DamagedFold, with the name of the table, for a file that is not Parquet.
 
     One thread: each log partition has a thread or a process already.
     """
     found = {}
-    for path in sorted(folder.glob("*.parquet")):
+    for file in folder.files():
+        name = file.removesuffix(".parquet")
         try:
-            found[path.stem] = pq.ParquetFile(path, memory_map=True).read(use_threads=False)
+            found[name] = pq.ParquetFile(folder.open(file)).read(use_threads=False)
         except _UNREADABLE as error:
-            raise DamagedFold(f"not to be read as Parquet: {error}", where=path.stem) from None
+            raise DamagedFold(f"not to be read as Parquet: {error}", where=name) from None
     return no_rows() | found

@@ -1,0 +1,169 @@
+"""A folder, on a disk or in an object store, that processes of several machines share.
+
+It travels between processes as a URI and is opened where it is used. Every file appears whole or not at all.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton.archive.files import appears_whole, is_file, list_folder, make_folder, read_file
+from sexton.errors import UsageError
+from sexton.uris import below, split_login, uri_without_login
+
+_LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+"""What RFC 3986 lets a login have."""
+_ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
+
+
+def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The pyarrow filesystem of a path or URI, and the path in it.
+
+    UsageError for what is none, and for a login with letters that would make a part of it a host or a path, which is
+    asked for and shown by others.
+    """
+    login, _ = split_login(uri)
+    if login is not None and not _LOGIN.fullmatch(login):
+        raise UsageError("the login has letters that a URI cannot have as they are", where=uri, fix=_ENCODE)
+    try:
+        if "://" in uri:
+            found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+            return found
+        return pafs.LocalFileSystem(), uri
+    except Exception as error:
+        reason = str(error).replace(uri, uri_without_login(uri))
+        raise UsageError(f"not a usable location: {reason}", where=uri) from None
+
+
+@lru_cache(maxsize=32)
+def _opened(uri: str) -> tuple[pafs.FileSystem, str]:
+    """As `filesystem`, with one client of a store for each process."""
+    return filesystem(uri)
+
+
+class Folder:
+    """The folder `names` below `root`, a path or URI; with `fs`, a path in that filesystem."""
+
+    def __init__(self, root: Path | str, *names: str, fs: pafs.FileSystem | None = None) -> None:
+        self._root, self._names, self._fs = str(root), names, fs
+
+    def __str__(self) -> str:
+        """Its path or URI, without a login."""
+        return uri_without_login(self.uri)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Folder) and other.uri == self.uri
+
+    def __hash__(self) -> int:
+        return hash(self.uri)
+
+    @property
+    def uri(self) -> str:
+        """Its path or URI, with the login that it may have."""
+        return below(self._root, *self._names)
+
+    @property
+    def local(self) -> Path:
+        """Its path on this machine's disk; UsageError where it is in a store."""
+        if not isinstance(self.fs, pafs.LocalFileSystem):
+            raise UsageError("not on a disk of this machine", where=self)
+        return Path(self.path())
+
+    @property
+    def fs(self) -> pafs.FileSystem:
+        return _opened(self._root)[0] if self._fs is None else self._fs
+
+    def path(self, *names: str) -> str:
+        """The path of a file or folder below, in `fs`."""
+        root = _opened(self._root)[1] if self._fs is None else self._root
+        return "/".join((root.rstrip("/"), *self._names, *names))
+
+    def sub(self, *names: str) -> "Folder":
+        return Folder(self._root, *self._names, *names, fs=self._fs)
+
+    def hashed(self, hashes: Mapping[str, str]) -> "HashedFolder":
+        """The same, with the SHA-256 of every file by its name."""
+        return HashedFolder(self._root, *self._names, fs=self._fs, hashes=hashes)
+
+    def exists(self, *names: str) -> bool:
+        """Whether there is such a file."""
+        return is_file(self.fs, self.path(*names))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by name of every file in the folder and those below it, in the order of their names.
+
+        Without files whose writer has not come to its end.
+        """
+        skipped = len(self.path()) + 1
+        found = [info for info in list_folder(self.fs, self.path(), recursive=True) if info.is_file]
+        files = {info.path[skipped:]: info.size for info in found if not info.base_name.startswith(".")}
+        return dict(sorted(files.items(), key=lambda item: item[0].split("/")))
+
+    def files(self) -> list[str]:
+        """The names of `sizes`."""
+        return [*self.sizes()]
+
+    def read(self, *names: str) -> bytes:
+        """All bytes of a file; UsageError when it does not exist."""
+        return read_file(self.fs, self.path(*names))
+
+    def open(self, *names: str) -> pa.NativeFile:
+        """A file to read from any place in it; FileNotFoundError when it does not exist. It is mapped from a disk; from
+        a store all of it is fetched, since Parquet is read in many small pieces."""
+        if isinstance(self.fs, pafs.LocalFileSystem):
+            return pa.memory_map(self.path(*names))
+        with self.fs.open_input_stream(self.path(*names)) as file:
+            return pa.BufferReader(file.read_buffer())
+
+    def write(self, data: bytes | pa.Buffer, *names: str, is_private: bool = False) -> None:
+        """Write a file, replacing an earlier one. One that is private can be read by this user only, if on a disk."""
+        path = self.path(*names)
+        parent, _, name = path.rpartition("/")
+        make_folder(self.fs, parent)
+        target = path if appears_whole(self.fs) else f"{parent}/.{name}.{token_hex(4)}.part"
+        if is_private and isinstance(self.fs, pafs.LocalFileSystem):
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with self.fs.open_output_stream(target) as file:
+            file.write(data)
+        if target != path:
+            self.fs.move(target, path)
+
+    def remove(self, *names: str) -> None:
+        """Remove a file, or a folder with all that is in it, if it exists."""
+        info = self.fs.get_file_info(self.path(*names))
+        if info.type == pafs.FileType.Directory:
+            self.fs.delete_dir(info.path)
+        elif info.type == pafs.FileType.File:
+            self.fs.delete_file(info.path)
+
+
+class HashedFolder(Folder):
+    """A folder whose files are named, by name with their SHA-256: nothing else is in it, and no other bytes are read.
+
+    What is read is what was hashed, whatever happens to the file in between.
+    """
+
+    def __init__(self, root: Path | str, *names: str, fs: pafs.FileSystem | None, hashes: Mapping[str, str]) -> None:
+        super().__init__(root, *names, fs=fs)
+        self._hashes = dict(hashes)
+
+    def files(self) -> list[str]:
+        return [*self._hashes]
+
+    def open(self, *names: str) -> pa.NativeFile:
+        """As `Folder.open`; UsageError, with the name, when the bytes are not those that were hashed, or not there."""
+        name = "/".join(names)
+        try:
+            data = self.read(*names)
+        except UsageError as error:
+            raise UsageError(error.message, where=name) from None
+        if hashlib.sha256(data).hexdigest() != self._hashes[name]:
+            raise UsageError("its SHA-256 is not the one that was written down", where=name)
+        return pa.BufferReader(data)

@@ -4,13 +4,31 @@ from collections.abc import Iterator
 
 import pytest
 
+from sexton.runs import engine as engine_module
 from sexton.runs.engine import Engine
 from sexton.runs.processes import SerialEngine
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_jvm() -> Iterator[None]:
+    """A process has one JVM, which takes its jars when it starts.
+
+    Whichever test starts it, it knows Iceberg, and no job that a test runs stops it.
+    """
+    own = engine_module._jvm_conf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "_jvm_conf", lambda: {**_without_catalogs(engine_module._lake_conf()), **own()})
+        patch.setattr(Engine, "stop", lambda engine: setattr(engine, "_session", None))
+        yield
+
+
+def _without_catalogs(conf: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in conf.items() if not name.startswith(engine_module.CATALOGS)}
+
+
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    with Engine("tests", iceberg=True, quiet=True) as engine:  # one JVM a session: it must know the lake too
+    with Engine("tests", iceberg=True, quiet=True) as engine:
         _ = engine.session  # small inputs, too, take the way over Spark
         yield engine
 

@@ -20,6 +20,7 @@ from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
 from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
+from sexton.archive.folder import Folder
 from sexton.report.approval_text import PLAN_QUESTIONS, RESTORE_QUESTION
 from sexton.settings import Settings
 
@@ -216,7 +217,7 @@ def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
     assert skipped == [["approve", "apply", "notify"]]
     assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=dry_run"]
     assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
-    assert consent.read(world.home / "var/runs/apply_tombstones", consent.Request) is None
+    assert consent.read(Folder(world.home / "var/runs/apply_tombstones"), consent.Request) is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from airflow.utils.types import DagRunTriggeredByType
 from sexton.airflow import consent, listener, runs
 from sexton.airflow.consent import approval_folder, read_trigger, write_trigger
 from sexton.airflow.runs import run_folder
+from sexton.archive.folder import Folder
 from sexton.settings import Settings
 from tests.airflow_database import migrated_database
 
@@ -46,9 +47,9 @@ def test_what_is_noted(config, dag_id, how) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '"ui"', '{"triggered_through": ["ui"]}', "\x00"])
 def test_a_note_that_is_something_else(tmp_path, text) -> None:
-    write_trigger(tmp_path, "ui")
+    write_trigger(Folder(tmp_path), "ui")
     (tmp_path / consent.TRIGGERED).write_text(text)
-    assert read_trigger(tmp_path) is None
+    assert read_trigger(Folder(tmp_path)) is None
 
 
 def test_a_real_scheduler_notes_it(tmp_path) -> None:

@@ -110,7 +110,7 @@ class Deployment:
     def _replay(self, attempt: Attempt) -> None:
         out = self._out(attempt)
         since_ms = instant(attempt.minute - 1)
-        run(self.here, out.root, self.archive, instant(attempt.minute), since_ms=since_ms)
+        run(self.here, out.local, self.archive, instant(attempt.minute), since_ms=since_ms)
         find_expired.run(self.here, out)
         plan_tombstones.run(self.here, out)
 

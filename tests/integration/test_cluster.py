@@ -1,9 +1,9 @@
 """docker-compose.yaml's system without Docker: its services as processes, the pipeline through them, a person's path.
 
 Airflow's four services on a real Postgres, the tables' catalog there as well, archive, run folders and warehouse in an
-object store (moto's), a real broker, and a Spark standalone cluster of a master and two workers. The executors have a Python of
-their own, with the project's wheel and nothing of the working tree. The log is larger than what a driver works on by
-itself, so the workers have to do it. What was published is held against the broker's answers; then a person goes
+object store (moto's), a real broker, and a Spark standalone cluster of a master and two workers. The executors have a
+Python of their own, with the project's wheel and nothing of the working tree; driver and workers have no folder in
+common. What was published is held against the broker's answers, and against a run on one machine; then a person goes
 through the dashboard in a browser, from the group that loses offsets next to a plan, and another one approves it.
 """
 

@@ -40,7 +40,7 @@ def head(lake: Lake) -> int:
     return int(load(lake, "committed_offsets").snapshot_by_name(KEY.branch).snapshot_id)
 
 
-def files(folder: Path) -> list[Path]:
+def files(folder: Path) -> list[str]:
     """One file a log partition, ordered by group, as a run folder has them."""
     schema, found = TABLES["committed_offsets"].arrow_schema(), []
     random = np.random.default_rng(1)
@@ -63,6 +63,6 @@ def files(folder: Path) -> list[Path]:
         table = pa.table(
             [columns.get(field.name, pa.nulls(rows, field.type)) for field in schema], names=schema.names
         ).cast(schema)
-        found.append(folder / f"{number}.parquet")
-        pq.write_table(table, found[-1])
+        found.append(f"{number}.parquet")
+        pq.write_table(table, folder / found[-1])
     return found

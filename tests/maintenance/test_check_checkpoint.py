@@ -10,6 +10,7 @@ from sexton.errors import DataQualityFailure, NoCoverage
 from sexton.maintenance import check_checkpoint
 from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from tests.archived import Archive
 from tests.pipeline.archive_runs import instant, publish, run, three_minutes
 
@@ -25,7 +26,7 @@ def checked(
     engine: Engine, archive: Archive, tmp_path: Path, *, now_ms: int = FIRST_MS, only: str | None = None
 ) -> check_checkpoint.CheckedCheckpoints:
     return check_checkpoint.run(
-        engine, str(archive.root), tmp_path / "check_checkpoint", now_ms=now_ms, days=7, only=only
+        engine, str(archive.root), RunFolder(tmp_path, "check_checkpoint"), now_ms=now_ms, days=7, only=only
     )
 
 
@@ -36,7 +37,7 @@ def test_the_newest_checkpoint_is_held_against_a_full_replay(small: Engine, arch
     done = checked(small, archive, tmp_path)
     assert [(one.as_of_ms, one.run_id) for one in done.clusters.values()] == [(instant(2), "p2")]
     assert done.next_in_days == 7
-    assert list((tmp_path / "check_checkpoint").iterdir()) == []  # nothing is left of the replay
+    assert list((RunFolder(tmp_path, "check_checkpoint")).iterdir()) == []  # nothing is left of the replay
 
     three_minutes(archive.folder, cluster_id="other")
     week_later = FIRST_MS + 7 * DAY_MS

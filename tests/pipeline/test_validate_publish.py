@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, owner, published_runs, read_published
@@ -143,7 +144,7 @@ def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake:
     good, bad = (fill(tmp_path / name, name, cluster_id="failing") for name in ("good", "bad"))
     validate_tables.run(iceberg, good)
     publish_tables.run(iceberg, good)
-    fill(bad.root, "bad", cluster_id="failing", broken=PLAN_A_KEPT_OFFSET)
+    fill(bad.local, "bad", cluster_id="failing", broken=PLAN_A_KEPT_OFFSET)
     before = {table: load(lake, table).current_snapshot() for table in TABLES}
     with pytest.raises(DataQualityFailure, match="verdict is expire"):
         validate_tables.run(iceberg, bad)
@@ -162,8 +163,9 @@ def test_what_is_checked_is_the_branch(
     folder = fill(tmp_path, cluster_id="lossy")
     real = validate_tables.write_branch
 
-    def lossy(spark: object, lake: object, key: object, files: dict[str, list[Path]]) -> None:
-        real(spark, lake, key, {name: found[:1] if name == "groups" else found for name, found in files.items()})
+    def lossy(spark: object, lake: object, key: object, folder: Folder, files: dict[str, list[str]]) -> None:
+        some = {name: found[:1] if name == "groups" else found for name, found in files.items()}
+        real(spark, lake, key, folder, some)
 
     monkeypatch.setattr(validate_tables, "write_branch", lossy)
     with pytest.raises(DataQualityFailure, match="belongs to a group"):

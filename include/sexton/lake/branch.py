@@ -119,8 +119,8 @@ def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | Non
 
 
 def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], *, at_once: int) -> "DataFrame":
-    """The rows of Parquet files, read by `at_once` tasks."""
-    names = [column.name for column in table.all_columns]
+    """The rows of Parquet files, read by `at_once` tasks. Columns that a file lacks are NULL."""
+    schema = table.arrow_schema()
 
     def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow.parquet as pq
@@ -128,8 +128,10 @@ def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[s
         for batch in batches:
             for name in batch["file"].to_pylist():
                 with folder.open(name) as file:
-                    for rows in pq.ParquetFile(file).iter_batches(columns=names):
-                        yield rows.select(names)
+                    for rows in pq.ParquetFile(file).iter_batches():
+                        there = dict(zip(rows.schema.names, rows.columns, strict=True))
+                        columns = [there.get(each.name, pa.nulls(len(rows), each.type)) for each in schema]
+                        yield pa.record_batch(columns, names=schema.names)
 
     numbered = pa.table({"task": pa.array([n % max(at_once, 1) for n in range(len(files))], pa.int32()), "file": files})
     spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(max(at_once, 1), "task")

@@ -7,6 +7,8 @@ import argparse
 import sys
 import threading
 
+import pyspark.sql  # noqa: F401  # before two threads import it: its modules import one another
+
 from sexton.pipeline import job, validate_tables
 from sexton.quality.spark_checks import load_library
 from sexton.report import write_report

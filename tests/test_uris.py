@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sexton.errors import SextonError, UsageError
-from sexton.uris import secrets_of, split_login, uri_without_login, without_login
+from sexton.uris import below, secrets_of, split_login, uri_without_login, with_login_of, without_login
 
 PRINTABLE = [char for char in map(chr, range(0x20, 0x250)) if char.isprintable()]
 TOKEN = [char for char in PRINTABLE if not char.isspace()]
@@ -86,3 +86,29 @@ def test_logins_are_left_out(text: str, shown: str) -> None:
 )
 def test_a_login_apart(uri: str, login: str | None, bare: str) -> None:
     assert split_login(uri) == (login, bare)
+
+
+@pytest.mark.parametrize(
+    ("uri", "wanted"),
+    [
+        ("/srv/runs", "/srv/runs/a/b"),
+        ("/srv/runs/", "/srv/runs/a/b"),
+        ("s3://bucket/runs", "s3://bucket/runs/a/b"),
+        ("s3://k:s@bucket/runs?region=eu&scheme=http", "s3://k:s@bucket/runs/a/b?region=eu&scheme=http"),
+    ],
+)
+def test_what_is_below(uri: str, wanted: str) -> None:
+    assert below(uri, "a", "b") == wanted
+
+
+@pytest.mark.parametrize("own", ["s3://k:s@bucket/runs?region=eu", "s3://k:s@bucket/runs/", "s3://b/runs?secret_key=s"])
+def test_a_login_comes_back(own: str) -> None:
+    for place in (own, below(own, "a", "b")):
+        assert with_login_of(own, uri_without_login(place)).rstrip("/") == place.rstrip("/")
+    for other in ("/srv/runs", "s3://bucket/others", "s3://***@bucket/runs-of-others", "s3://k:t@bucket/runs/a"):
+        assert with_login_of(own, other) == other
+
+
+def test_where_there_is_no_login_none_comes() -> None:
+    assert with_login_of("/srv/runs", "/srv/runs/a") == "/srv/runs/a"
+    assert with_login_of("s3://bucket/runs?region=eu", "s3://bucket/runs/a") == "s3://bucket/runs/a"

@@ -3,13 +3,14 @@
 import hashlib
 import random
 
+import pyarrow as pa
 import pytest
 
 from sexton.coordinator.batches import MAX_BATCH_BYTES
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, profile_of
-from sexton.coordinator.tombstones import Tombstone, encode_batches, in_plan_order, plan_id
+from sexton.coordinator.tombstones import Tombstone, encode_batches, in_plan_order, plan_id, tombstones_sha256
 from sexton.log.batch import Batch, read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES
 from tests.record_fields import decode_key
@@ -47,7 +48,11 @@ def _identity(tombstones, **changes):
         "policy_sha256": None,
         **changes,
     }
-    return plan_id(**facts, tombstones=[(0, item.key, item.cause) for item in tombstones])
+    columns = [[item.key for item in tombstones]], [[item.cause for item in tombstones]]
+    keys, causes = (
+        pa.chunked_array(each, kind) for each, kind in zip(columns, (pa.binary(), pa.string()), strict=True)
+    )
+    return plan_id(**facts, tombstones={0: tombstones_sha256(keys, causes)})
 
 
 def test_the_order_of_a_plan():

@@ -13,7 +13,14 @@ from pyarrow import fs as pafs
 from sexton import __version__
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone, plan_id
+from sexton.coordinator.tombstones import (
+    Tombstone,
+    group_tombstones,
+    in_plan_order,
+    offset_tombstone,
+    plan_id,
+    tombstones_sha256,
+)
 from sexton.errors import BrokerError, Refused
 from sexton.execution.admin_client import AdminClient
 from sexton.execution.delete.apply_plan import apply_plan
@@ -207,7 +214,14 @@ def plan_of(
         "retention_ms": retention_ms,
         "policy_sha256": None,
     }
-    identity = plan_id(**told, tombstones=[(number, one.key, one.cause) for number, one in rows])  # type: ignore[arg-type]
+    hashes = {
+        number: tombstones_sha256(
+            pa.chunked_array([[one.key for part, one in rows if part == number]], pa.binary()),
+            pa.chunked_array([[one.cause for part, one in rows if part == number]], pa.string()),
+        )
+        for number in {part for part, _ in rows}
+    }
+    identity = plan_id(**told, tombstones=hashes)  # type: ignore[arg-type]
     offsets = [(number, one) for number, one in rows if one.topic is not None]
     losing = len({one.group_id for _, one in rows})
     counts = {"tombstones": len(rows), "offsets": len(offsets), "groups_losing": losing, "groups_total": losing}

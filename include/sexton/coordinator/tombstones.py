@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+import numpy as np
+import pyarrow as pa
+
 from sexton.coordinator.batches import MAX_BATCH_BYTES, LogEnd, TopicSettings, encode_append
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
@@ -148,26 +151,41 @@ def plan_id(
     profile: str,
     retention_ms: int,
     policy_sha256: str | None,
-    tombstones: Iterable[tuple[int, bytes, str]],
+    tombstones: Mapping[int, str],
 ) -> str:
     """SHA-256 of a plan: where and when it was made, by which rules, and its tombstones.
 
-    `tombstones` are (log_partition, key, cause) by log partition and position. The run, the version of the code and
-    the compressor are not part of it. The hashed text is one line of JSON, then `<log partition> <key in hex> <cause>`
-    for each tombstone.
+    `tombstones` has `tombstones_sha256` of each log partition with tombstones, which any number of tasks can compute.
+    The run, the version of the code and the compressor are not part of it. The hashed text is JSON without spaces.
     """
-    head = {
+    plan = {
         "as_of_ms": as_of_ms,
         "cluster_id": cluster_id,
         "cuts": sorted(cuts.items()),
         "policy_sha256": policy_sha256,
         "profile": profile,
         "retention_ms": retention_ms,
+        "tombstones": sorted(tombstones.items()),
         "topic_id": topic_id,
     }
-    digest = hashlib.sha256((json.dumps(head, sort_keys=True, separators=(",", ":")) + "\n").encode())
-    for log_partition, key, cause in tombstones:
-        digest.update(f"{log_partition} {key.hex()} {cause}\n".encode())
+    return hashlib.sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def tombstones_sha256(keys: pa.ChunkedArray, causes: pa.ChunkedArray) -> str:
+    """SHA-256 of the tombstones of one log partition by position: their keys (binary), then their causes (string).
+
+    The hashed bytes are of each column the number of values (int64), the end of each value (int64) and the values one
+    after the other, little-endian.
+    """
+    digest = hashlib.sha256()
+    for column in (keys, causes):
+        values = column.cast(pa.large_binary()).combine_chunks()
+        digest.update(len(values).to_bytes(8, "little"))
+        if len(values):
+            _, offsets, data = values.buffers()
+            ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+            digest.update((ends[1:] - ends[0]).tobytes())
+            digest.update(memoryview(data)[ends[0] : ends[-1]])
     return digest.hexdigest()
 
 

@@ -1,5 +1,7 @@
 """Zigzag variable-length integers of record format v2, as Kafka's ByteUtils reads and writes them."""
 
+from functools import lru_cache
+
 
 class BadVarint(ValueError):
     """A varint that is cut off or longer than its type allows."""
@@ -32,8 +34,9 @@ def _read(data: memoryview, pos: int, end: int, *, bits: int) -> tuple[int, int]
     return (value >> 1) ^ -(value & 1), pos
 
 
+@lru_cache(maxsize=1 << 15)
 def write_varint(value: int) -> bytes:
-    """Encode a signed integer of up to 64 bits."""
+    """Encode a signed integer of up to 64 bits. Sizes and deltas come again and again."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -8,7 +8,7 @@ record might be a newer value; nor, without a policy, for one whose sweep fails,
 Nothing is written to Kafka here.
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,14 @@ from sexton.analysis.forecast import TABLE as FORECAST
 from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import encode_batches, plan_id
+from sexton.coordinator.tombstones import encode_batches, plan_id, tombstones_sha256
 from sexton.failpoints import failpoint
 from sexton.pipeline.find_expired import read_held
 from sexton.plans.encode_keys import encode_keys
 from sexton.plans.limits import policy_of
 from sexton.plans.write_plan import Page, write_plan
 from sexton.runs.engine import Engine
+from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import sweep_fails
 from sexton.verdicts.expiry import appended, plan
@@ -40,11 +41,9 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     The record gets the plan's id. `page` makes the plan's page for people; without it the plan has none.
     """
     record = folder.read_run()
-    forecast = engine.map(
-        "Planning tombstones",
-        record.log_partitions,
-        lambda part: _plan(folder, record, part),
-        work_bytes=folder.size_bytes("offset_verdicts", "groups"),
+    work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
+    planned = engine.map(
+        "Planning tombstones", record.log_partitions, lambda part: _plan(folder, record, part), work_bytes=work_bytes
     )
     identity = plan_id(
         cluster_id=record.cluster_id,
@@ -54,14 +53,16 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
         profile=record.profile,
         retention_ms=record.retention_ms,
         policy_sha256=record.policy_sha256,
-        tombstones=_planned(folder, record),
+        tombstones={part.log_partition: part.sha256 for part in planned if part.tombstones},
     )
-    count = 0
-    for part in record.log_partitions:
-        rows = folder.read_internal(_PLANNED, part)
-        rows = rows.append_column("plan_id", pa.repeat(pa.scalar(identity), rows.num_rows))
-        count += folder.write_table(record, TABLE, rows, part)
-    counts = {**record.counts, TABLE: count, FORECAST: sum(forecast)}
+    engine.map(
+        "Naming tombstones",
+        record.log_partitions,
+        lambda part: _name(folder, record, part, identity),
+        work_bytes=work_bytes,
+    )
+    tombstones, forecast = sum(part.tombstones for part in planned), sum(part.forecast for part in planned)
+    counts = {**record.counts, TABLE: tombstones, FORECAST: forecast}
     record = record.model_copy(update={"plan_id": identity, "counts": counts})
     write_plan(folder, record, page=page)
     failpoint("plan.made")
@@ -69,8 +70,18 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     return record
 
 
-def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
-    """Rows and batches of one log partition; none at all where planning is blocked. Rows of its forecast."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """How many tombstones and rows of the forecast a log partition has, and the SHA-256 of its tombstones."""
+
+    log_partition: int
+    tombstones: int
+    sha256: str
+    forecast: int
+
+
+def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> _Planned:
+    """Write rows and batches of one log partition; none at all where planning is blocked."""
     profile = profile_of(record.profile)
     rows = _swept(folder, record, log_partition)
     if log_partition in record.blocked:
@@ -93,7 +104,19 @@ def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
             magic=topic.magic(profile),
         )
         folder.write(batches, "batches", f"{log_partition}.log")
-    return write_forecast(folder, record, log_partition)
+    return _Planned(
+        log_partition=log_partition,
+        tombstones=rows.num_rows,
+        sha256=tombstones_sha256(rows["key"], rows["cause"]),
+        forecast=write_forecast(folder, record, log_partition),
+    )
+
+
+def _name(folder: RunFolder, record: RunRecord, log_partition: int, plan_id: str) -> None:
+    """Write the table of one log partition, now that the plan has its id."""
+    rows = folder.read_internal(_PLANNED, log_partition)
+    rows = rows.append_column("plan_id", pa.repeat(pa.scalar(plan_id), rows.num_rows))
+    folder.write_table(record, TABLE, rows, log_partition)
 
 
 def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
@@ -127,11 +150,3 @@ def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Tab
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)
     return rows.slice(0, 0) if log_partition in record.blocked else rows
-
-
-def _planned(folder: RunFolder, record: RunRecord) -> Iterator[tuple[int, bytes, str]]:
-    """(log_partition, key, cause) of every planned tombstone, by log partition and position."""
-    for part in record.log_partitions:
-        rows = folder.read_internal(_PLANNED, part)
-        for key, cause in zip(rows["key"].to_pylist(), rows["cause"].to_pylist(), strict=True):
-            yield part, key, cause

@@ -6,7 +6,7 @@ names of files (read_plan), and whether the plan is still true of a cluster (exe
 
 from collections.abc import Mapping
 from dataclasses import fields
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import encode_batches, plan_id
+from sexton.coordinator.tombstones import encode_batches, plan_id, tombstones_sha256
 from sexton.errors import Refused, UsageError
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
@@ -60,6 +60,10 @@ def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
 def plan_id_of(plan: Plan) -> str:
     """The plan_id that follows from the rows of a plan."""
     record, rows = plan.record, plan.tombstones
+    parts = np.asarray(rows["log_partition"])
+    firsts = np.flatnonzero(np.diff(parts, prepend=-1))
+    some = [rows.slice(first, end - first) for first, end in pairwise([*firsts.tolist(), len(parts)])]
+    hashes = [tombstones_sha256(each["key"], each["cause"]) for each in some]
     return plan_id(
         cluster_id=record.cluster_id,
         topic_id=record.topic_id,
@@ -68,7 +72,7 @@ def plan_id_of(plan: Plan) -> str:
         profile=record.profile,
         retention_ms=record.retention_ms,
         policy_sha256=record.policy_sha256,
-        tombstones=zip(*(rows[name].to_pylist() for name in ("log_partition", "key", "cause")), strict=True),
+        tombstones=dict(zip(parts[firsts].tolist(), hashes, strict=True)),
     )
 
 

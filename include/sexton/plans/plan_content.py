@@ -180,8 +180,11 @@ def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.T
         verdicts.append(folder.read_table("offset_verdicts", part, list(VERDICT)).take(at).cast(_VERDICTS))
         by_broker.append(_broker_verdicts(folder, record, part).take(at).cast(_BY_BROKER))
         order.append(mine)
-    back = pa.array(np.argsort(np.concatenate(order)))
-    found, judged, own = (pa.concat_tables(tables).take(back) for tables in (values, verdicts, by_broker))
+    found, judged, own = map(pa.concat_tables, (values, verdicts, by_broker))
+    places = np.concatenate(order)
+    if (np.diff(places) < 0).any():  # a group lies in another log partition than its tombstones
+        back = pa.array(np.argsort(places))
+        found, judged, own = found.take(back), judged.take(back), own.take(back)
     return found, judged, own
 
 

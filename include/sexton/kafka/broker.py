@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -261,10 +262,14 @@ def dump_log(files: Sequence[Path], *, java: JavaHome, jars: Sequence[Path]) -> 
 
 
 def free_port() -> int:
-    """A port that nothing listens on just now."""
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    """A port that nothing listens on just now.
+
+    It is below those that Linux (32768) and others take for outgoing connections, so that none of them gets it first.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.create_server((HOST, port)):
+            return port
 
 
 def require_free(port: int, *, fix: str = "another port") -> None:

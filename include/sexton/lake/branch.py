@@ -133,8 +133,10 @@ def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[s
                         columns = [there.get(each.name, pa.nulls(len(rows), each.type)) for each in schema]
                         yield pa.record_batch(columns, names=schema.names)
 
-    numbered = pa.table({"task": pa.array([n % max(at_once, 1) for n in range(len(files))], pa.int32()), "file": files})
-    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(max(at_once, 1), "task")
+    tasks = max(at_once, 1)
+    numbers = pa.array([number % tasks for number in range(len(files))], pa.int32())
+    numbered = pa.table({"task": numbers, "file": pa.array(files, pa.string())})
+    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(tasks, "task")
     return spread.mapInArrow(read, spark_schema(table))
 
 

@@ -39,19 +39,11 @@ def run(root: Path | str, *, now_ms: int, days: int, deletes: bool = False) -> O
     found: Iterator[Path | Folder] = _in_store(Folder(root)) if "://" in str(root) else _run_folders(Path(root))
     for folder in found:
         try:
-            # Right before the removal: removing others may have taken long.
-            if isinstance(folder, Path):
-                size = _size_if_old(folder, before_ns)
-            else:
-                size = _stored_size_if_old(folder, before_ns)
+            size = _size_if_old(folder, before_ns)  # right before the removal: removing others may have taken long
             if size is None:
                 continue
-            if not deletes:
-                pass
-            elif isinstance(folder, Path):
-                shutil.rmtree(folder)
-            else:
-                folder.remove()
+            if deletes:
+                _remove(folder)
             sizes.append(size)
         except OSError as error:
             stuck.append(f"{folder}: {error}")
@@ -67,8 +59,11 @@ def _run_folders(root: Path) -> Iterator[Path]:
             yield from (folder for folder in sorted(dag.iterdir()) if folder.is_dir() and not folder.is_symlink())
 
 
-def _size_if_old(folder: Path, before_ns: int) -> int | None:
+def _size_if_old(folder: Path | Folder, before_ns: int) -> int | None:
     """Return the bytes in a folder without changes since an instant; None if something changed or is changing."""
+    if isinstance(folder, Folder):
+        infos = [info for info in list_folder(folder.fs, folder.path(), recursive=True) if info.is_file]
+        return None if any(info.mtime_ns >= before_ns for info in infos) else sum(info.size for info in infos)
     size = 0
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent, name) for name in [*folders, *files])):
@@ -89,7 +84,8 @@ def _in_store(root: Folder) -> Iterator[Folder]:
             yield from (root.sub(dag, name) for name in child_folders(root.fs, root.path(dag)))
 
 
-def _stored_size_if_old(folder: Folder, before_ns: int) -> int | None:
-    """As `_size_if_old`, in an object store."""
-    infos = [info for info in list_folder(folder.fs, folder.path(), recursive=True) if info.is_file]
-    return None if any(info.mtime_ns >= before_ns for info in infos) else sum(info.size for info in infos)
+def _remove(folder: Path | Folder) -> None:
+    if isinstance(folder, Folder):
+        folder.remove()
+    else:
+        shutil.rmtree(folder)

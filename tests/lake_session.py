@@ -3,14 +3,20 @@
 A JVM takes its jars when it starts, and there is one a test run: every Engine of the tests asks for Iceberg.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from sexton.kafka.jars import ensure
 from sexton.lake.catalog import Lake, open_lake
+from sexton.pipeline import validate_tables
+from sexton.quality import duckdb_checks
+from sexton.quality.expectation import Result
 from sexton.runs.engine import Engine, spark_session
 from sexton.settings import settings
 
@@ -35,3 +41,13 @@ def engine_of(session: SparkSession) -> Engine:
     engine = Engine("tests", iceberg=True, quiet=True)
     engine._session = session
     return engine
+
+
+def check_by_duckdb(patch: pytest.MonkeyPatch) -> None:
+    """Have DuckDB check the rows of a branch, for tests of what follows: Great Expectations would take seconds."""
+
+    def check(_: SparkSession, tables: Mapping[str, DataFrame], *checked: Any, docs: Path) -> list[Result]:
+        assert not list(docs.iterdir())
+        return duckdb_checks.check({name: rows.toArrow() for name, rows in tables.items()}, *checked)
+
+    patch.setattr(validate_tables.spark_checks, "check", check)

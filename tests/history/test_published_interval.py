@@ -12,7 +12,7 @@ from sexton.pipeline import find_expired, plan_tombstones, publish_tables, valid
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
-from tests.lake_session import engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, run, three_minutes
 
 
@@ -30,6 +30,7 @@ def iceberg(lake: Lake) -> Engine:
 def _own_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (validate_tables, publish_tables):
         monkeypatch.setattr(stage, "open_lake", lambda: lake)
+    check_by_duckdb(monkeypatch)
 
 
 @pytest.fixture

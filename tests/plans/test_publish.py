@@ -23,7 +23,7 @@ from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
 from tests.fork import ended
 from tests.killed import Killed
-from tests.lake_session import engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 from tests.strategies import commit
@@ -48,6 +48,7 @@ def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         lake = request.getfixturevalue("lake")
         for stage in (validate_tables, publish_tables):
             monkeypatch.setattr(stage, "open_lake", lambda: lake)
+        check_by_duckdb(monkeypatch)
 
 
 def published(engine: Engine, lake: Lake, out: Path) -> dict[str, object]:

@@ -111,7 +111,7 @@ def crawl(root: str) -> dict[str, str]:
     """All pages below `root`, by address."""
     found: dict[str, str] = {}
     waiting = [f"{root}/jobs/", f"{root}/api/v1/applications"]
-    with httpx.Client(follow_redirects=True, trust_env=False) as client:
+    with httpx.Client(follow_redirects=True, trust_env=False, timeout=60) as client:
         while waiting and len(found) < 200:
             url = waiting.pop()
             if url in found:

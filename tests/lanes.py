@@ -34,6 +34,7 @@ LONG_WAITING = (
 """The longest files that wait, longest first."""
 LONG_COMPUTING = (
     "ui/test_browser.py",
+    "faults/test_lost_executors.py",
     "kernels/test_fold.py",
     "kernels/test_inflate.py",
     "faults/test_kills.py",

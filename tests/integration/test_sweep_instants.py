@@ -11,6 +11,8 @@ from tests.coordinator.golden import CAP_BYTES
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Sweep, sweeps_of
 from tests.integration.sweep_instants import SETTINGS, Recorded, record
 
+ATTEMPTS = 5
+
 
 def separating(recorded: Recorded, kind: str) -> list[tuple[int, Sweep]]:
     """Sweeps of offsets of that kind, with their place among `recorded`, whose newest was due at their very stamp."""
@@ -23,16 +25,25 @@ def separating(recorded: Recorded, kind: str) -> list[tuple[int, Sweep]]:
     ]
 
 
+def seen(folder: Path, java: JavaHome, kafka_jars: list[Path]) -> Recorded:
+    """Sweeps of which one of each kind separates, if a machine that is busy lets a broker be quick enough at last."""
+    for attempt in range(ATTEMPTS):
+        broker = EmbeddedBroker(folder / str(attempt), port=free_port(), java=java, jars=kafka_jars, settings=SETTINGS)
+        recorded = record(broker, sweep_s=20, is_enough=is_enough)
+        if is_enough(recorded):
+            break
+    return recorded
+
+
+def is_enough(recorded: Recorded) -> bool:
+    return all(separating(recorded, kind) for kind in (EXPIRE, COMMIT))
+
+
 def test_a_sweep_takes_what_is_due_in_the_millisecond_of_its_instant(
     tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
 ) -> None:
     """And nothing that is due later: Sexton's verdicts at the instant of that sweep are the broker's."""
-    broker = EmbeddedBroker(tmp_path / "broker", port=free_port(), java=java, jars=kafka_jars, settings=SETTINGS)
-    recorded = record(
-        broker,
-        sweep_s=90,  # it ends as soon as both are seen; a machine that is busy needs longer
-        is_enough=lambda so_far: all(separating(so_far, kind) for kind in (EXPIRE, COMMIT)),
-    )
+    recorded = seen(tmp_path, java, kafka_jars)
     for ladder, log in recorded:
         assert all(sweep.newest_due_ms <= sweep.stamp_ms for sweep in sweeps_of(log, ladder))
     for kind in (EXPIRE, COMMIT):

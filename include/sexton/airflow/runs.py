@@ -1,6 +1,5 @@
 """Run folders as Airflow's tasks use them: their paths, and the outcomes that jobs write to them."""
 
-import json
 import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -35,11 +34,13 @@ def remove_outcome(folder: str, stage: str) -> None:
 
 def read_outcome(folder: str, stage: str) -> dict[str, Any]:
     """Return the outcome of a job (`sexton.pipeline.job`), empty if it wrote none."""
+    from sexton.archive.files import read_json
+
+    outcomes = _outcomes(folder)
     try:
-        outcome = json.loads(_outcomes(folder).read(f"{stage}.json"))
-    except (UsageError, OSError, ValueError):
+        return read_json(outcomes.fs, outcomes.path(f"{stage}.json"))
+    except (UsageError, OSError):
         return {}
-    return outcome if isinstance(outcome, dict) else {}
 
 
 def _outcomes(folder: str) -> "Folder":

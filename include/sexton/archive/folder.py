@@ -37,7 +37,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
             return found
         return pafs.LocalFileSystem(), uri
-    except Exception as error:
+    except Exception as error:  # pyarrow's stores raise of many kinds
         reason = str(error).replace(uri, uri_without_login(uri))
         raise UsageError(f"not a usable location: {reason}", where=uri) from None
 

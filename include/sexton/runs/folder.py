@@ -11,7 +11,6 @@ A folder or a URI: driver and executors read and write it from wherever they run
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
+from sexton.archive.files import read_json
 from sexton.archive.folder import Folder
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
@@ -95,10 +95,6 @@ class RunRecord(BaseModel):
 
 class RunFolder(Folder):
     """The files of one run."""
-
-    def table_file(self, table: str, log_partition: int = WHOLE_RUN) -> str:
-        """The path of the file in `fs`."""
-        return self.path(table, f"{log_partition}.parquet")
 
     def fold(self, log_partition: int) -> Folder:
         """Where the checkpoint of a log partition is."""
@@ -176,10 +172,9 @@ class RunFolder(Folder):
 def snapshot_cluster(folder: RunFolder) -> str | None:
     """The cluster that the run's snapshot_log copied from, by that job's outcome; None without one."""
     try:
-        outcome = json.loads(folder.read("outcome", "snapshot_log.json"))
-    except (UsageError, OSError, ValueError):
+        found = read_json(folder.fs, folder.path("outcome", "snapshot_log.json")).get("cluster_id")
+    except (UsageError, OSError):
         return None
-    found = outcome.get("cluster_id") if isinstance(outcome, dict) else None
     return found if isinstance(found, str) else None
 
 

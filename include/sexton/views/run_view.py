@@ -98,6 +98,5 @@ def table_of_run(folder: RunFolder, name: str, log_partition: int) -> pa.Table:
     try:
         return folder.read_table(name, log_partition)
     except OSError:
-        raise UsageError(
-            "not there", where=folder.table_file(name, log_partition), fix="is the run complete?"
-        ) from None
+        where = folder.sub(name, f"{log_partition}.parquet")
+        raise UsageError("not there", where=where, fix="is the run complete?") from None
